@@ -1,0 +1,68 @@
+"""What an engine is to sparkctl: a file of pure knowledge. No I/O here or in any engine; no engine knows another.
+
+An engine sees lines that `engines.lines` has already prepared: one printable line, process prefixes stripped, each
+state of a progress bar a line of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.profile import Profile
+from sparkctl.model.verdict import Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A line that says why. ``fatal``: the engine cannot come up any more, even if its process lingers.
+    ``weight`` orders candidates: a concrete cause beats a generic aftermath; among equals the first line wins."""
+
+    cause: Cause
+    summary: str
+    remedy: str
+    field: str | None = None
+    fatal: bool = True
+    weight: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What one line says, if it says anything: a phase, a step with progress, or a failure."""
+
+    phase: Phase | None = None
+    step: Step | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds where the profile says nothing. ``ready_line`` is a regex for a prepared line."""
+
+    command: tuple[str, ...]
+    port: int | None
+    ready_line: str | None
+    health: str | None
+    probe: str  # completions | chat | none
+    gpus: str | None
+
+
+class Engine(Protocol):
+    """One instance per module, named ``ENGINE``; found by file name (``engine: sglang`` is engines/sglang.py)."""
+
+    name: str
+    title: str
+    defaults: Defaults
+
+    def argv(self, profile: Profile) -> tuple[str, ...]:
+        """Return the container's command, launch words first, then model, host, port, served name, then ``args``."""
+        ...
+
+    def classify(self, line: str) -> Signal | None:
+        """Return what a prepared line says, None for nothing. Called for every line: a cheap gate comes first."""
+        ...
+
+    def api_key(self, profile: Profile) -> str | None:
+        """Return the key its HTTP API will demand, from the profile's args, or None."""
+        ...

@@ -1,0 +1,136 @@
+"""Every way sparkctl can refuse or fail, as one tree: what happened, what to do about it, and the exit code."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process says to a script. Documented in ``sparkctl --help`` and the README."""
+
+    DONE = 0
+    ENGINE_FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    TIMED_OUT = 4
+    UNHEALTHY = 5
+    REFUSED = 6
+    INTERRUPTED = 130
+
+
+class SparkctlError(Exception):
+    """Base of all. ``message`` says what is, ``hint`` what to do (a command where there is one)."""
+
+    exit_code = ExitCode.ENGINE_FAILED
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InvalidInput(SparkctlError):
+    """A file, flag or name that the operator wrote is wrong."""
+
+    exit_code = ExitCode.USAGE
+
+
+class Refused(SparkctlError):
+    """Looked, and did not act: nothing was changed on any node."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class NodeError(SparkctlError):
+    """A node cannot be used now. ``node`` is its configured name."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+    def __init__(self, node: str, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.node = node
+
+
+class Unreachable(NodeError):
+    """No TCP connection, no route, no such name, or the connection was lost and did not come back."""
+
+
+class Starved(NodeError):
+    """TCP opens but the SSH server does not speak: a machine out of memory, not one that is switched off."""
+
+
+class LinkLost(NodeError):
+    """An established connection broke. Whoever was using it may reconnect and go on."""
+
+
+class Untrusted(NodeError):
+    """The node's host key is not the one we know, or we know none."""
+
+
+class UnknownHostKey(Untrusted):
+    """No key is known for this host. ``fingerprint`` is SHA256:..., ``known_hosts_line`` what accepting it would add."""
+
+    def __init__(self, node: str, message: str, hint: str, fingerprint: str, known_hosts_line: str) -> None:
+        super().__init__(node, message, hint)
+        self.fingerprint = fingerprint
+        self.known_hosts_line = known_hosts_line
+
+
+class ChangedHostKey(Untrusted):
+    """Another key than the known one: a reinstalled node, or somebody in between. Never accepted from here."""
+
+
+class LoginRefused(NodeError):
+    """The node is there and trusted, and does not let this user in. Never retried in a loop."""
+
+
+class DockerError(SparkctlError):
+    """The Docker Engine refused or failed. ``node`` is the configured name."""
+
+    def __init__(self, node: str, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.node = node
+
+
+class DockerDenied(DockerError):
+    """The user may not use the socket: not in group docker (or not yet, until the next login)."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class DockerDown(DockerError):
+    """The socket is missing, refuses, or does not answer in time. Says nothing about the containers."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class ForwardingForbidden(DockerError):
+    """sshd does not allow socket forwarding and there is no docker command to go through instead."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class ImageMissing(DockerError):
+    exit_code = ExitCode.REFUSED
+
+
+class NameTaken(DockerError):
+    exit_code = ExitCode.REFUSED
+
+
+class PortBusy(DockerError):
+    exit_code = ExitCode.REFUSED
+
+
+class NoGpuRuntime(DockerError):
+    """The engine was to get the GPU and this Docker has no NVIDIA toolkit."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class DiskFull(DockerError):
+    exit_code = ExitCode.REFUSED
+
+
+class NoSuchContainer(DockerError):
+    exit_code = ExitCode.REFUSED

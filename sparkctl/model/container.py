@@ -1,0 +1,55 @@
+"""Containers as the Docker Engine lists and inspects them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparkctl.model.plan import Label
+
+
+class ContainerState(StrEnum):
+    """Docker's own words."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    PAUSED = "paused"
+    RESTARTING = "restarting"
+    REMOVING = "removing"
+    EXITED = "exited"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container. From the list call the fields after ``labels`` are None; inspect fills them."""
+
+    id: str
+    name: str
+    image: str
+    state: ContainerState
+    status: str  # "Up 3 hours", as docker ps says it
+    created: float  # unix time
+    labels: tuple[tuple[str, str], ...]
+    started: float | None = None
+    finished: float | None = None
+    exit_code: int | None = None
+    oom_killed: bool | None = None
+    error: str | None = None
+    pid: int | None = None
+    log_driver: str | None = None
+    ports: tuple[int, ...] = ()  # published on the node, from the list call
+
+    def label(self, name: str) -> str | None:
+        """Return one label's value, None where it is not set."""
+        return next((value for key, value in self.labels if key == name), None)
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether sparkctl made it, on whatever laptop."""
+        return self.label(Label.INSTANCE) is not None
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether its processes exist (running, paused or restarting)."""
+        return self.state in (ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.RESTARTING)

@@ -1,0 +1,172 @@
+"""The closed set of events. Everything sparkctl does or sees is one of these; they are written to JSONL and read back.
+
+``ts`` is the operator's clock, unix seconds. Schema version 1, described in the README: fields are added, never renamed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparkctl.model.container import Container
+from sparkctl.model.log import LogLine
+from sparkctl.model.memory import Memory
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.verdict import Verdict
+
+
+class Outcome(StrEnum):
+    """How a verb ended."""
+
+    READY = "ready"
+    DONE = "done"
+    FAILED = "failed"
+    TIMED_OUT = "timed-out"
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    UNHEALTHY = "unhealthy"
+    DETACHED = "detached"
+    PLANNED = "planned"  # --dry-run
+    INTERRUPTED = "interrupted"
+
+
+class Severity(StrEnum):
+    """Of a finding."""
+
+    GOOD = "good"
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStateChanged:
+    """The connection's state. ``attempt`` and ``next_try`` (seconds from now) are set while reconnecting."""
+
+    ts: float
+    node: NodeName
+    state: NodeState
+    detail: str | None = None
+    attempt: int | None = None
+    next_try: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySampled:
+    """One reading of a node's memory."""
+
+    ts: float
+    node: NodeName
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class CachesDropped:
+    """``proven`` tells whether the kernel's own counter rose; None where it has no such counter."""
+
+    ts: float
+    node: NodeName
+    before: Memory
+    after: Memory
+    proven: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainersListed:
+    """All containers of a node, ours and foreign; ``memory`` is bytes by container id where known."""
+
+    ts: float
+    node: NodeName
+    containers: tuple[Container, ...]
+    memory: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMade:
+    """What is about to be done on one node."""
+
+    ts: float
+    node: NodeName
+    plan: LaunchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseChanged:
+    """A phase was entered or moved on. ``elapsed`` counts from the beginning of the verb, ``expected`` is the whole
+    start's usual length (median of earlier starts), both seconds."""
+
+    ts: float
+    node: NodeName
+    instance: str
+    phase: Phase
+    step: Step | None = None
+    elapsed: float | None = None
+    expected: float | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogArrived:
+    """Lines of a container's log, in order, none lost and none twice. ``gap`` marks lines that Docker no longer has."""
+
+    ts: float
+    node: NodeName
+    instance: str
+    lines: tuple[LogLine, ...]
+    gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """Something the operator must see that does not end the work."""
+
+    ts: float
+    node: NodeName | None
+    message: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding of doctor or of a look before a start. ``remedy`` is a command or a sentence."""
+
+    ts: float
+    node: NodeName | None
+    check: str
+    severity: Severity
+    message: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Always the last event of a verb; written as ``"event": "result"``."""
+
+    ts: float
+    outcome: Outcome
+    exit_code: int
+    seconds: float
+    node: NodeName | None = None
+    instance: str | None = None
+    endpoint: str | None = None
+    message: str | None = None
+    hint: str | None = None
+    verdict: Verdict | None = None
+    log: str | None = None  # path of the saved log
+
+
+Event = (
+    NodeStateChanged
+    | MemorySampled
+    | CachesDropped
+    | ContainersListed
+    | PlanMade
+    | PhaseChanged
+    | LogArrived
+    | Warned
+    | Found
+    | Ended
+)

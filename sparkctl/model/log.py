@@ -1,0 +1,20 @@
+"""A line of a container's log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """``when`` is Docker's own stamp (RFC 3339, nanoseconds, UTC), ``number`` counts from 1 in this follow's stream.
+
+    ``text`` is decoded (invalid UTF-8 replaced) but otherwise raw: pass it through ``text.clean`` before it is shown.
+    A line over 256 KiB keeps its head and its tail; ``cut`` says how many characters are missing between them.
+    """
+
+    when: str
+    text: str
+    number: int
+    stream: str = "stdout"  # stdout | stderr
+    cut: int = 0

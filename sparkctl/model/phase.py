@@ -1,0 +1,40 @@
+"""Where a start is. One value, read by the live line, the panel's badge and ``status`` alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """planned → dropping-caches → creating → starting → loading → warming → ready | failed | stopping → stopped."""
+
+    PLANNED = "planned"
+    DROPPING_CACHES = "dropping-caches"
+    CREATING = "creating"
+    STARTING = "starting"
+    LOADING = "loading"
+    WARMING = "warming"
+    READY = "ready"
+    FAILED = "failed"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+    @property
+    def rank(self) -> int:
+        """Order along a start; a phase is never left for one of a lower rank."""
+        return _ORDER.index(self)
+
+
+_ORDER = list(Phase)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A named part of a phase with what is known of its progress: ``weights`` 12 of 18, ``graphs``, ``compile``."""
+
+    name: str
+    done: int | None = None
+    total: int | None = None
+    fraction: float | None = None  # 0..1

@@ -1,0 +1,92 @@
+"""A launch, fully decided: what ``--dry-run`` prints and what is asked of Docker. Pure data, one per node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkctl.model.node import NodeName
+
+
+class Label:
+    """The labels that are the only state: two operators, or a reinstalled laptop, read the same truth."""
+
+    PREFIX = "dev.sparkctl."
+    PROFILE = PREFIX + "profile"
+    HASH = PREFIX + "hash"
+    INSTANCE = PREFIX + "instance"
+    ENGINE = PREFIX + "engine"
+    OPERATOR = PREFIX + "operator"
+    PORT = PREFIX + "port"
+    READY = PREFIX + "ready"  # the ReadyRule as JSON, so that another operator can judge the same instance
+    VERSION = PREFIX + "version"
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A bind mount; ``source`` is a path on the node with ~ already replaced, or the name of a volume."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}:ro" if self.read_only else f"{self.source}:{self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyRule:
+    """When an instance counts as ready: the line was seen AND the path answers AND a token came.
+
+    ``line``: regex searched in the cleaned line, None = no line is waited for. ``health``: path that must answer 2xx
+    (401 and 403 count as alive), None = not asked. ``probe``: ``completions``, ``chat`` or ``none``. ``prompt``: its text.
+    """
+
+    line: str | None
+    health: str | None
+    probe: str = "completions"
+    prompt: str = "The capital of France is"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long each phase may last, in seconds, before the start counts as timed out."""
+
+    creating: float = 120.0  # create + start calls
+    starting: float = 300.0  # running, nothing heard of the engine's load yet
+    loading: float = 2400.0
+    warming: float = 900.0  # from the end of the load to the probe's token
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """Everything one container needs. ``options`` holds further docker run flags as (flag without dashes, value) pairs;
+    a value of "true" is a bare flag. ``env`` holds real values: show it only through ``sparkctl.model.secrets``."""
+
+    node: NodeName
+    instance: str
+    profile: str
+    profile_hash: str
+    engine: str
+    container_name: str
+    image: str
+    entrypoint: str | None
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    mounts: tuple[Mount, ...]
+    gpus: str | None
+    shm_size: str | None
+    ipc: str | None
+    network: str | None
+    ulimits: tuple[tuple[str, str], ...]  # ("memlock", "-1") or ("nofile", "1024:2048")
+    devices: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...]
+    port: int | None
+    served_model: str | None
+    api_key: str | None
+    ready: ReadyRule
+    timeouts: Timeouts
+    drop_caches: bool
+    stop_grace: float
+    expected_memory: int | None
+    floor_memory: int | None

@@ -1,0 +1,88 @@
+"""A profile: validated, frozen, with everything a start of one model needs. Made by ``core.profiles`` from YAML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkctl.model.plan import Timeouts
+
+Scalar = str | int | float | bool
+# An argument's value: True is a bare flag, False leaves it out, a tuple repeats the flag, a JsonText is one JSON word.
+
+
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """A map in ``args:``, already written as compact JSON."""
+
+    text: str
+
+
+ArgValue = str | bool | JsonText | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """``path`` is a path in the container or a hub id. ``weights`` in bytes, ``active_parameters`` a plain count."""
+
+    path: str | None = None
+    served_name: str | None = None
+    weights: int | None = None
+    active_parameters: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerOptions:
+    """``docker run`` options. ``options`` are further flags (name without dashes, value; "true" = bare flag)."""
+
+    name: str | None = None
+    gpus: str | None = None
+    shm_size: str | None = None
+    ipc: str | None = None
+    network: str | None = None
+    entrypoint: str | None = None
+    ulimits: tuple[tuple[str, str], ...] = ()
+    devices: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StartRules:
+    """``ready_line``/``health``: None = the engine's own, "none" = not asked. ``probe``: None = the engine's own."""
+
+    drop_caches: bool = True
+    ready_line: str | None = None
+    health: str | None = None
+    probe: str | None = None
+    prompt: str | None = None
+    timeouts: Timeouts = Timeouts()
+    expected: float | None = None  # usual seconds to ready, until history knows better
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """``args`` keep the order of the file. ``env`` values have ``${VAR}`` replaced only in the plan, never here.
+    ``command`` replaces the engine's own launch words (``python -m sglang.launch_server``) when given.
+    ``origin`` is the file it came from, ``shipped`` tells whether that file is part of sparkctl."""
+
+    name: str
+    engine: str
+    image: str
+    origin: str
+    shipped: bool
+    title: str | None = None
+    model: Model = Model()
+    nodes: int = 1
+    port: int | None = None
+    command: tuple[str, ...] | None = None
+    args: tuple[tuple[str, ArgValue], ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    env_file: str | None = None
+    mounts: tuple[str, ...] = ()
+    container: ContainerOptions = ContainerOptions()
+    expected_memory: int | None = None
+    floor_memory: int | None = None
+    start: StartRules = StartRules()
+    stop_grace: float = 30.0
+    notes: str | None = None
+    source: str | None = None
+    digest: str = ""  # sha256 of the canonical content, first 12 hex digits: the profile hash of labels

@@ -1,0 +1,44 @@
+"""The one gate between text from a node and anything that shows it.
+
+A log line, a container name, an error of somebody's program: all of it is data. It is never markup, and not one
+control character of it reaches a terminal: no colour, no title, no clipboard write, no bidi override.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# CSI, OSC/DCS/SOS/PM/APC strings (ended by BEL or ST, or cut off by the end of the line), two-byte escapes; 7 and 8 bit.
+ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+
+
+def clean(text: str) -> str:
+    """Return ``text`` as one printable line: escape sequences removed, tabs as spaces, any other control visible.
+
+    Controls, bidi overrides, zero-width and unassigned characters become U+FFFD so that what was there is not hidden.
+    Joiners inside emoji are lost with them: a log is not typography. Idempotent.
+    """
+    if text.isprintable():
+        return text
+    text = ESCAPES.sub("", text).replace("\t", "    ").rstrip("\r\n")
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else (" " if unicodedata.category(char) == "Zs" else "\N{REPLACEMENT CHARACTER}")
+        for char in text
+    )
+
+
+def clean_lines(text: str) -> list[str]:
+    """Return the printable lines of a longer text, split at newlines (carriage returns count as newlines)."""
+    return [clean(line) for line in re.split(r"\r\n|[\r\n]", text)]
+
+
+def shorten(text: str, width: int) -> str:
+    """Return ``text`` cut to ``width`` characters, the cut marked by an ellipsis."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"

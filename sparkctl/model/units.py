@@ -1,0 +1,63 @@
+"""Bytes and seconds as owners write and read them. Memory is binary (GiB) everywhere, as the kernel counts it."""
+
+from __future__ import annotations
+
+import re
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?\s*", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
+
+
+def parse_size(text: str | int) -> int:
+    """Return bytes for Docker's spelling of a size: ``16g``, ``512m``, ``1.5GiB``, ``4096``.
+
+    Suffixes are powers of 1024, as `docker run --shm-size` takes them. Raises ValueError with the text.
+    """
+    match = _SIZE.fullmatch(str(text))
+    if match is None:
+        raise ValueError(f"{text!r} is not a size; write for example 16g, 512m or 4096")
+    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+
+
+def parse_duration(text: str | float) -> float:
+    """Return seconds for ``90``, ``90s``, ``20m``, ``1h30m``, ``500ms``. Raises ValueError with the text."""
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        if text < 0:
+            raise ValueError(f"{text} is negative; a duration is 0 or more")
+        return float(text)
+    cleaned = str(text).replace(" ", "")
+    parts = list(_DURATION.finditer(cleaned))
+    if not parts or "".join(part[0] for part in parts) != cleaned:
+        raise ValueError(f"{text!r} is not a duration; write for example 90s, 20m or 1h30m")
+    return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+
+
+def gib(count: int | None) -> str:
+    """Return ``98.4 GiB``, or an em dash where the number is not known."""
+    return "—" if count is None else f"{count / GIB:.1f} GiB"
+
+
+def clock(seconds: float | None) -> str:
+    """Return ``4:10`` or ``1:02:03`` for a duration on a live line, an em dash where it is not known."""
+    if seconds is None:
+        return "—"
+    whole = max(0, int(seconds))
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+def spoken(seconds: float | None) -> str:
+    """Return ``48 s``, ``4 min 10 s`` or ``3 h 12 m`` for a sentence, an em dash where it is not known."""
+    if seconds is None:
+        return "—"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
+    return f"{whole // 3600} h {whole % 3600 // 60} m"

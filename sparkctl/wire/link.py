@@ -1,0 +1,112 @@
+"""A way to one node. `SshLink` and `LocalLink` are the two; nothing above this layer can tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sparkctl.model.node import Node, NodeState
+
+
+class ByteWriter(Protocol):
+    """The part of asyncio.StreamWriter and asyncssh.SSHWriter that we use."""
+
+    def write(self, data: bytes) -> None: ...
+    def write_eof(self) -> None: ...
+    async def drain(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class ByteReader(Protocol):
+    """The part of asyncio.StreamReader and asyncssh.SSHReader that we use; read returns b"" at the end."""
+
+    async def read(self, n: int = -1) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A finished command. ``status`` is None where it was ended by a signal or the server did not say."""
+
+    stdout: bytes
+    stderr: bytes
+    status: int | None
+
+
+class Held(Protocol):
+    """A command that runs as long as we hold it (its stdin stays open); it ends when the connection does."""
+
+    async def readline(self) -> bytes:
+        """Return its next line of stdout, b"" when it has ended."""
+        ...
+
+    async def release(self) -> None:
+        """Close its stdin and let it end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatus:
+    """What the link is doing now. ``attempt`` and ``next_try`` (seconds from now) only while reconnecting."""
+
+    state: NodeState
+    detail: str | None = None
+    attempt: int | None = None
+    next_try: float | None = None
+
+
+class Link(Protocol):
+    """One connection that carries everything to and from a node.
+
+    Every call raises `LinkLost` when the connection breaks under it, and `Unreachable`, `Starved`, `Untrusted` or
+    `LoginRefused` when there is none to be had. Nothing is retried inside a call.
+    """
+
+    node: Node
+
+    @property
+    def status(self) -> LinkStatus:
+        """The state now, without looking."""
+        ...
+
+    def on_status(self, listener: Callable[[LinkStatus], None]) -> None:
+        """Call ``listener`` at every change, from the event loop."""
+        ...
+
+    async def connect(self) -> None:
+        """Connect once, within the time limits; a second call on a live link does nothing."""
+        ...
+
+    async def reconnect(self, give_up_after: float | None = None) -> None:
+        """Try again with jittered, growing pauses until connected.
+
+        Raises the last error after ``give_up_after`` seconds (None: never), and at once for errors that waiting does
+        not mend: `Untrusted`, `LoginRefused`.
+        """
+        ...
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
+        """Run a command to its end. ``argv`` arrives word for word whatever the login shell; TimeoutError after
+        ``timeout`` seconds."""
+        ...
+
+    async def hold(self, argv: Sequence[str]) -> Held:
+        """Start a command and keep its stdin open."""
+        ...
+
+    async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
+        """Open a unix socket on the node."""
+        ...
+
+    async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
+        """Open a TCP connection from the node (so 127.0.0.1 is the node). ConnectionRefusedError where nobody listens."""
+        ...
+
+    async def docker_socket(self) -> Path:
+        """Return a local socket path, in a directory only we can enter, behind which the node's Docker answers."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection and remove what it made locally."""
+        ...
