@@ -68,7 +68,7 @@ class Untrusted(NodeError):
 
 
 class UnknownHostKey(Untrusted):
-    """No key is known for this host. ``fingerprint`` is SHA256:..., ``known_hosts_line`` what accepting it would add."""
+    """No key is known for this host. ``fingerprint`` is SHA256:..., ``known_hosts_line`` what accepting adds."""
 
     def __init__(self, node: str, message: str, hint: str, fingerprint: str, known_hosts_line: str) -> None:
         super().__init__(node, message, hint)

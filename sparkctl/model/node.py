@@ -25,7 +25,7 @@ class NodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One entry of ``nodes:`` in the config. Host, user, port and identity may also come from ~/.ssh/config (None here)."""
+    """One entry of ``nodes:`` in the config. None: whatever ~/.ssh/config says."""
 
     name: NodeName
     host: str

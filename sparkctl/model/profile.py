@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparkctl.model.plan import Timeouts
 
@@ -54,7 +54,7 @@ class StartRules:
     health: str | None = None
     probe: str | None = None
     prompt: str | None = None
-    timeouts: Timeouts = Timeouts()
+    timeouts: Timeouts = field(default_factory=Timeouts)
     expected: float | None = None  # usual seconds to ready, until history knows better
 
 
@@ -70,7 +70,7 @@ class Profile:
     origin: str
     shipped: bool
     title: str | None = None
-    model: Model = Model()
+    model: Model = field(default_factory=Model)
     nodes: int = 1
     port: int | None = None
     command: tuple[str, ...] | None = None
@@ -78,10 +78,10 @@ class Profile:
     env: tuple[tuple[str, str], ...] = ()
     env_file: str | None = None
     mounts: tuple[str, ...] = ()
-    container: ContainerOptions = ContainerOptions()
+    container: ContainerOptions = field(default_factory=ContainerOptions)
     expected_memory: int | None = None
     floor_memory: int | None = None
-    start: StartRules = StartRules()
+    start: StartRules = field(default_factory=StartRules)
     stop_grace: float = 30.0
     notes: str | None = None
     source: str | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-# CSI, OSC/DCS/SOS/PM/APC strings (ended by BEL or ST, or cut off by the end of the line), two-byte escapes; 7 and 8 bit.
+# CSI; OSC, DCS, SOS, PM and APC strings (ended by BEL, ST or the end of the line); other escapes. 7 and 8 bit forms.
 ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"

@@ -100,7 +100,7 @@ class Link(Protocol):
         ...
 
     async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
-        """Open a TCP connection from the node (so 127.0.0.1 is the node). ConnectionRefusedError where nobody listens."""
+        """Open a TCP connection from the node (127.0.0.1 is the node); ConnectionRefusedError where nobody listens."""
         ...
 
     async def docker_socket(self) -> Path:
