@@ -38,7 +38,7 @@ class ReadyRule:
     """When an instance counts as ready: the line was seen AND the path answers AND a token came.
 
     ``line``: regex searched in the cleaned line, None = no line is waited for. ``health``: path that must answer 2xx
-    (401 and 403 count as alive), None = not asked. ``probe``: ``completions``, ``chat`` or ``none``, ``prompt`` its text.
+    (401 and 403 are alive too), None = not asked. ``probe``: ``completions``, ``chat`` or ``none``, ``prompt`` its text.
     """
 
     line: str | None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 MASK = "••••••"
 _NAMED_SECRET = re.compile(
-    r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|(?:^|_)KEY$|(?:^|_)PAT$|AUTH$",
+    r"TOKEN(?!S|IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|(?:^|_)KEY$|(?:^|_)PAT$|AUTH$",
     re.IGNORECASE,
 )
 # Secrets recognisable by their own shape, wherever they turn up.

@@ -1,0 +1,51 @@
+# sparkctl look 1
+# Runs on the Spark as `sh -s -- SECTION...`, from stdin, leaves nothing behind and changes nothing.
+# Each section: a line "@@ NAME", what was read, and last of all "@@ end" (whatever a login shell printed before is skipped).
+export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin"
+for section in "$@"; do
+  argument=${section#*=}
+  case $section in
+    identity)
+      echo "@@ identity"
+      echo "user $(id -un)"; echo "home $HOME"; echo "groups $(id -nG)"; echo "host $(uname -n)"
+      echo "kernel $(uname -r)"; echo "machine $(uname -m)"; echo "time $(date +%s)"
+      echo "boot $(cat /proc/sys/kernel/random/boot_id)"
+      echo "product $(cat /sys/class/dmi/id/product_family 2>/dev/null)"
+      echo "driver $(sed -n '1s/.*Module[^0-9]*\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version 2>/dev/null)"
+      echo "os $(sed -n 's/^DGX_SWBUILD_VERSION=//p' /etc/dgx-release 2>/dev/null | tr -d '"')" ;;
+    memory)
+      echo "@@ memory"; cat /proc/meminfo; grep -s '^drop_' /proc/vmstat ;;
+    processes)
+      echo "@@ cgroups"; grep -s -o -E '[0-9a-f]{64}' /proc/[0-9]*/cgroup | sort -u
+      echo "@@ resident"; grep -s -E '^Rss(Anon|Shmem):' /proc/[0-9]*/status ;;
+    gpu)
+      echo "@@ gpu"
+      command -v nvidia-smi >/dev/null && timeout 5 nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader,nounits 2>/dev/null
+      echo "status $?" ;;
+    listen)
+      echo "@@ listen"; cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -E '^ *[0-9]+: [0-9A-F]+:[0-9A-F]{4} [0-9A-F]+:[0-9A-F]{4} 0A ' ;;
+    disk=*)
+      echo "@@ disk $argument"; df -P -k -- "$argument" 2>&1 | tail -n 1 ;;
+    path=*)
+      echo "@@ path $argument"; if [ -e "$argument" ]; then echo exists; else echo missing; fi ;;
+    docker)
+      echo "@@ docker"
+      s=/var/run/docker.sock
+      if [ -S $s ]; then echo "socket yes"; else echo "socket no"; fi
+      if [ -r $s ] && [ -w $s ]; then echo "access yes"; else echo "access no"; fi
+      echo "cli $(command -v docker)"; echo "hook $(command -v nvidia-container-runtime-hook)"; echo "toolkit $(command -v nvidia-ctk)"
+      if getent group docker | grep -q -E "[:,]$(id -un)(,|\$)"; then echo "member yes"; else echo "member no"; fi ;;
+    sudo)
+      echo "@@ sudo"
+      if ! command -v sudo >/dev/null; then echo "drop none"
+      elif sudo -n -l /usr/bin/tee /proc/sys/vm/drop_caches >/dev/null 2>&1; then echo "drop allowed"
+      else echo "drop denied"; fi ;;
+    health)
+      echo "@@ health"
+      echo "python $(python3 -V 2>&1 | sed -n 's/^Python //p')"
+      echo "earlyoom $(ps -eo args= 2>/dev/null | grep '[e]arlyoom' | head -n 1)"
+      echo "swappiness $(cat /proc/sys/vm/swappiness 2>/dev/null)"
+      echo "min_free_kbytes $(cat /proc/sys/vm/min_free_kbytes 2>/dev/null)" ;;
+  esac
+done
+echo "@@ end"
