@@ -1,7 +1,7 @@
 # sparkctl look 1
 # Runs on the Spark as `sh -s -- SECTION...`, from stdin, leaves nothing behind and changes nothing.
 # Each section: a line "@@ NAME", what was read, and last of all "@@ end" (whatever a login shell printed before is skipped).
-export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin"
+export LC_ALL=C PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 for section in "$@"; do
   argument=${section#*=}
   case $section in

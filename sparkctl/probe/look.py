@@ -1,0 +1,262 @@
+"""One look at a node: the script that reads it (`look.sh`, sent over stdin) and what its answer means.
+
+A section that was not asked for, or that the node did not answer, is None: not known.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkctl.model.memory import Memory
+from sparkctl.model.units import KIB, MIB
+
+_HEADER = "@@ "
+_MEMINFO = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who and what the node says it is. Empty text where it did not say."""
+
+    user: str
+    home: str
+    groups: tuple[str, ...]
+    host: str
+    kernel: str
+    machine: str
+    boot_id: str
+    product: str
+    driver: str
+    os: str
+    clock: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Room on the filesystem of ``path``, bytes; None where df could not say."""
+
+    path: str
+    total: int | None
+    free: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DockerAccess:
+    """Whether this user can reach Docker's socket, and what of NVIDIA's toolkit is installed."""
+
+    socket: bool
+    access: bool
+    member: bool
+    cli: bool
+    hook: bool
+    toolkit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """Settings of the node that decide how it behaves when memory runs short."""
+
+    python: str
+    earlyoom: str
+    swappiness: int | None
+    min_free_kbytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Everything one trip brought back. ``drops`` is the kernel's count of page cache drops so far.
+    ``resident`` is bytes (anonymous + shared) by container id, ``gpu`` bytes by pid, ``pids`` container id by pid."""
+
+    identity: Identity | None = None
+    memory: Memory | None = None
+    drops: int | None = None
+    resident: dict[str, int] | None = None
+    pids: dict[int, str] | None = None
+    gpu: dict[int, int] | None = None
+    listening: frozenset[int] | None = None
+    disks: tuple[Disk, ...] = ()
+    paths: tuple[tuple[str, bool], ...] = ()
+    docker: DockerAccess | None = None
+    drop_right: str | None = None  # allowed | denied | none (no sudo)
+    habits: Habits | None = None
+
+    def held_by(self, container_id: str) -> int | None:
+        """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
+        cpu = None if self.resident is None else self.resident.get(container_id)
+        if self.gpu is None or self.pids is None:
+            return cpu
+        gpu = sum(size for pid, size in self.gpu.items() if self.pids.get(pid) == container_id)
+        return gpu + (cpu or 0) if gpu or cpu is not None else None
+
+
+def script() -> bytes:
+    """Return the look's source, for the stdin of ``sh -s -- SECTION...``."""
+    return (Path(__file__).parent / "look.sh").read_bytes()
+
+
+def command(*sections: str) -> list[str]:
+    """Return the argv that runs the script for these sections."""
+    return ["sh", "-s", "--", *sections]
+
+
+def decode(answer: bytes) -> Look:
+    """Return what the script's output says. Raises ValueError if it did not run to its end."""
+    text = answer.decode("utf-8", "replace")
+    sections: dict[str, str] = {}
+    disks: list[Disk] = []
+    paths: list[tuple[str, bool]] = []
+    name: str | None = None
+    body: list[str] = []
+    complete = False
+    for line in text.split("\n"):
+        if not line.startswith(_HEADER):
+            body.append(line)
+            continue
+        if name is not None:
+            _keep(name, "\n".join(body), sections, disks, paths)
+        name, body = line[len(_HEADER) :], []
+        complete = name == "end"
+    if not complete:
+        raise ValueError("the look was cut short")
+    return Look(
+        identity=_identity(sections.get("identity")),
+        memory=memory_from(sections["memory"]) if "memory" in sections else None,
+        drops=_drops(sections.get("memory")),
+        resident=_resident(sections.get("cgroups"), sections.get("resident")),
+        pids=_pids(sections["cgroups"]) if "cgroups" in sections else None,
+        gpu=_gpu(sections.get("gpu")),
+        listening=_listening(sections.get("listen")),
+        disks=tuple(disks),
+        paths=tuple(paths),
+        docker=_docker(sections.get("docker")),
+        drop_right=_words(sections["sudo"]).get("drop") if "sudo" in sections else None,
+        habits=_habits(sections.get("health")),
+    )
+
+
+def _keep(name: str, body: str, sections: dict[str, str], disks: list[Disk], paths: list[tuple[str, bool]]) -> None:
+    kind, _, argument = name.partition(" ")
+    if kind == "disk":
+        disks.append(_disk(argument, body))
+    elif kind == "path":
+        paths.append((argument, body.strip() == "exists"))
+    else:
+        sections[kind] = body
+
+
+def memory_from(meminfo: str) -> Memory | None:
+    """Return the reading of a /proc/meminfo text, None where a figure that everything rests on is missing."""
+    field = {name: int(value) * KIB for name, value in _MEMINFO.findall(meminfo)}
+    if not {"MemTotal", "MemFree", "MemAvailable"} <= field.keys():
+        return None
+    cache = field.get("Cached", 0) + field.get("Buffers", 0) + field.get("SReclaimable", 0) - field.get("Shmem", 0)
+    return Memory(
+        total=field["MemTotal"],
+        available=field["MemAvailable"],
+        free=field["MemFree"],
+        page_cache=max(0, cache),
+        swap_total=field.get("SwapTotal", 0),
+        swap_free=field.get("SwapFree", 0),
+    )
+
+
+def _words(body: str) -> dict[str, str]:
+    pairs = (line.partition(" ") for line in body.splitlines() if line.strip())
+    return {key: value.strip() for key, _, value in pairs}
+
+
+def _identity(body: str | None) -> Identity | None:
+    if body is None:
+        return None
+    word = _words(body)
+    clock = word.get("time", "")
+    return Identity(
+        user=word.get("user", ""),
+        home=word.get("home", ""),
+        groups=tuple(word.get("groups", "").split()),
+        host=word.get("host", ""),
+        kernel=word.get("kernel", ""),
+        machine=word.get("machine", ""),
+        boot_id=word.get("boot", ""),
+        product=word.get("product", ""),
+        driver=word.get("driver", ""),
+        os=word.get("os", ""),
+        clock=float(clock) if clock.isdigit() else None,
+    )
+
+
+def _drops(body: str | None) -> int | None:
+    match = re.search(r"^drop_pagecache (\d+)", body or "", re.MULTILINE)
+    return int(match[1]) if match else None
+
+
+def _pids(body: str) -> dict[int, str]:
+    return {int(pid): container for pid, container in re.findall(r"/proc/(\d+)/cgroup:([0-9a-f]{64})", body)}
+
+
+def _resident(cgroups: str | None, resident: str | None) -> dict[str, int] | None:
+    """Anonymous memory adds up over a container's processes; its shared memory is counted once, by the largest user."""
+    if cgroups is None or resident is None:
+        return None
+    pids = _pids(cgroups)
+    anonymous: dict[str, int] = dict.fromkeys(pids.values(), 0)
+    shared: dict[str, int] = dict.fromkeys(pids.values(), 0)
+    for pid, kind, kib in re.findall(r"/proc/(\d+)/status:Rss(Anon|Shmem):\s+(\d+)", resident):
+        container = pids.get(int(pid))
+        if container is None:
+            continue
+        if kind == "Anon":
+            anonymous[container] += int(kib) * KIB
+        else:
+            shared[container] = max(shared[container], int(kib) * KIB)
+    return {container: anonymous[container] + shared[container] for container in anonymous}
+
+
+def _gpu(body: str | None) -> dict[int, int] | None:
+    """Compute processes; one pid listed twice keeps its larger figure, "[N/A]" is no figure."""
+    if body is None or "status 0" not in body:
+        return None
+    found: dict[int, int] = {}
+    for pid, mib in re.findall(r"^(\d+), *(\d+)\s*$", body, re.MULTILINE):
+        found[int(pid)] = max(found.get(int(pid), 0), int(mib) * MIB)
+    return found
+
+
+def _listening(body: str | None) -> frozenset[int] | None:
+    if body is None:
+        return None
+    return frozenset(int(port, 16) for port in re.findall(r"^ *\d+: [0-9A-F]+:([0-9A-F]{4}) ", body, re.MULTILINE))
+
+
+def _disk(path: str, body: str) -> Disk:
+    match = re.search(r"\s(\d+)\s+\d+\s+(-?\d+)\s+\d+%", body)
+    if match is None:
+        return Disk(path, None, None)
+    return Disk(path, int(match[1]) * KIB, max(0, int(match[2])) * KIB)
+
+
+def _docker(body: str | None) -> DockerAccess | None:
+    if body is None:
+        return None
+    word = _words(body)
+    return DockerAccess(
+        socket=word.get("socket") == "yes",
+        access=word.get("access") == "yes",
+        member=word.get("member") == "yes",
+        cli=bool(word.get("cli")),
+        hook=bool(word.get("hook")),
+        toolkit=bool(word.get("toolkit")),
+    )
+
+
+def _habits(body: str | None) -> Habits | None:
+    if body is None:
+        return None
+    word = _words(body)
+
+    def number(key: str) -> int | None:
+        return int(word[key]) if word.get(key, "").isdigit() else None
+
+    return Habits(word.get("python", ""), word.get("earlyoom", ""), number("swappiness"), number("min_free_kbytes"))

@@ -1,0 +1,89 @@
+"""The look: the real script on this machine, and the meaning of what it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkctl.model.units import GIB, KIB, MIB
+from sparkctl.probe.look import command, decode, script
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
+CONTAINER = "ab" * 32
+
+
+@linux
+@pytest.mark.parametrize("shell", ["sh", "bash", "busybox sh"])
+def test_the_script_reads_this_machine(shell: str, tmp_path: Path) -> None:
+    words = shell.split()
+    if subprocess.run(["which", words[0]], capture_output=True).returncode:
+        pytest.skip(f"no {words[0]} here")
+    odd = tmp_path / "a 'quoted' name; $(id)"
+    odd.mkdir()
+    sections = ["identity", "memory", "processes", "gpu", "listen", f"disk={odd}", f"path={odd}", "path=/no/such",
+                "docker", "sudo", "health"]  # fmt: skip
+    done = subprocess.run([*words, *command(*sections)[1:]], input=script(), capture_output=True, timeout=30)
+    look = decode(b"a greeting from .bashrc\n" + done.stdout)
+    assert look.identity is not None
+    assert look.identity.home == os.environ["HOME"]
+    assert look.memory is not None
+    total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
+    assert look.memory.total == int(total.split()[1]) * KIB
+    assert look.disks[0].free is not None
+    assert look.disks[0].path == str(odd)
+    assert look.paths == ((str(odd), True), ("/no/such", False))
+    assert look.listening is not None
+    assert look.docker is not None
+    assert look.habits is not None
+
+
+def test_a_look_that_was_cut_is_no_look() -> None:
+    with pytest.raises(ValueError, match="cut short"):
+        decode(b"@@ memory\nMemTotal: 5 kB\n")
+
+
+def test_what_was_not_asked_is_not_known() -> None:
+    look = decode(b"@@ end\n")
+    assert look.memory is None
+    assert look.gpu is None
+    assert look.listening is None
+    assert look.held_by(CONTAINER) is None
+
+
+def test_memory_is_the_kernels_in_bytes() -> None:
+    look = decode(
+        b"@@ memory\nMemTotal:  127600592 kB\nMemFree: 9000000 kB\nMemAvailable: 24000000 kB\nBuffers: 100 kB\n"
+        b"Cached: 15000000 kB\nShmem: 500 kB\nSReclaimable: 400 kB\nSwapTotal: 100 kB\nSwapFree: 40 kB\n"
+        b"drop_pagecache 3\n@@ end\n"
+    )
+    assert look.memory is not None
+    assert look.memory.total == 127600592 * KIB
+    assert look.memory.page_cache == 15000000 * KIB
+    assert look.memory.used == (127600592 - 24000000) * KIB
+    assert look.memory.swap_used == 60 * KIB
+    assert look.drops == 3
+
+
+def test_a_container_holds_its_anonymous_its_shared_and_its_gpu_memory() -> None:
+    look = decode(
+        f"@@ cgroups\n/proc/10/cgroup:{CONTAINER}\n/proc/11/cgroup:{CONTAINER}\n"
+        "@@ resident\n/proc/10/status:RssAnon:\t 1024 kB\n/proc/10/status:RssShmem:\t 2048 kB\n"
+        "/proc/11/status:RssAnon:\t 1024 kB\n/proc/11/status:RssShmem:\t 1024 kB\n/proc/1/status:RssAnon:\t 9 kB\n"
+        "@@ gpu\n10, 1024\n10, 512\n999, 7\nstatus 0\n@@ end\n".encode()
+    )
+    assert look.held_by(CONTAINER) == 4 * MIB + GIB
+    assert look.gpu == {10: GIB, 999: 7 * MIB}
+
+
+def test_a_gpu_that_did_not_answer_is_not_known() -> None:
+    assert decode(b"@@ gpu\nstatus 124\n@@ end\n").gpu is None
+    assert decode(b"@@ gpu\nstatus 0\n@@ end\n").gpu == {}
+
+
+def test_a_disk_that_df_cannot_read_is_not_known() -> None:
+    look = decode(b"@@ disk /models\ndf: /models: No such file or directory\n@@ end\n")
+    assert look.disks[0].free is None
