@@ -1,0 +1,33 @@
+"""The engines sparkctl knows, one file each, found by file name: to add one, add a file that exports ``ENGINE``."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from functools import cache
+from typing import TYPE_CHECKING
+
+from sparkctl.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from sparkctl.engines.base import Engine
+
+_NOT_ENGINES = frozenset({"base", "lines"})
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of all engines, sorted. Lists files; imports none of them."""
+    found = (module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(sorted(name for name in found if name not in _NOT_ENGINES and not name.startswith("_")))
+
+
+def load(name: str) -> Engine:
+    """Return the engine of this name. Raises InvalidInput with the nearest name for one that does not exist."""
+    if name not in names():
+        near = difflib.get_close_matches(name, names(), n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"Known engines: {', '.join(names())}."
+        raise InvalidInput(f"There is no engine named {name!r}.", hint)
+    engine: Engine = importlib.import_module(f"{__name__}.{name}").ENGINE
+    return engine

@@ -6,12 +6,24 @@ state of a progress bar a line of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Protocol
 
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import Cause
+
+
+class Weight(IntEnum):
+    """How near a line is to the root of a failure."""
+
+    AFTERMATH = 1  # "see above": something else went wrong before
+    DYING = 2  # a part of the engine says that it ends, without the reason
+    EXCEPTION = 3  # the last line of a traceback that no rule knows; a client's bad request leaves one too
+    DEATH = 6  # a part of the engine was killed: there is no nearer line, the reason is outside of the log
+    CONCRETE = 10  # names the cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +36,7 @@ class Failure:
     remedy: str
     field: str | None = None
     fatal: bool = True
-    weight: int = 10
+    weight: int = Weight.CONCRETE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,11 @@ class Signal:
     phase: Phase | None = None
     step: Step | None = None
     failure: Failure | None = None
+
+
+def pick(failures: Iterable[tuple[int, str, Failure]]) -> tuple[int, str, Failure] | None:
+    """Return the root among (line number, text, failure) triples in log order: the weightiest, of equals the first."""
+    return max(failures, key=lambda found: found[2].weight, default=None)
 
 
 @dataclass(frozen=True, slots=True)

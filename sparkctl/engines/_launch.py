@@ -1,0 +1,58 @@
+"""From a profile's ``args`` to the words of a command line: no shell in between, so every character is kept."""
+
+from __future__ import annotations
+
+from sparkctl.model.profile import ArgValue, JsonText, Profile
+
+
+def flag(key: str) -> str:
+    """Return the flag a key stands for: ``tp`` → ``--tp``, ``q`` → ``-q``; one that begins with a dash is as it is."""
+    if key.startswith("-"):
+        return key
+    return f"-{key}" if len(key) == 1 else f"--{key}"
+
+
+def words(args: tuple[tuple[str, ArgValue], ...]) -> tuple[str, ...]:
+    """Return ``args`` as words, in their order: True is a bare flag, False nothing, a tuple repeats the flag."""
+    out: list[str] = []
+    for key, value in args:
+        if isinstance(value, bool):
+            out += [flag(key)] if value else []
+        elif isinstance(value, JsonText):
+            out += [flag(key), value.text]
+        elif isinstance(value, str):
+            out += [flag(key), value]
+        else:
+            for item in value:
+                out += [flag(key), item]
+    return tuple(out)
+
+
+def given(profile: Profile) -> frozenset[str]:
+    """Return the names of all flags the profile sets itself, without dashes and with ``-`` for ``_``."""
+    return frozenset(key.lstrip("-").replace("_", "-") for key, _ in profile.args)
+
+
+def serving_words(profile: Profile, default_port: int) -> tuple[str, ...]:
+    """Return host, port and served name as both engines spell them, without those that ``args`` sets itself."""
+    mine: list[tuple[str, ArgValue]] = [("host", "0.0.0.0"), ("port", str(profile.port or default_port))]  # noqa: S104
+    if profile.model.served_name is not None:
+        mine.append(("served-model-name", profile.model.served_name))
+    own = given(profile)
+    return words(tuple((key, value) for key, value in mine if key not in own))
+
+
+def is_script(command: tuple[str, ...]) -> bool:
+    """Tell whether the command is a shell with its script (``bash -c "..."``): flags added to it would reach nobody."""
+    return len(command) >= 3 and command[1].startswith("-") and command[1].endswith("c")
+
+
+def api_key(profile: Profile) -> str | None:
+    """Return the value of ``--api-key``, the first one where there are several."""
+    for key, value in profile.args:
+        if key.lstrip("-").replace("_", "-") == "api-key":
+            if isinstance(value, str):
+                return value
+            if isinstance(value, tuple) and value:
+                return value[0]
+    return None

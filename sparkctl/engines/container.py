@@ -1,0 +1,47 @@
+"""Anything else in a container: speech, images, llama.cpp. Its profile says how to start it and when it is ready."""
+
+from __future__ import annotations
+
+from sparkctl.engines import _launch
+from sparkctl.engines._failures import COMMON, cuda_memory
+from sparkctl.engines._vocabulary import Vocabulary, loading
+from sparkctl.engines.base import Defaults, Signal
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.profile import Profile
+
+_HTTP = Signal(Phase.WARMING, Step("http"))
+_PHASES = (
+    ("srv    load_model: loading model", loading("weights")),
+    ("srv  llama_server: model loaded", _HTTP),
+    ("main: model loaded", _HTTP),
+    ("INFO:     Started server process", _HTTP),
+    ("INFO:     Application startup complete", _HTTP),
+    ("INFO:     Uvicorn running on", _HTTP),
+)
+_BARS = (("shards", "weights"), ("Loading", "weights"), ("Fetching", "download"), ("Downloading", "download"))
+# Not fatal here: programs such as ComfyUI catch it, unload a model and go on. The container's end decides.
+_MEMORY = cuda_memory("Take a smaller model, or stop another one.", None, fatal=False)
+_VOCABULARY = Vocabulary(("non-default args",), _PHASES, _BARS, _MEMORY + COMMON)
+
+
+class Container:
+    """See ``engines.base.Engine``. It has no ready line of its own: the profile's rule decides."""
+
+    name = "container"
+    title = "Container"
+    defaults = Defaults(command=(), port=None, ready_line=None, health=None, probe="none", gpus=None)
+
+    def argv(self, profile: Profile) -> tuple[str, ...]:
+        """Return ``command`` and ``args`` as the profile gives them; empty leaves the image's own command."""
+        return (profile.command or ()) + _launch.words(profile.args)
+
+    def classify(self, line: str) -> Signal | None:
+        """Return what a prepared line says, None for nothing. Never ``ready``."""
+        return _VOCABULARY.read(line)
+
+    def api_key(self, profile: Profile) -> str | None:
+        """Return the value of ``--api-key``, or None."""
+        return _launch.api_key(profile)
+
+
+ENGINE = Container()
