@@ -1,0 +1,1 @@
+"""The lab: two Sparks of real parts on one machine. Network namespaces, real OpenSSH servers, real Docker Engines."""

@@ -1,0 +1,81 @@
+"""The cgroups of a node: a handle on every process in it, and what Docker hangs its containers under."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from tests.lab.bed.names import CGROUP
+from tests.lab.bed.shell import await_true
+
+ROOT = Path("/sys/fs/cgroup")
+DAEMONS = "daemons"  # a leaf of its own: cgroup v2 allows processes in leaves only
+
+
+def hierarchies() -> list[Path]:
+    """Return the root of every mounted hierarchy: one for cgroup v2, one per controller for v1."""
+    if (ROOT / "cgroup.procs").exists():
+        return [ROOT]
+    found = (path.parent.resolve() for path in ROOT.glob("*/cgroup.procs"))
+    return sorted(set(found))
+
+
+def create(node: str) -> None:
+    """Make the node's cgroups in every hierarchy."""
+    for root in hierarchies():
+        for path in (root / CGROUP, root / CGROUP / node, root / CGROUP / node / DAEMONS):
+            path.mkdir(exist_ok=True)
+            for name in ("cpuset.cpus", "cpuset.mems"):  # v1 leaves these empty, and an empty set takes no process
+                if (path / name).exists() and not (path / name).read_text().strip():
+                    (path / name).write_text((path.parent / name).read_text())
+
+
+def join(node: str) -> None:
+    """Move the calling process into the node's cgroups (nsenter does not)."""
+    for root in hierarchies():
+        with contextlib.suppress(OSError):
+            (root / CGROUP / node / DAEMONS / "cgroup.procs").write_text("0")
+
+
+def processes(node: str) -> set[int]:
+    """Return the host pids of everything that runs in the node, its containers included."""
+    pids: set[int] = set()
+    for root in hierarchies():
+        for path in (root / CGROUP / node).rglob("cgroup.procs"):
+            with contextlib.suppress(OSError):
+                pids.update(int(line) for line in path.read_text().split())
+    return pids
+
+
+def kill_all(node: str) -> None:
+    """End every process of the node and return when the last is gone."""
+
+    def gone() -> bool:
+        left = processes(node)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not left
+
+    await_true(f"the processes of {node} to end", gone)
+
+
+def remove() -> None:
+    """Remove the lab's cgroups, deepest first."""
+    for root in hierarchies():
+        top = root / CGROUP
+        inside = sorted((p for p in top.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts))
+        for path in (*inside, top):
+            await_true(f"{path} to be empty", lambda path=path: _rmdir(path), 5.0)
+
+
+def _rmdir(path: Path) -> bool:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

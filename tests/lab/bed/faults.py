@@ -1,0 +1,144 @@
+"""What can go wrong with a Spark, done to a node of the lab, and undone when the test is over."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+
+from tests.lab.bed.files import SUDO_RULES, UID
+from tests.lab.bed.lab import KEYS
+from tests.lab.bed.names import DATA_SIZE, LAN, USER
+from tests.lab.bed.netns import namespace
+from tests.lab.bed.node import LabNode
+from tests.lab.bed.shell import await_true, ip, run
+
+SSHD_TITLES = ("sshd", "sshd-session", "sshd-auth")  # OpenSSH 9.8 split the session off
+SESSION_TITLES = (f"sshd: {USER}", f"sshd-session: {USER}")
+
+
+class Faults:
+    """Breaks things; `undo` mends whatever this instance broke, last first."""
+
+    def __init__(self) -> None:
+        self._mend: list[Callable[[], None]] = []
+
+    def undo(self) -> None:
+        """Put everything back as it was."""
+        while self._mend:
+            self._mend.pop()()
+
+    def kill_sshd(self, node: LabNode) -> None:
+        """End the SSH server and every session, as its crash would."""
+        self._mend.append(lambda: self.start_sshd(node))
+        node.signal(signal.SIGKILL, *SSHD_TITLES)
+        await_true(f"sshd of {node.name} to be gone", lambda: not node.ssh_answers())
+
+    def start_sshd(self, node: LabNode) -> None:
+        """Start the SSH server if it does not run."""
+        if not node.ssh_answers():
+            node.sh("/usr/local/sbin/start-sshd")
+            await_true(f"sshd of {node.name}", node.ssh_answers)
+
+    def kill_sessions(self, node: LabNode) -> None:
+        """End milo's sessions; the server goes on."""
+        node.signal(signal.SIGKILL, *SESSION_TITLES)
+
+    def reset_connections(self, node: LabNode) -> None:
+        """Send a TCP reset into every connection between the host and the node."""
+        run("ss", "-K", "dst", node.address)
+
+    def freeze_sshd(self, node: LabNode) -> None:
+        """TCP opens and nobody speaks: what a node out of memory looks like from outside."""
+        self._mend.append(lambda: node.signal(signal.SIGCONT, *SSHD_TITLES))
+        node.signal(signal.SIGSTOP, *SSHD_TITLES)
+
+    def unplug(self, node: LabNode) -> None:
+        """Take the LAN link down."""
+        self._mend.append(lambda: self.plug(node))
+        ip(f"link set {LAN} down", netns=namespace(node.name))
+
+    def plug(self, node: LabNode) -> None:
+        """Bring the LAN link up."""
+        ip(f"link set {LAN} up", netns=namespace(node.name))
+
+    def kill_docker(self, node: LabNode) -> None:
+        """Kill dockerd; containers live on until the next one starts (with live-restore: beyond)."""
+        self._mend.append(lambda: self.start_docker(node))
+        node.signal(signal.SIGKILL, "dockerd")
+        await_true(f"dockerd of {node.name} to be gone", lambda: not node.pids("dockerd"))
+
+    def stop_docker(self, node: LabNode) -> None:
+        """Stop dockerd as systemd would; without live-restore its containers are stopped."""
+        self._mend.append(lambda: self.start_docker(node))
+        node.signal(signal.SIGTERM, "dockerd")
+        await_true(f"dockerd of {node.name} to stop", lambda: not node.pids("dockerd"), 30.0)
+
+    def start_docker(self, node: LabNode) -> None:
+        """Start dockerd if it does not run and return when it answers."""
+        if not node.pids("dockerd"):
+            node.sh("/usr/local/sbin/start-dockerd")
+        node.await_docker()
+
+    def live_restore(self, node: LabNode) -> None:
+        """Let containers survive a restart of dockerd."""
+        self._mend.append(lambda: self._live_restore(node, False))
+        self._live_restore(node, True)
+
+    def _live_restore(self, node: LabNode, on: bool) -> None:
+        node.put("/etc/docker/daemon.json", json.dumps({"live-restore": on}))  # a key left out would not be reloaded
+        node.signal(signal.SIGHUP, "dockerd")
+        wanted = str(on).lower()
+        await_true("dockerd to reload", lambda: node.docker("info", "-f", "{{.LiveRestoreEnabled}}") == wanted)
+
+    def fill_disk(self, node: LabNode, spare: int = 64) -> None:
+        """Leave ``spare`` KiB on Docker's disk."""
+        self._mend.append(lambda: self._resize(node, DATA_SIZE))
+        used = node.sh("df", "-k", "--output=used", "/var/lib/docker").split()[-1]
+        self._resize(node, f"{int(used) + spare}k")
+
+    def _resize(self, node: LabNode, size: str) -> None:
+        node.sh("mount", "-o", f"remount,size={size}", "/var/lib/docker")
+
+    def swap_host_key(self, node: LabNode) -> None:
+        """Give the node another host key, as a new installation does."""
+        self._mend.append(lambda: self._host_key(node, "host"))
+        self._host_key(node, "other-host")
+
+    def _host_key(self, node: LabNode, kind: str) -> None:
+        for ending in ("", ".pub"):
+            key = (KEYS / f"{kind}-{node.name}{ending}").read_text()
+            node.put(f"/etc/ssh/ssh_host_ed25519_key{ending}", key)
+        listener = int(node.sh("cat", "/run/sshd.pid"))
+        node.sh("kill", "-HUP", str(listener))
+        known = (KEYS / f"{kind}-{node.name}.pub").read_text().split()[1]
+        await_true(
+            "sshd to show its other key",
+            lambda: known in run("ssh-keyscan", "-t", "ed25519", node.address, check=False),
+        )
+
+    def sudo_rule(self, node: LabNode, mode: str) -> None:
+        """Let milo do as root what ``mode`` says: rule, password or none."""
+        self._mend.append(lambda: node.put("/etc/sudoers.d/sparkctl", SUDO_RULES["rule"]))
+        node.put("/etc/sudoers.d/sparkctl", SUDO_RULES[mode])
+
+    def login_shell(self, node: LabNode, shell: str) -> None:
+        """Give milo another login shell, with a start-up file that talks too much."""
+        path = shutil.which(shell)
+        if path is None:
+            raise LookupError(f"{shell} is not installed")
+        self._mend.append(lambda: node.sh("usermod", "-s", "/bin/bash", USER))
+        node.sh("usermod", "-s", path, USER)
+
+    def leave_docker_group(self, node: LabNode) -> None:
+        """Take milo out of group docker."""
+        self._mend.append(lambda: node.sh("gpasswd", "-a", USER, "docker"))
+        node.sh("gpasswd", "-d", USER, "docker")
+
+    def noisy_login(self, node: LabNode) -> None:
+        """Let milo's shell print at every login, as many a .bashrc does."""
+        path = f"/home/{USER}/.bashrc"
+        self._mend.append(lambda: node.sh("rm", "-f", path))
+        node.put(path, "echo 'Welcome to DGX Spark'; echo 'motd on stderr' >&2\n")
+        node.sh("chown", f"{UID}:{UID}", path)

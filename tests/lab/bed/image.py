@@ -1,0 +1,84 @@
+"""The engine's image, made here: Debian's own Python, what it links to, busybox, and the stand-in engine. No registry."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+from tests.lab.bed.names import IMAGE
+
+# The same bytes under the names that the shipped profiles ask for, so that their real command lines run here.
+TAGS = (
+    IMAGE,
+    "scitrera/dgx-spark-sglang:0.5.12",
+    "vllm/vllm-openai:v0.19.1",
+)
+STANDIN = Path(__file__).with_name("standin")
+LEFT_OUT = {"test", "tests", "lib2to3", "pydoc_data", "ensurepip", "distutils", "idlelib", "tkinter", "turtledemo"}
+APPLETS = "sh ls cat sleep ps env id echo printf seq grep true false head tail dd rm mkdir touch wc kill date df"
+ENGINE_DIR = "opt/engine"
+DOCKERFILE = ("ENV PATH=/usr/local/bin:/usr/bin:/bin", f"ENV PYTHONPATH=/{ENGINE_DIR}", 'CMD ["python","-m","standin"]')
+
+
+def build(target: Path) -> None:
+    """Write the image's root as a tar (some 45 MB, about a second)."""
+    python = Path("/usr/bin/python3").resolve()
+    library = Path("/usr/lib") / python.name
+    with tarfile.open(target.with_suffix(".part"), "w") as tar:
+        for name in ("tmp", "proc", "sys", "dev", "models", "root", "usr/bin", "usr/lib", "usr/lib64", "usr/local/bin"):
+            _directory(tar, name)
+        for name in ("bin", "lib", "lib64"):
+            _link(tar, name, f"usr/{name}")
+        tar.add(python, f"usr/bin/{python.name}")
+        for name in ("python", "python3"):
+            _link(tar, f"usr/bin/{name}", python.name)
+        tar.add(library, str(library).lstrip("/"), filter=_wanted)
+        for path in _linked(python, *(library / "lib-dynload").glob("*.so")):
+            tar.add(path.resolve(), str(path).lstrip("/"))
+        tar.add("/bin/busybox", "usr/bin/busybox")
+        for name in APPLETS.split():
+            _link(tar, f"usr/bin/{name}", "busybox")
+        tar.add(STANDIN, ENGINE_DIR, filter=_wanted)
+        _file(tar, "usr/local/bin/vllm", b'#!/bin/sh\nshift\nexec python -m vllm --model "$@"\n', 0o755)
+        _file(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
+        _file(tar, "etc/group", b"root:x:0:\n")
+    target.with_suffix(".part").rename(target)
+
+
+def import_command() -> list[str]:
+    """Return the command, run inside a node, that makes every tag from a tar on stdin."""
+    changes = " ".join(f"-c '{line}'" for line in DOCKERFILE)
+    tags = "; ".join(f"docker tag {TAGS[0]} {tag}" for tag in TAGS[1:])
+    return ["sh", "-ec", f"docker import {changes} - {TAGS[0]} >/dev/null; {tags}"]
+
+
+def _linked(*binaries: Path) -> set[Path]:
+    listed = subprocess.run(["ldd", *map(str, binaries)], capture_output=True, text=True, check=True).stdout
+    return {Path(word) for word in listed.split() if word.startswith("/") and not word.endswith(":")}
+
+
+def _wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    parts = Path(entry.name).parts
+    if LEFT_OUT.intersection(parts) or parts[-1].startswith("config-3") or ".opt-" in parts[-1]:
+        return None
+    return entry
+
+
+def _directory(tar: tarfile.TarFile, name: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
+    tar.addfile(entry)
+
+
+def _link(tar: tarfile.TarFile, name: str, target: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = tarfile.SYMTYPE, target
+    tar.addfile(entry)
+
+
+def _file(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), mode
+    tar.addfile(entry, io.BytesIO(content))

@@ -1,0 +1,135 @@
+"""One node of the lab: its namespaces, its throw-away root, and the way into it from the host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab.bed import cgroups, files, netns
+from tests.lab.bed.names import ADDRESSES, CLEAN_ENV, SCRATCH
+from tests.lab.bed.shell import await_true, run
+
+
+@dataclass(frozen=True, slots=True)
+class LabNode:
+    """``name`` is spark1 or spark2."""
+
+    name: str
+
+    @property
+    def address(self) -> str:
+        """The address the host reaches it at."""
+        return ADDRESSES[self.name][0]
+
+    @property
+    def dir(self) -> Path:
+        """Its files on the host."""
+        return SCRATCH / "nodes" / self.name
+
+    @property
+    def shared(self) -> Path:
+        """The directory that the node sees as /run/lab."""
+        return self.dir / "shared"
+
+    @property
+    def pid1(self) -> int | None:
+        """The host's pid of the node's init, None where it does not run. Its cgroup guards against a reused pid."""
+        try:
+            pid = int((self.shared / "pid1").read_text())
+        except (OSError, ValueError):
+            return None
+        return pid if pid in cgroups.processes(self.name) else None
+
+    @property
+    def docker_socket(self) -> Path:
+        """Its Docker's socket, reached from the host without SSH: what tests check against."""
+        return Path(f"/proc/{self.pid1}/root/run/docker.sock")
+
+    def boot(self, keys: Path, options: files.NodeOptions) -> None:
+        """Start the node's first process; returns before its daemons answer."""
+        cgroups.kill_all(self.name)  # what an interrupted run left
+        for directory in (self.shared, self.dir / "mnt"):
+            directory.mkdir(parents=True, exist_ok=True)
+        (self.shared / "pid1").unlink(missing_ok=True)
+        files.write(self.dir / "files", self.name, keys, options)
+        cgroups.create(self.name)
+        command = ["nsenter", f"--net={netns.path(self.name)}"]
+        command += ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork"]
+        command += [str(Path(__file__).with_name("boot.sh")), str(self.dir), self.name, options.data]
+        with (self.shared / "boot.log").open("wb") as log:
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=CLEAN_ENV,
+                cwd="/",
+                start_new_session=True,
+                preexec_fn=lambda: cgroups.join(self.name),
+            )
+
+    def answers(self) -> bool:
+        """Tell whether both its SSH server and its Docker answer."""
+        return self.pid1 is not None and self.ssh_answers() and self.docker_answers()
+
+    def ssh_answers(self) -> bool:
+        """Tell whether the SSH server says its banner."""
+        try:
+            with socket.create_connection((self.address, 22), 1.0) as connection:
+                return connection.recv(64).startswith(b"SSH-2.0")
+        except OSError:
+            return False
+
+    def docker_answers(self) -> bool:
+        """Tell whether the Docker Engine answers a ping."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(2.0)
+            try:
+                connection.connect(str(self.docker_socket))
+                connection.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+                return b"200 OK" in connection.recv(4096)
+            except OSError:
+                return False
+
+    def enter(self, *argv: str) -> list[str]:
+        """Return the command that runs ``argv`` as root inside the node."""
+        return ["nsenter", "-t", str(self.pid1), "-m", "-n", "-u", "-i", "-p", "-r", "-w", "--", *argv]
+
+    def sh(self, *argv: str, check: bool = True, stdin: str = "") -> str:
+        """Run a command as root inside the node and return its stdout."""
+        return run(*self.enter(*argv), check=check, stdin=stdin, enter=lambda: cgroups.join(self.name))
+
+    def docker(self, *argv: str, check: bool = True) -> str:
+        """Run the node's docker command."""
+        return self.sh("docker", *argv, check=check).strip()
+
+    def put(self, path: str, text: str) -> None:
+        """Write a file inside the node, keeping its mode."""
+        self.sh("tee", path, stdin=text)
+
+    def pids(self, command: str) -> list[int]:
+        """Return the host pids of the node's processes of this name, or whose title begins with it ("sshd: milo")."""
+        found = []
+        for pid in cgroups.processes(self.name):
+            try:
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                title = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if name == command or title.startswith(command):
+                found.append(pid)
+        return found
+
+    def signal(self, number: int, *commands: str) -> None:
+        """Send a signal to every process of these names or titles."""
+        for pid in {pid for command in commands for pid in self.pids(command)}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def await_docker(self) -> None:
+        """Return when its Docker answers; it may first have to end containers of a killed daemon (some 11 s)."""
+        await_true(f"docker on {self.name}", self.docker_answers, 30.0)

@@ -1,0 +1,192 @@
+"""The stand-in engine of the lab: starts as a real one does, serves HTTP as a real one does, and fails on request.
+
+Behaviour comes from the environment, so that the command line can be a real engine's; unknown flags are ignored.
+  LAB_LOAD_S      seconds the load takes (0.5)           LAB_ALLOC_MB     memory touched while loading (0)
+  LAB_LINES       numbered lines printed while loading   LAB_RATE         of them per second (200)
+  LAB_SAY         lines printed raw while loading, Python escapes for bytes
+  LAB_BIG_LINE    length of one line printed while loading
+  LAB_END         how the load ends: ready, cuda-oom, hang, exit:CODE, silent-hang
+  LAB_DIE_AFTER   seconds from ready to the end          LAB_EXIT_CODE    of that end (1)
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+STATE = {"ready": False, "requests": 0, "tokens": 0}
+HELD: list[mmap.mmap] = []
+
+
+def setting(name: str, default: float) -> float:
+    return float(os.environ.get(f"LAB_{name}") or default)
+
+
+def flags(words: list[str]) -> dict[str, str]:
+    """Return ``--name value`` and ``--name=value`` as a map; a bare flag is "true"."""
+    found: dict[str, str] = {}
+    for index, word in enumerate(words):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            following = words[index + 1] if index + 1 < len(words) else "--"
+            found[name] = value if equals else ("true" if following.startswith("--") else following)
+    return found
+
+
+def say(text: str | bytes, stream: int = 2) -> None:
+    """Write one line in one call, so that lines of two streams never mix."""
+    data = text.encode() if isinstance(text, str) else text
+    data += b"\n"
+    while data:
+        data = data[os.write(stream, data) :]
+
+
+def stamp() -> str:
+    return time.strftime("[%Y-%m-%d %H:%M:%S]")
+
+
+def allocate(megabytes: int) -> None:
+    """Touch anonymous memory, as weights do; a cgroup limit kills us here."""
+    block = mmap.mmap(-1, megabytes << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for offset in range(0, megabytes << 20, mmap.PAGESIZE):
+        block[offset] = 1
+    HELD.append(block)
+
+
+def extras() -> None:
+    """What a test wants printed in the middle of the load."""
+    if raw := os.environ.get("LAB_SAY"):
+        for line in raw.encode("latin-1", "backslashreplace").decode("unicode_escape").encode("latin-1").split(b"\n"):
+            say(line, 1)
+    if length := int(setting("BIG_LINE", 0)):
+        say("big " + "x" * (length - 8) + " end", 1)
+    count, pause = int(setting("LINES", 0)), 1 / setting("RATE", 200)
+    begun = time.monotonic()
+    for number in range(1, count + 1):
+        say(f"numbered {number:07d}", 1)
+        time.sleep(max(0.0, begun + number * pause - time.monotonic()))
+
+
+def end_of_load() -> None:
+    """Fail here if that is what the test wants."""
+    end = os.environ.get("LAB_END", "ready")
+    if end == "cuda-oom":
+        say(f"{stamp()} Scheduler hit an exception: Traceback (most recent call last):")
+        say('  File "/opt/sglang/srt/model_executor/model_runner.py", line 1042, in load_model')
+        say(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+            "119.70 GiB of which 1.21 GiB is free. Including non-PyTorch memory, this process has 98.43 GiB memory in use."
+        )
+        sys.exit(1)
+    if end == "hang":
+        while True:
+            time.sleep(3600)
+    if end.startswith("exit:"):
+        say(f"{stamp()} RuntimeError: Initialization failed. Please see the error messages above.")
+        sys.exit(int(end[5:]))
+
+
+class Answers(BaseHTTPRequestHandler):
+    """The HTTP API, as far as sparkctl asks for it."""
+
+    protocol_version = "HTTP/1.1"
+    model = "stand-in"
+    prefix = "vllm"
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        if path == "/health":
+            self.reply(200 if STATE["ready"] else 503, b"")
+        elif path == "/v1/models":
+            listed = [
+                {"id": self.model, "object": "model", "owned_by": "lab", "root": self.model, "max_model_len": 8192}
+            ]
+            self.reply(200, json.dumps({"object": "list", "data": listed}).encode())
+        elif path == "/metrics":
+            self.reply(200, self.metrics().encode(), "text/plain; version=0.0.4")
+        elif path == "/_lab/exit":
+            os._exit(int(parse_qs(query).get("code", ["1"])[0]))
+        else:
+            self.reply(404, b'{"detail":"Not Found"}')
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        path = urlsplit(self.path).path
+        if not STATE["ready"] or path not in ("/v1/completions", "/v1/chat/completions"):
+            self.reply(404 if STATE["ready"] else 503, b'{"detail":"Not Found"}')
+            return
+        asked = json.loads(body or b"{}")
+        count = int(asked.get("max_tokens") or 16)
+        STATE["requests"] += 1
+        STATE["tokens"] += count
+        text = " Paris" + " and so on" * (count - 1)
+        chat = path.endswith("chat/completions")
+        choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+        usage = {"prompt_tokens": 5, "completion_tokens": count, "total_tokens": 5 + count}
+        answer = {"id": "lab-1", "model": self.model, "choices": [{"index": 0, "finish_reason": "length", **choice}]}
+        if asked.get("stream"):
+            events = [json.dumps(answer | {"object": "chunk"}), "[DONE]"]
+            self.reply(200, "".join(f"data: {event}\n\n" for event in events).encode(), "text/event-stream")
+        else:
+            self.reply(200, json.dumps(answer | {"object": "text_completion", "usage": usage}).encode())
+
+    def metrics(self) -> str:
+        label = f'{{model_name="{self.model}"}}'
+        values = {"generation_tokens_total": STATE["tokens"], "prompt_tokens_total": 5 * STATE["requests"]}
+        return "".join(
+            f"# TYPE {self.prefix}:{k} counter\n{self.prefix}:{k}{label} {float(v)}\n" for k, v in values.items()
+        )
+
+    def reply(self, status: int, body: bytes, kind: str = "application/json") -> None:
+        self.send_response_only(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        line = f'INFO:     {self.client_address[0]}:{self.client_address[1]} - "{self.requestline}" {status}'
+        say(line if self.prefix == "vllm" else f"{stamp()} {line}", 1)
+
+
+def listen(given: dict[str, str], prefix: str) -> ThreadingHTTPServer:
+    """Bind the port and answer from a thread; raises OSError where it is taken."""
+    Answers.model = given.get("served-model-name") or given.get("model-path") or given.get("model") or "stand-in"
+    Answers.prefix = prefix
+    server = ThreadingHTTPServer((given.get("host", "0.0.0.0"), int(given.get("port", 8000))), Answers)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def stay() -> None:
+    """Serve until SIGTERM or until the test's own end."""
+    STATE["ready"] = True
+    if life := setting("DIE_AFTER", 0):
+        time.sleep(life)
+        say(f"{stamp()} RuntimeError: the stand-in was told to end here")
+        os._exit(int(setting("EXIT_CODE", 1)))
+    while True:
+        signal.pause()
+
+
+def obey_sigterm() -> None:
+    """As PID 1 of a container a process without a handler never sees SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+
+
+if __name__ == "__main__":
+    obey_sigterm()
+    given = flags(sys.argv[1:])
+    extras()
+    allocate(int(setting("ALLOC_MB", 0)) or 1)
+    time.sleep(setting("LOAD_S", 0.5))
+    end_of_load()
+    listen(given, "lab")
+    say("Server is ready and listening", 1)
+    stay()

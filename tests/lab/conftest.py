@@ -1,0 +1,89 @@
+"""Fixtures of the lab tests: two real nodes per session, clean for every test, and the real command to run against them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.bed.faults import Faults
+from tests.lab.bed.lab import Lab, alone, why_not
+from tests.lab.bed.node import LabNode
+from tests.lab.bed.shell import BedError
+from tests.lab.command import Sparkctl
+
+HERE = Path(__file__).parent
+CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark everything here as lab, keep it in one worker, and skip it with the reason where the lab cannot run.
+
+    In CI nothing is skipped: there a lab that cannot run is a failure.
+    """
+    reason = why_not()
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.lab)
+            item.add_marker(pytest.mark.xdist_group("lab"))
+            if reason and not CI:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """Both nodes, up. SPARKCTL_LAB_KEEP=1 leaves them up afterwards and takes what is up already."""
+    if reason := why_not():
+        pytest.fail(f"CI is set and the lab cannot run: {reason}", pytrace=False)
+    keep = bool(os.environ.get("SPARKCTL_LAB_KEEP"))
+    with alone():
+        bed = Lab()
+        try:
+            if not keep:
+                bed.down()
+            bed.up()
+        except BedError as error:
+            bed.down()
+            pytest.fail(f"the lab did not come up: {error}", pytrace=False)
+        yield bed
+        if not keep:
+            bed.down()
+
+
+@pytest.fixture
+def clean_nodes(lab: Lab) -> Lab:
+    """The lab without a container."""
+    for node in lab.nodes.values():
+        if left := node.docker("ps", "-aq").split():
+            node.docker("rm", "-f", "-v", *left)
+    return lab
+
+
+@pytest.fixture
+def faults(clean_nodes: Lab) -> Iterator[Faults]:
+    """Ways to break a node; mended after the test."""
+    broken = Faults()
+    yield broken
+    broken.undo()
+
+
+@pytest.fixture
+def spark1(clean_nodes: Lab) -> LabNode:
+    """The node whose Docker accepts --gpus."""
+    return clean_nodes.nodes["spark1"]
+
+
+@pytest.fixture
+def spark2(clean_nodes: Lab) -> LabNode:
+    """The node whose Docker refuses --gpus."""
+    return clean_nodes.nodes["spark2"]
+
+
+@pytest.fixture
+def sparkctl(clean_nodes: Lab, tmp_path: Path) -> Iterator[Sparkctl]:
+    """The real command, with a home, keys and a config of its own that knows both nodes."""
+    command = Sparkctl(tmp_path)
+    yield command
+    command.end_all()
