@@ -1,0 +1,55 @@
+"""Faults in a file the operator wrote: where each is, all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sparkctl.errors import InvalidInput
+from sparkctl.model.secrets import redact
+from sparkctl.model.text import clean, shorten
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A position in a file, lines and columns counted from 1; without a line it is a flag (``--set port=x``)."""
+
+    file: str
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong. As text: ``file:line:column: what; did you mean ...``, one printable line."""
+
+    place: Place
+    message: str
+
+    def __str__(self) -> str:
+        return redact(clean(f"{self.place}: {self.message}"))
+
+
+class InvalidFile(InvalidInput):
+    """A file, or a flag that changes its content, with faults. The message has one line for each."""
+
+    def __init__(self, faults: Iterable[Fault], hint: str | None = None) -> None:
+        self.faults = in_order(faults)
+        super().__init__("\n".join(map(str, self.faults)), hint)
+
+
+def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Return the faults without repeats, file by file as they came, from top to bottom in each."""
+    unique = list(dict.fromkeys(faults))
+    files = {fault.place.file: index for index, fault in reversed(list(enumerate(unique)))}
+    return tuple(
+        sorted(unique, key=lambda f: (files[f.place.file], f.place.line or 0, f.place.column or 0)),
+    )
+
+
+def quoted(text: object) -> str:
+    """Return a piece of the file for a message: printable, short, secrets masked, in backticks."""
+    return f"`{redact(shorten(clean(str(text)), 60))}`"

@@ -1,0 +1,26 @@
+"""What the operator probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def closest(word: str, choices: Iterable[str]) -> str | None:
+    """Return the choice nearest to ``word``, None where none is near. Case, dashes and underscores do not count."""
+    import difflib
+
+    folded = {_fold(choice): choice for choice in choices}
+    if exact := folded.get(_fold(word)):
+        return exact
+    near = difflib.get_close_matches(_fold(word)[:80], folded, n=1, cutoff=0.6)
+    return folded[near[0]] if near else None
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """Return ``; did you mean `port`?``, or an empty string where nothing is near."""
+    near = closest(word, choices)
+    return f"; did you mean `{near}`?" if near is not None and near != word else ""
+
+
+def _fold(word: str) -> str:
+    return word.casefold().replace("-", "_")
