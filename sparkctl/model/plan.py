@@ -16,7 +16,7 @@ class Label:
     INSTANCE = PREFIX + "instance"
     ENGINE = PREFIX + "engine"
     OPERATOR = PREFIX + "operator"
-    PORT = PREFIX + "port"
+    PORT = PREFIX + "port"  # on the node
     READY = PREFIX + "ready"  # the ReadyRule as JSON, so that another operator can judge the same instance
     VERSION = PREFIX + "version"
 
@@ -45,6 +45,16 @@ class ReadyRule:
     health: str | None
     probe: str = "completions"
     prompt: str = "The capital of France is"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What asking an instance takes: ``port`` on the node (None: nothing of it is reachable), its rule, name and key."""
+
+    port: int | None
+    ready: ReadyRule
+    served_model: str | None = None
+    api_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +100,27 @@ class LaunchPlan:
     stop_grace: float
     expected_memory: int | None
     floor_memory: int | None
+
+    @property
+    def node_port(self) -> int | None:
+        """The port on the node: the published one where the container has a network of its own.
+
+        ``publish`` is docker's ``[ADDRESS:]HOST:CONTAINER[/tcp]``. None where nothing of the instance is reachable.
+        """
+        return node_port(self.port, self.network, self.options)
+
+    @property
+    def service(self) -> Service:
+        """How to ask the instance whether it is ready."""
+        return Service(self.node_port, self.ready, self.served_model, self.api_key)
+
+
+def node_port(port: int | None, network: str | None, options: tuple[tuple[str, str], ...]) -> int | None:
+    """Return where on the node a container's ``port`` is reached; see `LaunchPlan.node_port`."""
+    if network == "host" or port is None:
+        return port
+    for flag, value in options:
+        parts = value.removesuffix("/tcp").split(":")
+        if flag == "publish" and len(parts) >= 2 and parts[-1] == str(port) and parts[-2].isdigit():
+            return int(parts[-2])
+    return None

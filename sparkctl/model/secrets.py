@@ -34,3 +34,18 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         if secret in text:
             text = text.replace(secret, MASK)
     return _SHAPED_SECRET.sub(MASK, text)
+
+
+def secret_arguments(argv: Iterable[str]) -> frozenset[str]:
+    """Return the values that follow flags named like secrets: ``--api-key V`` and ``--api-key=V``."""
+    found: set[str] = set()
+    secret_next = False
+    for word in argv:
+        if secret_next and not word.startswith("--"):
+            found.add(word)
+        flag, equals, value = word.partition("=")
+        named = flag.startswith("-") and is_secret_name(flag.lstrip("-"))
+        secret_next = named and not equals
+        if named and equals:
+            found.add(value)
+    return frozenset(value for value in found if len(value) >= _SHORTEST)

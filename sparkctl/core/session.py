@@ -1,0 +1,85 @@
+"""One node for the length of a verb: the link, its Docker, and looks at the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from sparkctl.core.clock import Clock, SystemClock
+from sparkctl.errors import LoginRefused, NodeError, Starved, Untrusted
+from sparkctl.model.ask import Asker, Nobody
+from sparkctl.model.events import NodeStateChanged
+from sparkctl.model.node import Node, NodeState
+from sparkctl.probe import look as probe
+from sparkctl.wire import open_link
+from sparkctl.wire.docker import Docker
+from sparkctl.wire.link import Completed, Link, LinkStatus
+
+
+class Session:
+    """Opened with ``async with``; closing leaves nothing on either side."""
+
+    def __init__(self, node: Node, asker: Asker | None = None, clock: Clock | None = None) -> None:
+        self.node = node
+        self.clock = clock or SystemClock()
+        self.link: Link = open_link(node, asker or Nobody())
+        self.docker = Docker(self.link)
+
+    def report_to(self, emit: Callable[[NodeStateChanged], None]) -> None:
+        """Emit every change of the connection's state, reconnect attempts included."""
+        self.link.on_status(lambda status: emit(self.state_event(status)))
+
+    def state_event(self, status: LinkStatus | None = None) -> NodeStateChanged:
+        """Return the link's state (or ``status``) as an event."""
+        status = status or self.link.status
+        return NodeStateChanged(
+            self.clock.now(), self.node.name, status.state, status.detail, status.attempt, status.next_try
+        )
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
+        """Run a command to its end; raises `Starved` where the link lives but the node does not get it done in time."""
+        try:
+            return await self.link.run(argv, stdin=stdin, timeout=timeout)
+        except TimeoutError as late:
+            raise Starved(
+                self.node.name,
+                f"{self.node.name} did not finish `{argv[0]}` within {timeout:.0f} s",
+                "it is there but very busy or out of memory; wait, or look at its screen",
+            ) from late
+
+    async def look(self, *sections: str, timeout: float = 20.0) -> probe.Look:
+        """Make one trip and return what it brought.
+
+        Raises `NodeError` if the node answers something else, `Starved` if it does not answer in time.
+        """
+        done = await self.run(probe.command(*sections), stdin=probe.script(), timeout=timeout)
+        try:
+            return probe.decode(done.stdout)
+        except ValueError as wrong:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise NodeError(
+                self.node.name,
+                f"{self.node.name} answered a look with something else ({wrong})" + (f": {said[-1]}" if said else ""),
+                "see whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
+            ) from wrong
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.docker.aclose()
+        await self.link.close()
+
+
+def state_of(error: NodeError) -> NodeState:
+    """Return the node state that an error stands for."""
+    if isinstance(error, Starved):
+        return NodeState.STARVED
+    if isinstance(error, Untrusted):
+        return NodeState.UNTRUSTED
+    if isinstance(error, LoginRefused):
+        return NodeState.REFUSED
+    return NodeState.UNREACHABLE

@@ -1,0 +1,53 @@
+"""The live state as views: what a front end shows of a node and of an instance. Frozen; None is "not known"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkctl.model.container import ContainerState
+from sparkctl.model.memory import Memory
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase, Step
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceView:
+    """A container on a node, ours or foreign. ``memory`` is what its processes hold in bytes, GPU side included."""
+
+    name: str
+    node: NodeName
+    container: str
+    image: str
+    state: ContainerState
+    status: str
+    ours: bool
+    memory: int | None
+    phase: Phase | None
+    step: Step | None = None
+    profile: str | None = None
+    engine: str | None = None
+    operator: str | None = None
+    endpoint: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node at ``when`` (unix seconds). ``docker_known`` False: the node answers, its Docker did not."""
+
+    name: NodeName
+    state: NodeState
+    when: float
+    detail: str | None = None
+    hint: str | None = None
+    attempt: int | None = None
+    next_try: float | None = None
+    memory: Memory | None = None
+    instances: tuple[InstanceView, ...] = ()
+    docker_known: bool = True
+
+    @property
+    def is_well(self) -> bool:
+        """Tell whether everything of ours on the node is ready or on its way, and nothing is unknown."""
+        bad = (Phase.FAILED, Phase.UNKNOWN)
+        return self.state is NodeState.OK and self.docker_known and not any(i.phase in bad for i in self.instances)

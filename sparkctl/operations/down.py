@@ -1,0 +1,93 @@
+"""``down``: stop instances of ours wherever they run, one after the other, and wait for their memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from sparkctl.core.session import Session
+from sparkctl.errors import ExitCode, Refused, SparkctlError
+from sparkctl.model.container import Container
+from sparkctl.model.events import Ended, Event, Outcome, Warned
+from sparkctl.model.node import Node
+from sparkctl.model.plan import Label
+from sparkctl.operations.lock import acquire
+from sparkctl.operations.stop import Stopped, stop
+from sparkctl.operations.stream import Context, Emit, ended_by, stream
+
+DEFAULT_GRACE = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class DownRequest:
+    """``instance`` None means every instance of ours on these nodes. ``grace`` is seconds between TERM and KILL."""
+
+    instance: str | None
+    nodes: Sequence[Node]
+    grace: float | None = None
+
+
+def down(ctx: Context, request: DownRequest) -> AsyncIterator[Event]:
+    """Stop what was asked. Nothing running is success; a node that could not be asked never counts as stopped."""
+    return stream(ctx, lambda emit: _down(ctx, request, emit), request.instance)
+
+
+async def _down(ctx: Context, request: DownRequest, emit: Emit) -> Ended:
+    began = ctx.clock.monotonic()
+    outcomes = await asyncio.gather(
+        *(_down_on(ctx, request, node, emit) for node in request.nodes), return_exceptions=True
+    )
+    failure: SparkctlError | None = None
+    done: list[Stopped] = []
+    for node, outcome in zip(request.nodes, outcomes, strict=True):
+        if isinstance(outcome, SparkctlError):
+            failure = failure or outcome
+            if len(request.nodes) > 1:
+                emit(Warned(ctx.clock.now(), node.name, outcome.message, outcome.hint))
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            done += outcome
+    seconds = ctx.clock.monotonic() - began
+    if failure is not None:
+        return ended_by(failure, ctx, seconds, request.instance)
+    missing = any(stopped.missing for stopped in done if stopped.missing and stopped.missing > 1 << 30)
+    what = request.instance or "anything of sparkctl's"
+    message = None if done else f"{what} does not run on {', '.join(n.name for n in request.nodes)}; nothing to stop"
+    return Ended(
+        ctx.clock.now(),
+        Outcome.UNHEALTHY if missing else Outcome.DONE,
+        int(ExitCode.UNHEALTHY if missing else ExitCode.DONE),
+        seconds,
+        instance=request.instance,
+        message="stopped, but its memory has not come back" if missing else message,
+        log=next((stopped.log for stopped in done if stopped.log), None),
+    )
+
+
+async def _down_on(ctx: Context, request: DownRequest, node: Node, emit: Emit) -> list[Stopped]:
+    async with Session(node, ctx.asker, ctx.clock) as session:
+        session.report_to(emit)
+        await session.link.connect()
+        containers = await session.docker.list()
+        chosen = [c for c in containers if c.is_ours and request.instance in (None, c.label(Label.INSTANCE))]
+        if not chosen:
+            _refuse_foreign(request, node, containers)
+            return []
+        lock = await acquire(session, ctx, f"stopping {request.instance or 'everything'}")
+        try:
+            grace = DEFAULT_GRACE if request.grace is None else request.grace
+            return [await stop(session, ctx, emit, container, grace) for container in chosen]
+        finally:
+            await lock.release()
+
+
+def _refuse_foreign(request: DownRequest, node: Node, containers: Sequence[Container]) -> None:
+    """A running container of that name which is not ours is never stopped, and not passed over in silence either."""
+    for container in containers:
+        if container.name == request.instance and container.is_alive:
+            raise Refused(
+                f"{container.name} on {node.name} was not started by sparkctl and is left alone",
+                f"on {node.name}: docker stop {container.name}",
+            )

@@ -1,0 +1,104 @@
+"""Dropping the page cache of a node: before and after, with the right it needs and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from sparkctl.core.session import Session
+from sparkctl.errors import Refused, SparkctlError
+from sparkctl.model.ask import SudoPassword
+from sparkctl.model.events import CachesDropped, Ended, Event, Outcome, Warned
+from sparkctl.model.memory import Memory
+from sparkctl.model.node import Node
+from sparkctl.operations.stream import Context, Emit, ended_by, stream
+from sparkctl.probe.look import Look
+
+TEE = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
+_EVERYTHING = b"3"  # page cache and reclaimable slab
+_SYNC_TIMEOUT = 120.0  # writing back to a slow disk or NFS takes its time
+
+
+class NoRight(Refused):
+    """This user may not drop caches on this node; ``hint`` is the sudoers line that allows exactly that."""
+
+
+def sudoers_hint(node: Node, user: str | None) -> str:
+    """Return the command that allows dropping caches and nothing else."""
+    line = f"{user or '$USER'} ALL=(root) NOPASSWD: {' '.join(TEE)}"
+    where = "" if node.is_local else f" on {node.name}"
+    return f"once{where}: echo '{line}' | sudo tee /etc/sudoers.d/sparkctl && sudo chmod 440 /etc/sudoers.d/sparkctl"
+
+
+async def drop(session: Session, ctx: Context, emit: Emit) -> CachesDropped:
+    """Drop page cache and slab on one node and emit before and after.
+
+    Tries the scoped sudo right first, then the operator's password if somebody can give it (used once, never kept).
+    Raises `NoRight` when neither is to be had; nothing has happened then.
+    """
+    before = await session.look("identity", "memory")
+    await session.run(["sync"], timeout=_SYNC_TIMEOUT)
+    if not await _by_right(session) and not await _by_password(session, ctx):
+        user = before.identity.user if before.identity else session.node.user
+        raise NoRight(
+            f"{user or 'this user'} may not drop the page cache on {session.node.name}",
+            sudoers_hint(session.node, user),
+        )
+    after = await session.look("memory")
+    event = CachesDropped(
+        ctx.clock.now(), session.node.name, _known(before, session), _known(after, session), _proven(before, after)
+    )
+    emit(event)
+    return event
+
+
+async def _by_right(session: Session) -> bool:
+    done = await session.run(["sudo", "-n", *TEE], stdin=_EVERYTHING, timeout=_SYNC_TIMEOUT)
+    return done.status == 0
+
+
+async def _by_password(session: Session, ctx: Context) -> bool:
+    """-k forgets cached credentials, so that sudo always reads the first line itself and tee never sees it."""
+    password = await ctx.asker.password(SudoPassword(session.node.name, "drop the page cache"))
+    if not password:
+        return False
+    done = await session.run(
+        ["sudo", "-S", "-k", "-p", "", *TEE], stdin=password.encode() + b"\n" + _EVERYTHING, timeout=_SYNC_TIMEOUT
+    )
+    return done.status == 0
+
+
+def _known(look: Look, session: Session) -> Memory:
+    if look.memory is None:
+        raise SparkctlError(f"{session.node.name} has no readable /proc/meminfo", "is it a Linux machine?")
+    return look.memory
+
+
+def _proven(before: Look, after: Look) -> bool | None:
+    if before.drops is None or after.drops is None:
+        return None
+    return after.drops > before.drops
+
+
+def drop_caches(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
+    """Drop caches on each node in turn. The end is refused if a node lacks the right, unreachable if one is not there."""
+
+    async def job(emit: Emit) -> Ended:
+        began = ctx.clock.monotonic()
+        failure: SparkctlError | None = None
+        for node in nodes:
+            try:
+                async with Session(node, ctx.asker, ctx.clock) as session:
+                    session.report_to(emit)
+                    await session.link.connect()
+                    await drop(session, ctx, emit)
+            except SparkctlError as error:
+                if len(nodes) == 1:
+                    raise
+                failure = failure or error
+                emit(Warned(ctx.clock.now(), node.name, error.message, error.hint))
+        seconds = ctx.clock.monotonic() - began
+        if failure is not None:
+            return ended_by(failure, ctx, seconds)
+        return Ended(ctx.clock.now(), Outcome.DONE, 0, seconds)
+
+    return stream(ctx, job)

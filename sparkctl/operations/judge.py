@@ -1,0 +1,136 @@
+"""The verdict on a start that did not become ready. Pure: what was seen in, cause, evidence and remedy out.
+
+Order of proof: what Docker knows for certain (a limit's OOM kill), then the engine's own concrete words, then the
+exit code, which lies often (SGLang kills itself with 137 on a clean stop, vLLM ends with 0 after a crash).
+"""
+
+from __future__ import annotations
+
+from sparkctl.engines.base import Failure
+from sparkctl.model.container import Container
+from sparkctl.model.phase import Phase
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.text import shorten
+from sparkctl.model.units import spoken
+from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.operations.progress import LogReader, Seen
+
+_WIDTH = 400
+_SIGKILL = 137
+
+
+def of_end(plan: LaunchPlan, log: LogReader, container: Container | None) -> Verdict:
+    """Return why the container ended. ``container`` is None where it is gone: removed by somebody else."""
+    if container is None:
+        return Verdict(
+            Cause.STOPPED_BY_OTHERS,
+            f"The container {plan.container_name} was removed while it started.",
+            _line(log.latest),
+            f"Somebody ran docker rm, or another tool did. Ask, then: sparkctl up {plan.profile} --node {plan.node}",
+        )
+    ended = Evidence(_state_sentence(container), "docker")
+    if container.oom_killed:
+        return _limit_kill(plan, log, ended)
+    root = root_failure(log)
+    if root is not None and root.failure is not None:
+        return _by_line(root.failure, root, (ended,))
+    return _by_exit_code(plan, log, container, ended)
+
+
+def of_fatal_line(seen: Seen) -> Verdict:
+    """Return the verdict of a line after which the engine cannot come up, though its process still runs."""
+    assert seen.failure is not None
+    return _by_line(seen.failure, seen, ())
+
+
+def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limit: str, why_not: str | None) -> Verdict:
+    """Return the verdict of a phase that outlived its time. ``limit`` names the setting, ``why_not`` the last answer
+    of health or probe."""
+    step = f" ({log.step.name})" if log.step else ""
+    evidence = [Evidence(f"{phase}{step} for {spoken(seconds)}", "clock")]
+    if why_not:
+        evidence.append(Evidence(shorten(why_not, _WIDTH), "http"))
+    evidence += _line(log.latest)
+    root = root_failure(log)
+    if root is not None and root.failure is not None:
+        return _by_line(root.failure, root, tuple(evidence))
+    if phase is Phase.WARMING and log.ready_line_seen and why_not:
+        return Verdict(
+            Cause.NOT_GENERATING,
+            f"{plan.instance} says it is ready and did not give a token within {spoken(seconds)}.",
+            tuple(evidence),
+            f"See its log: sparkctl logs {plan.instance} --node {plan.node}. An engine without text needs start.probe: none.",
+            "start.probe",
+        )
+    return Verdict(
+        Cause.TIMED_OUT,
+        f"{plan.instance} was still {phase}{step} after {spoken(seconds)}.",
+        tuple(evidence),
+        f"If it only needs longer, raise {limit}. It still runs and holds its memory: "
+        f"sparkctl logs {plan.instance} -f, or sparkctl down {plan.instance} --node {plan.node}",
+        limit if limit.startswith("start.") else None,
+    )
+
+
+def root_failure(log: LogReader) -> Seen | None:
+    """Return the failure that explains the others: the most concrete, among equals the first."""
+    real = [seen for seen in log.failures if seen.failure is not None]
+    return max(real, key=lambda seen: (seen.failure.weight if seen.failure else 0, -seen.number), default=None)
+
+
+def _by_line(failure: Failure, seen: Seen, more: tuple[Evidence, ...]) -> Verdict:
+    return Verdict(failure.cause, failure.summary, (*_line(seen), *more), failure.remedy, failure.field)
+
+
+def _limit_kill(plan: LaunchPlan, log: LogReader, ended: Evidence) -> Verdict:
+    limit = dict(plan.options).get("memory")
+    where = f" while {log.step.name} was going on" if log.step else ""
+    return Verdict(
+        Cause.OOM_KILLED,
+        f"The kernel killed {plan.instance}: it reached its container's memory limit"
+        + (f" of {limit}" if limit else "")
+        + f"{where}.",
+        (ended, *_line(log.latest)),
+        "Raise or remove the limit (container.options.memory). It never counts GPU memory on a Spark, so it protects nothing.",
+        "container.options.memory",
+    )
+
+
+def _by_exit_code(plan: LaunchPlan, log: LogReader, container: Container, ended: Evidence) -> Verdict:
+    last = log.last_error or log.latest
+    evidence = (*_line(last), ended)
+    look = f"sparkctl logs {plan.instance} --node {plan.node}"
+    if container.exit_code == 0:
+        return Verdict(
+            Cause.EXITED,
+            f"{plan.instance} ended by itself, with exit code 0, before it was ready.",
+            evidence,
+            f"An engine that nobody stopped and that ends with 0 has crashed inside. Its log: {look}",
+        )
+    if container.exit_code == _SIGKILL and log.last_error is None:
+        return Verdict(
+            Cause.KILLED,
+            f"{plan.instance} was killed (SIGKILL) without a word in its log.",
+            evidence,
+            "Either somebody stopped it, or the machine ran out of memory. On the node: sudo dmesg -T | grep -iE 'oom|killed process'",
+        )
+    what = f": {last.text}" if last else ", without a word in its log"
+    return Verdict(
+        Cause.CRASHED,
+        shorten(f"{plan.instance} ended with exit code {container.exit_code}{what}", _WIDTH),
+        evidence,
+        f"The whole log: {look}",
+    )
+
+
+def _state_sentence(container: Container) -> str:
+    parts = [f"state {container.state}", f"exit code {container.exit_code}"]
+    if container.oom_killed is not None:
+        parts.append(f"OOMKilled={str(container.oom_killed).lower()}")
+    if container.error:
+        parts.append(container.error)
+    return ", ".join(parts)
+
+
+def _line(seen: Seen | None) -> tuple[Evidence, ...]:
+    return () if seen is None else (Evidence(shorten(seen.text, _WIDTH), "log", seen.number),)

@@ -1,0 +1,118 @@
+"""Ready means: the ready line was seen, the health path answers, and one token came out of a real request."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from sparkctl.errors import LinkLost
+from sparkctl.model.plan import Service
+from sparkctl.model.text import clean, shorten
+from sparkctl.wire import http
+from sparkctl.wire.link import Link
+
+_HEALTH_TIMEOUT = 25.0  # SGLang answers after a generation of its own, and gives up after 20 s
+_TOKEN_TIMEOUT = 120.0  # the first request may still compile
+_ALIVE = (401, 403)  # an API key is wanted: alive, whoever asks
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``good``: as it should be. ``what``: in words, for evidence. ``unproven``: alive, but it will not say more to us."""
+
+    good: bool
+    what: str
+    unproven: bool = False
+
+
+async def health(link: Link, service: Service, timeout: float = _HEALTH_TIMEOUT) -> Answer:
+    """Ask the health path once. Raises `LinkLost`; everything the engine can do wrong is an `Answer`."""
+    port = service.port
+    if service.ready.health is None or port is None:
+        return Answer(True, "health is not asked")
+    path = service.ready.health
+    try:
+        response = await http.request(link, port, "GET", path, headers=_headers(service), timeout=timeout)
+    except LinkLost:
+        raise
+    except ConnectionRefusedError:
+        return Answer(False, f"port {port} refuses connections")
+    except TimeoutError:
+        return Answer(False, f"GET {path} did not answer within {timeout:.0f} s")
+    except (ConnectionError, http.BadAnswer) as broken:
+        return Answer(False, f"GET {path}: {clean(str(broken)) or 'connection closed'}")
+    if 200 <= response.status < 300 or response.status in _ALIVE:
+        return Answer(True, f"GET {path} answered {response.status}")
+    return Answer(False, f"GET {path} answered {response.status} {_excerpt(response.body)}".rstrip())
+
+
+async def one_token(link: Link, service: Service) -> Answer:
+    """Ask for one token by the rule's API; a server without /v1/completions is asked for a chat answer instead."""
+    if service.ready.probe == "none":
+        return Answer(True, "no token is asked of this engine")
+    if service.ready.probe == "completions":
+        answer, status = await _ask(link, service, "/v1/completions", {"prompt": service.ready.prompt})
+        if status != 404:
+            return answer
+    messages = [{"role": "user", "content": service.ready.prompt}]
+    answer, _ = await _ask(link, service, "/v1/chat/completions", {"messages": messages})
+    return answer
+
+
+async def _ask(link: Link, service: Service, path: str, body: dict[str, object]) -> tuple[Answer, int | None]:
+    port = service.port
+    if port is None:
+        return Answer(False, "the profile gives no port to ask"), None
+    question = {"model": service.served_model or "default", **body, "max_tokens": 1, "temperature": 0, "stream": False}
+    headers = {"Content-Type": "application/json", **_headers(service)}
+    try:
+        response = await http.request(
+            link, port, "POST", path, body=json.dumps(question).encode(), headers=headers, timeout=_TOKEN_TIMEOUT
+        )
+    except LinkLost:
+        raise
+    except ConnectionRefusedError:
+        return Answer(False, f"port {port} refuses connections"), None
+    except TimeoutError:
+        return Answer(False, f"POST {path} gave no token within {_TOKEN_TIMEOUT:.0f} s"), None
+    except (ConnectionError, http.BadAnswer) as broken:
+        return Answer(False, f"POST {path}: {clean(str(broken)) or 'connection closed'}"), None
+    if response.status in _ALIVE:
+        return Answer(True, f"POST {path} wants an API key ({response.status})", unproven=True), response.status
+    if response.status != 200:
+        return Answer(False, f"POST {path} answered {response.status} {_excerpt(response.body)}"), response.status
+    if not holds_token(response.body):
+        return Answer(False, f"POST {path} answered without a token: {_excerpt(response.body)}"), response.status
+    return Answer(True, f"POST {path} gave a token"), response.status
+
+
+def holds_token(body: bytes) -> bool:
+    """Tell whether an OpenAI-style answer, plain or as server-sent events, holds at least one generated token."""
+    text = body.decode("utf-8", "replace")
+    if text.lstrip().startswith("data:"):
+        chunks = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+        return any(_choice_has_token(chunk) for chunk in chunks if chunk != "[DONE]")
+    return _choice_has_token(text)
+
+
+def _choice_has_token(text: str) -> bool:
+    try:
+        answer = json.loads(text)
+        usage = answer.get("usage") or {}
+        if (usage.get("completion_tokens") or 0) >= 1:
+            return True
+        for choice in answer.get("choices") or ():
+            part = choice.get("message") or choice.get("delta") or choice
+            if part.get("text") or part.get("content") or part.get("reasoning_content") or part.get("tool_calls"):
+                return True
+    except (ValueError, AttributeError, TypeError):
+        return False
+    return False
+
+
+def _headers(service: Service) -> dict[str, str]:
+    return {"Authorization": f"Bearer {service.api_key}"} if service.api_key else {}
+
+
+def _excerpt(body: bytes) -> str:
+    return shorten(clean(body[:2000].decode("utf-8", "replace").replace("\n", " ")).strip(), 200)

@@ -1,0 +1,137 @@
+"""``status``: every node at once, what runs there, ours and foreign, and how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+
+from sparkctl.core.session import Session, state_of
+from sparkctl.core.store import InstanceView, NodeView
+from sparkctl.engines import load, names
+from sparkctl.errors import DockerError, NodeError
+from sparkctl.model.container import Container
+from sparkctl.model.node import Node, NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.plan import Label, ReadyRule, Service
+from sparkctl.operations import readiness
+from sparkctl.operations.endpoint import endpoint
+from sparkctl.operations.progress import LogReader
+from sparkctl.operations.stream import Context
+from sparkctl.wire.logs import LogFollower
+
+_TAIL = 400
+_HEALTH_TIMEOUT = 5.0
+
+
+async def look_at(ctx: Context, session: Session) -> NodeView:
+    """Return what is true on a node now; an error of the node is a view too, with its state and words."""
+    node = session.node
+    try:
+        await session.link.connect()
+        look, containers = await asyncio.gather(session.look("memory", "processes", "gpu"), session.docker.list())
+        instances = await asyncio.gather(*(_instance(session, c, look.held_by(c.id)) for c in containers))
+    except NodeError as error:
+        status = session.link.status
+        return NodeView(
+            node.name, state_of(error), ctx.clock.now(), error.message, error.hint, status.attempt, status.next_try
+        )
+    except DockerError as error:
+        return NodeView(node.name, NodeState.OK, ctx.clock.now(), error.message, error.hint, docker_known=False)
+    return NodeView(
+        node.name, NodeState.OK, ctx.clock.now(), memory=look.memory, instances=tuple(i for i in instances if i)
+    )
+
+
+async def status(ctx: Context, nodes: Sequence[Node]) -> tuple[NodeView, ...]:
+    """Return a view of each node, looked at together."""
+
+    async def one(node: Node) -> NodeView:
+        async with Session(node, ctx.asker, ctx.clock) as session:
+            return await look_at(ctx, session)
+
+    return tuple(await asyncio.gather(*(one(node) for node in nodes)))
+
+
+async def watch(ctx: Context, nodes: Sequence[Node], every: float = 2.0) -> AsyncIterator[tuple[NodeView, ...]]:
+    """Yield a view of all nodes again and again; lost connections come back by themselves, visibly."""
+    sessions = [Session(node, ctx.asker, ctx.clock) for node in nodes]
+    returning: dict[str, asyncio.Task[None]] = {}
+    try:
+        while True:
+            yield tuple(await asyncio.gather(*(_look_or_wait(ctx, s, returning) for s in sessions)))
+            await ctx.clock.sleep(every)
+    finally:
+        for task in returning.values():
+            task.cancel()
+        await asyncio.gather(*returning.values(), return_exceptions=True)
+        for session in sessions:
+            await session.__aexit__(None, None, None)
+
+
+async def _look_or_wait(ctx: Context, session: Session, returning: dict[str, asyncio.Task[None]]) -> NodeView:
+    """Look, or show the reconnecting that goes on in the background."""
+    task = returning.get(session.node.name)
+    if task is not None and not task.done():
+        now = session.link.status
+        return NodeView(
+            session.node.name, now.state, ctx.clock.now(), now.detail, None, now.attempt, now.next_try
+        )
+    view = await look_at(ctx, session)
+    if view.state in (NodeState.UNREACHABLE, NodeState.STARVED, NodeState.UNKNOWN):
+        returning[session.node.name] = asyncio.ensure_future(session.link.reconnect())
+    return view
+
+
+async def _instance(session: Session, container: Container, held: int | None) -> InstanceView | None:
+    if not container.is_ours:
+        if not container.is_alive:
+            return None
+        return InstanceView(
+            container.name, session.node.name, container.name, container.image, container.state, container.status,
+            ours=False, memory=held, phase=None,
+        )  # fmt: skip
+    phase, step, detail = await _phase(session, container)
+    return InstanceView(
+        container.label(Label.INSTANCE) or container.name, session.node.name, container.name, container.image,
+        container.state, container.status, ours=True, memory=held, phase=phase, step=step,
+        profile=container.label(Label.PROFILE), engine=container.label(Label.ENGINE),
+        operator=container.label(Label.OPERATOR),
+        endpoint=endpoint(session.node, _port(container)), detail=detail,
+    )  # fmt: skip
+
+
+async def _phase(session: Session, container: Container) -> tuple[Phase, Step | None, str | None]:
+    """Return how far an instance of ours is, by its own ready rule; its log's tail tells the step of a load."""
+    if not container.is_alive:
+        ended = await session.docker.inspect(container.id)
+        failed = ended.exit_code not in (0, None) or ended.error
+        return (Phase.FAILED if failed else Phase.STOPPED), None, ended.error or None
+    rule = _rule(container)
+    if rule is None:
+        return Phase.UNKNOWN, None, "its labels do not say when it is ready"
+    answer = await readiness.health(session.link, Service(_port(container), rule), _HEALTH_TIMEOUT)
+    engine = container.label(Label.ENGINE) or ""
+    if answer.good and rule.health is not None:
+        return Phase.READY, None, None
+    if engine not in names():
+        return Phase.UNKNOWN, None, answer.what
+    log = LogReader(load(engine), rule)
+    async for batch in LogFollower(session.link, container.id, tail=_TAIL).read():
+        log.read(batch)
+    if rule.health is None and log.ready_line_seen:
+        return Phase.READY, None, None
+    return (log.phase if log.fatal is None else Phase.FAILED), log.step, answer.what
+
+
+def _rule(container: Container) -> ReadyRule | None:
+    try:
+        fields = json.loads(container.label(Label.READY) or "")
+        return ReadyRule(**{key: fields[key] for key in ("line", "health", "probe") if key in fields})
+    except (ValueError, TypeError):
+        return None
+
+
+def _port(container: Container) -> int | None:
+    port = container.label(Label.PORT) or ""
+    return int(port) if port.isdigit() else None

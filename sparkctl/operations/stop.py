@@ -1,0 +1,110 @@
+"""Stopping an instance: stop, keep its log, remove, and wait until its memory is really back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkctl.core.session import Session
+from sparkctl.errors import NoSuchContainer, SparkctlError
+from sparkctl.model.container import Container
+from sparkctl.model.events import MemorySampled, PhaseChanged, Warned
+from sparkctl.model.memory import Memory
+from sparkctl.model.phase import Phase
+from sparkctl.model.plan import Label
+from sparkctl.model.units import MIB, gib
+from sparkctl.operations.savelog import save_log
+from sparkctl.operations.stream import Context, Emit
+from sparkctl.probe.look import Look
+
+_SETTLED = 512 * MIB  # two readings closer than this are a plateau
+_PAUSE = 1.5
+_PATIENCE = 60.0  # unified memory has been seen to take this long after a kill
+_WORTH_WAITING = 256 * MIB
+_WORTH_SAYING = 1024 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """``missing``: bytes that did not come back, 0 if all did, None if it could not be measured."""
+
+    freed: int | None
+    missing: int | None
+    log: str | None
+
+
+async def stop(session: Session, ctx: Context, emit: Emit, container: Container, grace: float) -> Stopped:
+    """Stop and remove one container of ours; its log is saved before it goes."""
+    instance = container.label(Label.INSTANCE) or container.name
+    began = ctx.clock.monotonic()
+
+    def phase(now: Phase, detail: str | None = None) -> None:
+        elapsed = ctx.clock.monotonic() - began
+        emit(PhaseChanged(ctx.clock.now(), session.node.name, instance, now, None, elapsed, None, detail))
+
+    before = await session.look("memory", "processes", "gpu")
+    held = before.held_by(container.id)
+    phase(Phase.STOPPING)
+    if container.is_alive:
+        await session.docker.stop(container.id, grace)
+    saved = await save_log(session, ctx, emit, container)
+    try:
+        await session.docker.remove(container.id)
+    except NoSuchContainer:
+        pass  # somebody was faster; gone is what we wanted
+    freed, missing, after = await _wait_for_memory(session, ctx, emit, before, held)
+    phase(Phase.STOPPED, f"{gib(freed)} came back" if freed is not None and freed > _WORTH_WAITING else None)
+    if missing is not None and missing > _WORTH_SAYING:
+        emit(_still_held(session, ctx, missing, after))
+    return Stopped(freed, missing, saved)
+
+
+async def _wait_for_memory(
+    session: Session, ctx: Context, emit: Emit, before: Look, held: int | None
+) -> tuple[int | None, int | None, Look]:
+    """Read MemAvailable until it rose by what was held, or until it stops rising. Bytes freed and missing."""
+    began = ctx.clock.monotonic()
+    after = await session.look("memory", "processes", "gpu")
+    last: Memory | None = None
+    while True:
+        if before.memory is None or after.memory is None:
+            return None, None, after
+        freed = after.memory.available - before.memory.available
+        missing = max(0, (held or 0) - freed)
+        small = held is not None and held < _WORTH_WAITING
+        plateau = last is not None and abs(after.memory.available - last.available) < _SETTLED
+        late = ctx.clock.monotonic() - began > _PATIENCE
+        if small or (held is not None and missing < held // 10) or plateau or late:
+            emit(MemorySampled(ctx.clock.now(), session.node.name, after.memory))
+            return freed, 0 if small else missing, after
+        last = after.memory
+        await ctx.clock.sleep(_PAUSE)
+        after = await session.look("memory", "processes", "gpu")
+
+
+def _still_held(session: Session, ctx: Context, missing: int, after: Look) -> Warned:
+    """Name what still holds memory: GPU processes that belong to no container first, they are the usual orphans."""
+    orphans = [
+        (pid, size) for pid, size in sorted((after.gpu or {}).items(), key=lambda p: -p[1]) if pid not in (after.pids or {})
+    ]
+    if orphans:
+        pid, size = orphans[0]
+        what = f"process {pid} outside any container holds {gib(size)} of GPU memory"
+        hint = f"on {session.node.name}: ps -fp {pid}   and, if it is a leftover of the engine: sudo kill {pid}"
+    else:
+        shared = after.memory.page_cache if after.memory else None
+        what = f"no process is seen that holds it (page cache now {gib(shared)})"
+        hint = f"on {session.node.name}: ls -lh /dev/shm   and: sparkctl drop-caches --node {session.node.name}"
+    return Warned(
+        ctx.clock.now(), session.node.name, f"{gib(missing)} did not come back on {session.node.name}: {what}", hint
+    )
+
+
+async def sweep(session: Session, ctx: Context, emit: Emit, container: Container) -> None:
+    """Remove an ended container of ours so that its name is free; its log is saved first."""
+    if container.is_alive:
+        raise SparkctlError(f"{container.name} runs: it is stopped, never swept away", None)
+    await save_log(session, ctx, emit, container)
+    try:
+        await session.docker.remove(container.id)
+    except NoSuchContainer:
+        return

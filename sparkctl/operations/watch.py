@@ -1,0 +1,195 @@
+"""Watching a start to its end: the log through every interruption, the clock of each phase, health and a token."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sparkctl.core.history import LogWriter
+from sparkctl.core.session import Session
+from sparkctl.engines.base import Engine
+from sparkctl.errors import DockerDown, LinkLost, NoSuchContainer
+from sparkctl.model.container import Container
+from sparkctl.model.events import LogArrived, PhaseChanged, Warned
+from sparkctl.model.log import LogLine
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.secrets import redact, secret_arguments, secret_values
+from sparkctl.model.verdict import Verdict
+from sparkctl.operations import judge, readiness
+from sparkctl.operations.progress import LogReader
+from sparkctl.operations.stream import Context, Emit
+from sparkctl.wire.logs import LogFollower
+
+_POLL = 1.0
+_FATAL_GRACE = 10.0  # after a fatal line the process usually ends by itself, with more to say
+_DOCKER_PAUSE = (0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """How the watch ended: ready (no verdict), or a verdict and whether it was only time that ran out."""
+
+    verdict: Verdict | None = None
+    timed_out: bool = False
+
+
+def secrets_of(plan: LaunchPlan) -> frozenset[str]:
+    """Return every secret value a plan carries, for masking whatever its engine prints."""
+    found = secret_values(plan.env) | secret_arguments(plan.command)
+    return found | {plan.api_key} if plan.api_key else found
+
+
+class StartWatch:
+    """One start on one node. `run` returns when it is ready, failed or out of time; nothing is stopped from here."""
+
+    def __init__(
+        self, session: Session, engine: Engine, plan: LaunchPlan, container_id: str, ctx: Context, emit: Emit
+    ) -> None:
+        self.session = session
+        self.plan = plan
+        self.container_id = container_id
+        self.ctx = ctx
+        self.emit = emit
+        self.log = LogReader(engine, plan.ready)
+        self.began = ctx.clock.monotonic()
+        self.expected: float | None = None
+        self.saved: LogWriter | None = None
+        self._secrets = secrets_of(plan)
+        self._phase_began = self.began
+        self._why_not: str | None = None
+        self._moved = asyncio.Event()
+        self._reported: tuple[Phase, Step | None] | None = None
+
+    async def run(self, timeout: float | None) -> Watched:
+        """Watch until the end; ``timeout`` is for the whole watch, in seconds."""
+        tasks = [
+            asyncio.ensure_future(work)
+            for work in (self._follow_to_end(), self._wait_until_ready(), self._wait_for_fatal(), self._keep_time(timeout))
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # In the order of the list: a container that has ended has ended, whatever else was true a moment ago.
+            return next(task for task in tasks if task in done).result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def report(self, phase: Phase | None = None) -> None:
+        """Emit the phase as it is now."""
+        now = self.ctx.clock.monotonic()
+        phase = phase or self.log.phase
+        if self._reported is None or self._reported[0] is not phase:
+            self._phase_began = now
+        self._reported = (phase, self.log.step)
+        self.emit(
+            PhaseChanged(
+                self.ctx.clock.now(), self.plan.node, self.plan.instance, phase,
+                None if phase is Phase.READY else self.log.step, now - self.began, self.expected,
+            )
+        )  # fmt: skip
+
+    # the log
+
+    async def _follow_to_end(self) -> Watched:
+        """Follow through reconnects and restarts of Docker until the container has really ended."""
+        follower = LogFollower(self.session.link, self.container_id)
+        self.report()
+        failures = 0
+        while True:
+            try:
+                async for batch in follower.follow():
+                    failures = 0
+                    self._take(batch)
+                ended = await self._ended()
+                if ended is not None:
+                    return ended
+            except LinkLost:
+                await self.session.link.reconnect()
+            except NoSuchContainer:
+                return Watched(judge.of_end(self.plan, self.log, None))
+            except DockerDown as down:
+                if failures == 0:
+                    self.emit(Warned(self.ctx.clock.now(), self.plan.node, down.message, down.hint))
+                await self.ctx.clock.sleep(_DOCKER_PAUSE[min(failures, len(_DOCKER_PAUSE) - 1)])
+                failures += 1
+
+    def _take(self, batch: tuple[LogLine, ...]) -> None:
+        lines = tuple(self._masked(batch))
+        if self.saved is not None:
+            self.saved.write(lines)
+        moved = self.log.read(lines)
+        self.emit(LogArrived(self.ctx.clock.now(), self.plan.node, self.plan.instance, lines))
+        if moved:
+            self.report()
+        self._moved.set()
+
+    def _masked(self, batch: Iterable[LogLine]) -> Iterable[LogLine]:
+        for line in batch:
+            text = redact(line.text, self._secrets)
+            yield line if text == line.text else replace(line, text=text)
+
+    async def _ended(self) -> Watched | None:
+        """An ended stream proves nothing by itself: ask Docker. None while the container lives."""
+        container: Container | None
+        try:
+            container = await self.session.docker.inspect(self.container_id)
+        except NoSuchContainer:
+            container = None
+        if container is not None and container.is_alive:
+            await self.ctx.clock.sleep(_POLL)
+            return None
+        return Watched(judge.of_end(self.plan, self.log, container))
+
+    # ready
+
+    async def _wait_until_ready(self) -> Watched:
+        while not self.log.ready_line_seen:
+            self._moved.clear()
+            await self._moved.wait()
+        for question in (readiness.health, readiness.one_token):
+            while True:
+                try:
+                    answer = await question(self.session.link, self.plan.service)
+                except LinkLost:
+                    await self.session.link.reconnect()
+                    continue
+                if answer.good:
+                    break
+                self._why_not = answer.what
+                await self.ctx.clock.sleep(_POLL)
+            if answer.unproven:
+                self.emit(
+                    Warned(
+                        self.ctx.clock.now(), self.plan.node, f"{self.plan.instance}: {answer.what}; it is alive, but no token proves it",
+                        "give the profile the same key under args.api-key, as ${VAR}",
+                    )
+                )  # fmt: skip
+        return Watched()
+
+    async def _wait_for_fatal(self) -> Watched:
+        while self.log.fatal is None:
+            self._moved.clear()
+            await self._moved.wait()
+        await self.ctx.clock.sleep(_FATAL_GRACE)
+        root = judge.root_failure(self.log) or self.log.fatal
+        return Watched(judge.of_fatal_line(root))
+
+    # time
+
+    async def _keep_time(self, timeout: float | None) -> Watched:
+        limits = self.plan.timeouts
+        while True:
+            now = self.ctx.clock.monotonic()
+            phase = self.log.phase
+            if timeout is not None and now - self.began > timeout:
+                return self._out_of_time(phase, now - self.began, "--timeout")
+            limit = {Phase.STARTING: limits.starting, Phase.LOADING: limits.loading, Phase.WARMING: limits.warming}.get(phase)
+            if limit is not None and now - self._phase_began > limit:
+                return self._out_of_time(phase, now - self._phase_began, f"start.timeouts.{phase}")
+            await self.ctx.clock.sleep(0.2)
+
+    def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> Watched:
+        return Watched(judge.of_time(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True)
