@@ -186,11 +186,13 @@ _MACHINE = (
     ),
     rule(
         r"Watchdog caught collective operation timeout|DistStoreError: |NCCL error in: |ncclSystemError"
-        r"|ncclInternalError|ncclRemoteError|Connection closed by peer|The client socket has timed out after|Gloo connectFullMesh failed",
+        r"|ncclInternalError|ncclRemoteError|Connection closed by peer"
+        r"|The client socket has timed out after|Gloo connectFullMesh failed",
         Cause.PEER_LOST,
         "The other node of this model did not answer.",
         "Look at the log of the other node and at the link between the two.",
         needle="e",
+        weight=Weight.DEATH,
     ),
     rule(
         r"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|^[\w.]*Error: .*[Aa]ddress already in use"
@@ -224,7 +226,8 @@ _PROGRAM = (
         fatal=True,
     ),
     rule(
-        r"^[\w./ -]{1,80}: error: (?P<what>(?:the following arguments are required|unrecognized arguments|argument ).*)",
+        r"^[\w./ -]{1,80}: error: "
+        r"(?P<what>(?:the following arguments are required|unrecognized arguments|argument ).*)",
         Cause.BAD_FLAG,
         "The engine refused its command line: {what}",
         "Correct args or command.",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sparkctl.engines.base import Failure, Signal, Weight
 from sparkctl.engines.lines import bar
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.text import shorten
 from sparkctl.model.verdict import Cause
 
 # A line that tells of a failure holds at least one of these. Most lines hold none, and cost no regex.
@@ -40,6 +41,7 @@ _SUSPECT = (
     ),
 )
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+_LONGEST = 400  # characters of a captured part that a sentence can bear
 _NAME = re.compile(r"\{(\w+)\}")
 
 
@@ -64,12 +66,12 @@ class Rule:
         """Return the failure this line tells of, None if it tells of something else."""
         if self.needle not in line or (found := self.pattern.search(line)) is None:
             return None
-        groups = {name: value.strip() for name, value in found.groupdict().items() if value}
+        groups = {name: shorten(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
         return Failure(
             cause=self.cause,
-            summary=_fill(self.summary, groups) or "",
-            remedy=_fill(self.remedy, groups) or "",
-            field=_fill(self.field, groups) if self.field else None,
+            summary=_fill(self.summary, groups),
+            remedy=_fill(self.remedy, groups),
+            field=_fill(self.field, groups) if self.field and _known(self.field, groups) else None,
             fatal=self.fatal,
             weight=self.weight,
         )
@@ -90,14 +92,13 @@ def rule(
     return Rule(needle, re.compile(pattern), cause, summary, remedy, on, fatal, weight)
 
 
-def _fill(template: str, groups: dict[str, str]) -> str | None:
-    """Return the template with its groups filled in; None if a group outside of square brackets found nothing."""
+def _known(template: str, groups: dict[str, str]) -> bool:
+    return all(name in groups for name in _NAME.findall(template))
 
-    def known(text: str) -> bool:
-        return all(name in groups for name in _NAME.findall(text))
 
-    text = _OPTIONAL.sub(lambda part: part[1] if known(part[1]) else "", template)
-    return _NAME.sub(lambda name: groups[name[1]], text) if known(text) else None
+def _fill(template: str, groups: dict[str, str]) -> str:
+    text = _OPTIONAL.sub(lambda part: part[1] if _known(part[1], groups) else "", template)
+    return _NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
 
 
 @dataclass(frozen=True, slots=True)

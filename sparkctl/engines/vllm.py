@@ -77,7 +77,8 @@ _MEMORY = (
     ),
     rule(
         r"To serve at least one request with the model\S* max seq len \((?P<asked>\d+)\), "
-        r"\(?(?P<need>[\d.]+ GiB) KV cache is needed.*?available KV cache memory \((?P<have>[\d.]+ GiB)\)(?:.*?maximum model length is (?P<most>\d+))?",
+        r"\(?(?P<need>[\d.]+ GiB) KV cache is needed.*?"
+        r"available KV cache memory \((?P<have>[\d.]+ GiB)\)(?:.*?maximum model length is (?P<most>\d+))?",
         _KV,
         "A context of {asked} needs {need} of KV cache, and {have} is available.",
         f"Lower {_LENGTH}[ to {{most}} or less], or raise {_SHARE}.",

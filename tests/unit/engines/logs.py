@@ -1,0 +1,45 @@
+"""Reading a log as ``up`` does: every line prepared, classified, the failures kept with their line numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sparkctl import engines
+from sparkctl.engines.base import Failure, pick
+from sparkctl.engines.lines import LinePreparer
+from sparkctl.model.phase import Phase, Step
+
+
+@dataclass
+class Reading:
+    phases: list[Phase] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    failures: list[tuple[int, str, Failure]] = field(default_factory=list)
+
+    @property
+    def root(self) -> Failure:
+        found = pick(self.failures)
+        assert found is not None
+        return found[2]
+
+    @property
+    def root_line(self) -> int:
+        found = pick(self.failures)
+        assert found is not None
+        return found[0]
+
+
+def read(engine: str, log: str) -> Reading:
+    one, preparer, reading = engines.load(engine), LinePreparer(), Reading()
+    for number, raw in enumerate(log.split("\n"), 1):
+        for line in preparer.feed(raw):
+            signal = one.classify(line)
+            if signal is None:
+                continue
+            if signal.phase is not None and reading.phases[-1:] != [signal.phase]:
+                reading.phases.append(signal.phase)
+            if signal.step is not None:
+                reading.steps.append(signal.step)
+            if signal.failure is not None:
+                reading.failures.append((number, line, signal.failure))
+    return reading
