@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Mapping
@@ -174,30 +177,26 @@ class Sparkctl:
         """Return the whole command line."""
         return [sys.executable, "-m", "sparkctl", *words]
 
-    def start(self, *words: str, **env: str) -> Running:
+    def start(self, *words: str, env: Mapping[str, str] | None = None) -> Running:
         """Run in the background."""
         process = subprocess.Popen(
             self.argv(*words),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=self.env | env,
+            env={**self.env, **(env or {})},
             cwd=self.home,
         )
         self._running.append(Running(process))
         return self._running[-1]
 
-    def __call__(self, *words: str, timeout: float = PATIENCE, **env: str) -> Ran:
+    def __call__(self, *words: str, timeout: float = PATIENCE, env: Mapping[str, str] | None = None) -> Ran:
         """Run to the end."""
-        return self.start(*words, **env).end(timeout)
+        return self.start(*words, env=env).end(timeout)
 
     def on_terminal(self, *words: str, timeout: float = PATIENCE) -> tuple[int, bytes]:
         """Run on a pseudo-terminal of 100 columns; return the exit code and every byte that reached the terminal."""
         ours, theirs = pty.openpty()
-        import fcntl
-        import struct
-        import termios
-
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         process = subprocess.Popen(
             self.argv(*words),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 from tests.lab.bed.names import CGROUP
@@ -68,7 +69,7 @@ def remove() -> None:
         top = root / CGROUP
         inside = sorted((p for p in top.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts))
         for path in (*inside, top):
-            await_true(f"{path} to be empty", lambda path=path: _rmdir(path), 5.0)
+            await_true(f"{path} to be empty", partial(_rmdir, path), 5.0)
 
 
 def _rmdir(path: Path) -> bool:

@@ -124,21 +124,30 @@ class Faults:
         node.put("/etc/sudoers.d/sparkctl", SUDO_RULES[mode])
 
     def login_shell(self, node: LabNode, shell: str) -> None:
-        """Give milo another login shell, with a start-up file that talks too much."""
+        """Give milo another login shell, by name."""
         path = shutil.which(shell)
         if path is None:
             raise LookupError(f"{shell} is not installed")
-        self._mend.append(lambda: node.sh("usermod", "-s", "/bin/bash", USER))
+        self._mend.append(lambda: self._quietly(node, "usermod", "-s", "/bin/bash", USER))
         node.sh("usermod", "-s", path, USER)
 
     def leave_docker_group(self, node: LabNode) -> None:
         """Take milo out of group docker."""
-        self._mend.append(lambda: node.sh("gpasswd", "-a", USER, "docker"))
+        self._mend.append(lambda: self._quietly(node, "gpasswd", "-a", USER, "docker"))
         node.sh("gpasswd", "-d", USER, "docker")
 
     def noisy_login(self, node: LabNode) -> None:
         """Let milo's shell print at every login, as many a .bashrc does."""
         path = f"/home/{USER}/.bashrc"
-        self._mend.append(lambda: node.sh("rm", "-f", path))
+        self._mend.append(lambda: self._quietly(node, "rm", "-f", path))
         node.put(path, "echo 'Welcome to DGX Spark'; echo 'motd on stderr' >&2\n")
         node.sh("chown", f"{UID}:{UID}", path)
+
+    def claims_a_gpu(self, node: LabNode) -> None:
+        """Leave a trace of the NVIDIA toolkit on a node whose Docker does not have it: only the start call tells."""
+        self._mend.append(lambda: self._quietly(node, "rm", "-f", "/usr/bin/nvidia-ctk"))
+        node.sh("cp", "/bin/true", "/usr/bin/nvidia-ctk")
+
+    @staticmethod
+    def _quietly(node: LabNode, *argv: str) -> None:
+        node.sh(*argv)

@@ -3,6 +3,7 @@
 Behaviour comes from the environment, so that the command line can be a real engine's; unknown flags are ignored.
   LAB_LOAD_S      seconds the load takes (0.5)           LAB_ALLOC_MB     memory touched while loading (0)
   LAB_LINES       numbered lines printed while loading   LAB_RATE         of them per second (200)
+  LAB_SHOW        names of variables whose values are printed while loading, as a careless engine does
   LAB_SAY         lines printed raw while loading, Python escapes for bytes
   LAB_BIG_LINE    length of one line printed while loading
   LAB_END         how the load ends: ready, cuda-oom, hang, exit:CODE, silent-hang
@@ -65,6 +66,8 @@ def extras() -> None:
     if raw := os.environ.get("LAB_SAY"):
         for line in raw.encode("latin-1", "backslashreplace").decode("unicode_escape").encode("latin-1").split(b"\n"):
             say(line, 1)
+    for name in os.environ.get("LAB_SHOW", "").split():
+        say(f"{stamp()} using {name}={os.environ.get(name)}", 1)
     if length := int(setting("BIG_LINE", 0)):
         say("big " + "x" * (length - 8) + " end", 1)
     count, pause = int(setting("LINES", 0)), 1 / setting("RATE", 200)
