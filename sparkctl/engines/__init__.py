@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -19,13 +17,17 @@ _NOT_ENGINES = frozenset({"base", "lines"})
 @cache
 def names() -> tuple[str, ...]:
     """Return the names of all engines, sorted. Lists files; imports none of them."""
-    found = (module.name for module in pkgutil.iter_modules(__path__))
+    from pathlib import Path
+
+    found = (file.stem for file in Path(__file__).parent.glob("*.py"))
     return tuple(sorted(name for name in found if name not in _NOT_ENGINES and not name.startswith("_")))
 
 
 def load(name: str) -> Engine:
     """Return the engine of this name. Raises InvalidInput with the nearest name for one that does not exist."""
     if name not in names():
+        import difflib
+
         near = difflib.get_close_matches(name, names(), n=1)
         hint = f"Did you mean {near[0]}?" if near else f"Known engines: {', '.join(names())}."
         raise InvalidInput(f"There is no engine named {name!r}.", hint)
