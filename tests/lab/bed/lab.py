@@ -100,7 +100,7 @@ class Lab:
         """Both nodes at once: each takes half a second of waiting."""
         started = []
         for node in self.nodes.values():
-            if not node.docker("images", "-q", image.TAGS[0]):
+            if not node.docker("images", "-q", image.TAGS[-1]):
                 with IMAGE_TAR.open("rb") as tar:
                     started.append(subprocess.Popen(node.enter(*image.import_command()), stdin=tar, env=CLEAN_ENV))
         if any(process.wait(60) for process in started):
