@@ -37,7 +37,7 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
     With ``required=False`` a missing file is a config without nodes: ``user@host`` and ``local`` work without one.
     """
     path = path or paths.config_file()
-    if not path.exists():
+    if _is_missing(path):
         if required:
             raise InvalidInput(f"there is no config yet ({path})", hint="sparkctl init")
         return Config(())
@@ -47,6 +47,16 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
     if faults:
         raise InvalidFile(faults)
     return Config(nodes, path, _warnings(path))
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # it may well be there: reading it says what is wrong
+    return False
 
 
 def find_node(config: Config, text: str) -> Node:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import re
 from pathlib import Path
 
@@ -35,10 +34,12 @@ def _collect(path: Path, depth: int, found: dict[str, None]) -> None:
             found.update((word, None) for word in words if not re.search(r"[*?!]", word))
         elif match["word"].lower() == "include" and depth < _DEEPEST:
             for word in words:
-                for name in sorted(glob.glob(str(_from_ssh_directory(word)))):
-                    _collect(Path(name), depth + 1, found)
+                for included in _included(word):
+                    _collect(included, depth + 1, found)
 
 
-def _from_ssh_directory(word: str) -> Path:
-    path = Path(word).expanduser() if word.startswith(("~/", "~")) and "/" in word else Path(word)
-    return path if path.is_absolute() else Path.home() / ".ssh" / path
+def _included(pattern: str) -> list[Path]:
+    """Return the files an Include means; relative ones are in ~/.ssh, as ssh has it."""
+    home = str(Path.home())
+    absolute = Path(home + pattern[1:]) if pattern.startswith("~/") else Path(home, ".ssh", pattern)
+    return sorted(Path("/").glob(str(absolute.relative_to("/"))))

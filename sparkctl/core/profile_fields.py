@@ -1,0 +1,154 @@
+"""The kinds of text a profile's fields hold, each checked with a sentence that says what is wanted.
+
+Every function takes the text as written and raises ValueError. None of them knows pydantic.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sparkctl.core.faults import quoted
+from sparkctl.model.docker_options import DOCKER_OPTIONS, ELSEWHERE, OptionKind
+from sparkctl.model.suggest import did_you_mean
+from sparkctl.model.units import parse_duration, parse_size
+
+CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
+_DOMAIN = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]+)?|\[[0-9a-fA-F:]+\](?::[0-9]+)?)"
+_WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:{_DOMAIN}/)?{_WORD}(?:/{_WORD})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?"
+)
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ARG = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]*")
+_COUNT = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[KMBT]?)", re.IGNORECASE)
+_POWERS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+_ULIMITS = (
+    "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
+    "rttime", "sigpending", "stack",
+)  # fmt: skip
+_ULIMIT = re.compile(r"(-1|[0-9]+)(:(-1|[0-9]+))?")
+_CDI = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
+# ${NAME} or ${NAME:-default}; $${ is a dollar sign before a brace.
+VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+
+
+def name(text: str) -> str:
+    """A profile's or container's name, by Docker's rule."""
+    if not CONTAINER_NAME.fullmatch(text) or len(text) > 64:
+        raise ValueError(
+            f"{quoted(text)} is not a name; letters, digits, dot, dash and underscore, at least two, a letter or "
+            "digit first"
+        )
+    return text
+
+
+def image(text: str) -> str:
+    """An image reference, ``registry/name:tag``."""
+    if not _IMAGE.fullmatch(text):
+        raise ValueError(f"{quoted(text)} is not an image; write for example scitrera/dgx-spark-sglang:0.5.12")
+    return text
+
+
+def size(text: str) -> int:
+    """Bytes."""
+    if len(text) > 40:
+        raise ValueError(f"{quoted(text)} is not a size; write for example 16g, 512m or 4096")
+    return parse_size(text)
+
+
+def shm_size(text: str) -> str:
+    """A size, left as it is written: the docker run line shows it so."""
+    size(text)
+    return text
+
+
+def seconds(text: str) -> float:
+    """A duration."""
+    if len(text) > 40:
+        raise ValueError(f"{quoted(text)} is not a duration; write for example 90s, 20m or 1h30m")
+    return parse_duration(text)
+
+
+def count(text: str) -> int:
+    """A number of parameters: ``27B``, ``350M`` or all its digits."""
+    match = _COUNT.fullmatch(text.strip()) if len(text) <= 40 else None
+    if match is None:
+        raise ValueError(f"{quoted(text)} is not a count; write for example 27B or 350M")
+    return round(float(match["number"]) * _POWERS[match["unit"].lower()])
+
+
+def mount(text: str) -> str:
+    """``source:target`` or ``source:target:ro``; the source is absolute, begins with ``~``, or is a volume's name."""
+    parts = text.split(":")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise ValueError(f"{quoted(text)} is not a mount; write source:target or source:target:ro")
+    if len(parts) == 3 and parts[2] not in ("ro", "rw"):
+        raise ValueError(f"{quoted(text)}: a mount ends with :ro, :rw or nothing, not :{parts[2]}")
+    source, target = parts[0], parts[1]
+    if not target.startswith("/"):
+        raise ValueError(f"{quoted(text)}: the target is a path in the container and begins with /")
+    if source.startswith(("/", "~/")) or source == "~":
+        return text
+    if "/" in source or source.startswith((".", "~")) or not CONTAINER_NAME.fullmatch(source):
+        raise ValueError(f"{quoted(text)}: the source is a path on the node: begin it with / or ~/ (or name a volume)")
+    return text
+
+
+def regex(text: str) -> str:
+    """A regular expression that Python's ``re`` knows, or ``none``."""
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{quoted(text)} is not a regular expression: {error}") from error
+    return text
+
+
+def http_path(text: str) -> str:
+    """A path on the engine's port, or ``none``."""
+    if text != "none" and not re.fullmatch(r"/[!-~]*", text):
+        raise ValueError(f"{quoted(text)} is not a path; begin it with /, or write none")
+    return text
+
+
+def device(text: str) -> str:
+    """A device's path on the node, or its CDI name."""
+    if not text.startswith("/") and not _CDI.fullmatch(text):
+        raise ValueError(f"{quoted(text)} is not a device; write for example /dev/infiniband")
+    return text
+
+
+def env_pair(key: str, value: str) -> str:
+    """The value of an environment variable; every ``${`` in it closes."""
+    if not _ENV_NAME.fullmatch(key):
+        raise ValueError(f"{quoted(key)} is not a variable's name")
+    if "${" in VARIABLE.sub("", value):
+        raise ValueError("a ${ is not a variable: write ${NAME} or ${NAME:-default}, or $${ for the text itself")
+    return value
+
+
+def arg_name(key: str) -> str:
+    """An engine flag, with or without its dashes."""
+    if not _ARG.fullmatch(key):
+        raise ValueError(f"{quoted(key)} is not a flag; write it as in mem-fraction-static")
+    return key
+
+
+def ulimit(key: str, value: str) -> str:
+    """``-1``, ``1024`` or ``1024:2048``."""
+    if key not in _ULIMITS:
+        raise ValueError(f"{quoted(key)} is not a ulimit{did_you_mean(key, _ULIMITS)}")
+    if not _ULIMIT.fullmatch(value):
+        raise ValueError(f"{quoted(value)} is not a limit; write -1, 1024 or 1024:2048 (soft:hard)")
+    return value
+
+
+def docker_option(key: str) -> OptionKind:
+    """How a further docker run flag takes its value."""
+    if kind := DOCKER_OPTIONS.get(key):
+        return kind
+    bare = key.lstrip("-")
+    if reason := ELSEWHERE.get(bare):
+        raise ValueError(f"{quoted(key)} cannot be set here: {reason}")
+    raise ValueError(
+        f"{quoted(key)} is not a docker run flag that sparkctl can set{did_you_mean(bare, DOCKER_OPTIONS)}"
+    )

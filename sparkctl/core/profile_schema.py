@@ -1,0 +1,211 @@
+"""The shape of a profile file, ``schema: 1``. Imported only when a profile is read: pydantic takes its time.
+
+The models see numbers as numbers only where a field is one; everywhere else they see the text as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from sparkctl.core import profile_fields as kinds
+from sparkctl.engines import names as engine_names
+from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
+from sparkctl.model.profile import ArgValue
+from sparkctl.model.suggest import did_you_mean
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+def _schema(kind: str | list[str], **more: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": kind, **more})
+
+
+def _is_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "must be text")
+    if not value.strip():
+        raise PydanticCustomError("empty", "must not be empty")
+    return value
+
+
+def _is_word(value: object) -> str:
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "must be text")
+    return value
+
+
+def _said(rule: Callable[[str], Any]) -> Callable[[object], Any]:
+    """Return a validator that first wants text and then asks ``rule``."""
+
+    def check(value: object) -> Any:
+        return rule(_is_text(value))
+
+    return check
+
+
+def _engine(text: str) -> str:
+    if text not in engine_names():
+        raise ValueError(
+            f"there is no engine `{text[:60]}` (there are {', '.join(engine_names())})"
+            f"{did_you_mean(text, engine_names())}"
+        )
+    return text
+
+
+_SIZE_WORDS = "Bytes, as in 96GiB, 16g or 4096."
+_TIME_WORDS = "A duration, as in 90s, 20m or 1h30m."
+Text = Annotated[str, BeforeValidator(_is_text), _schema("string")]
+Word = Annotated[str, BeforeValidator(_is_word), _schema(["string", "number"])]
+Name = Annotated[
+    str, BeforeValidator(_said(kinds.name)), _schema("string", pattern=f"^{kinds.CONTAINER_NAME.pattern}$")
+]
+Image = Annotated[str, BeforeValidator(_said(kinds.image)), _schema("string")]
+Size = Annotated[int, BeforeValidator(_said(kinds.size)), _schema(["string", "integer"], description=_SIZE_WORDS)]
+ShmSize = Annotated[
+    str, BeforeValidator(_said(kinds.shm_size)), _schema(["string", "integer"], description=_SIZE_WORDS)
+]
+Seconds = Annotated[
+    float, BeforeValidator(_said(kinds.seconds)), _schema(["string", "number"], description=_TIME_WORDS)
+]
+Count = Annotated[int, BeforeValidator(_said(kinds.count)), _schema(["string", "integer"], examples=["27B", "350M"])]
+MountText = Annotated[str, BeforeValidator(_said(kinds.mount)), _schema("string", examples=["~/models:/models:ro"])]
+Regex = Annotated[str, BeforeValidator(_said(kinds.regex)), _schema("string", format="regex")]
+HttpPath = Annotated[str, BeforeValidator(_said(kinds.http_path)), _schema("string", examples=["/health", "none"])]
+Device = Annotated[str, BeforeValidator(_said(kinds.device)), _schema("string", examples=["/dev/infiniband"])]
+EngineName = Annotated[str, AfterValidator(_engine), WithJsonSchema({"type": "string", "enum": list(engine_names())})]
+
+# Maps whose values `core.profile_maps` has already checked and put into pairs.
+_WORDS: dict[str, Any] = {"type": ["string", "number", "boolean"]}
+Args = Annotated[
+    tuple[tuple[str, ArgValue], ...],
+    _schema(
+        "object",
+        description="Engine flags without dashes: true is a bare flag, false leaves it out, a list repeats it, "
+        "a map becomes JSON.",
+        additionalProperties={"type": ["string", "number", "boolean", "array", "object"]},
+    ),
+]
+Env = Annotated[Pairs, _schema("object", additionalProperties=_WORDS, description="${NAME} is the operator's own.")]
+Ulimits = Annotated[Pairs, _schema("object", additionalProperties={"type": ["string", "integer"]})]
+Options = Annotated[
+    Pairs,
+    _schema(
+        "object",
+        description="Further docker run flags.",
+        additionalProperties=False,
+        properties={
+            key: {"type": "boolean"} if kind is OptionKind.FLAG else {"type": ["string", "number", "array"]}
+            for key, kind in DOCKER_OPTIONS.items()
+        },
+    ),
+]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ModelSection(_Section):
+    """What is served: a path in the container or a hub id, and its figures."""
+
+    path: Text | None = None
+    served_name: Text | None = None
+    weights: Size | None = None
+    active_parameters: Count | None = None
+
+
+class ContainerSection(_Section):
+    """How Docker runs it."""
+
+    name: Name | None = None
+    gpus: Text | None = None
+    shm_size: ShmSize | None = None
+    ipc: Text | None = None
+    network: Text | None = None
+    entrypoint: Text | None = None
+    ulimits: Ulimits = ()
+    devices: list[Device] = Field(default_factory=list)
+    options: Options = ()
+
+
+class MemorySection(_Section):
+    """What it takes, and how much is to stay free."""
+
+    expected: Size | None = None
+    floor: Size | None = None
+
+
+class TimeoutsSection(_Section):
+    """How long each phase may last."""
+
+    creating: Seconds | None = None
+    starting: Seconds | None = None
+    loading: Seconds | None = None
+    warming: Seconds | None = None
+
+
+class StartSection(_Section):
+    """What happens before, and when it counts as ready."""
+
+    drop_caches: bool = True
+    ready_line: Regex | None = None
+    health: HttpPath | None = None
+    probe: Literal["completions", "chat", "none"] | None = None
+    prompt: Text | None = None
+    timeouts: TimeoutsSection = Field(default_factory=TimeoutsSection)
+    expected: Seconds | None = None
+
+
+class StopSection(_Section):
+    """How long a stop may take before Docker kills."""
+
+    grace: Seconds = 30.0
+
+
+class ProfileFile(_Section):
+    """A sparkctl profile: everything a start of one model needs."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    name: Name
+    title: Text | None = None
+    extends: Name | None = None
+    engine: EngineName
+    image: Image
+    model: ModelSection = Field(default_factory=ModelSection)
+    nodes: int = Field(default=1, ge=1, le=8)
+    port: int | None = Field(default=None, ge=1, le=65535)
+    command: list[Word] | None = None
+    args: Args = ()
+    env: Env = ()
+    env_file: Text | None = None
+    mounts: list[MountText] = Field(default_factory=list)
+    container: ContainerSection = Field(default_factory=ContainerSection)
+    memory: MemorySection = Field(default_factory=MemorySection)
+    start: StartSection = Field(default_factory=StartSection)
+    stop: StopSection = Field(default_factory=StopSection)
+    notes: Text | None = None
+    source: Text | None = None
+
+
+def keys_at(path: Iterable[str | int]) -> tuple[str, ...]:
+    """Return the keys that the map at ``path`` may have."""
+    model: type[BaseModel] = ProfileFile
+    for step in path:
+        field = model.model_fields.get(str(step))
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+            return ()
+        model = field.annotation
+    return tuple(field.alias or key for key, field in model.model_fields.items())
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema that an editor checks profiles against."""
+    schema = ProfileFile.model_json_schema()
+    variant = {"required": ["extends"]}
+    schema["anyOf"] = [variant, {"required": ["engine", "image"]}]
+    schema["required"] = ["schema", "name"]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "sparkctl profile", **schema}

@@ -1,0 +1,185 @@
+"""The profile library: the operator's own profiles over the shipped ones of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparkctl.core import paths
+from sparkctl.errors import InvalidInput
+from sparkctl.model.profile import Profile
+from sparkctl.model.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from sparkctl.core.faults import Fault
+    from sparkctl.core.yamlfile import Item
+
+MAX_BASES = 8
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSummary:
+    """One line of ``profiles list``. ``faults`` is empty for a profile that can be started."""
+
+    name: str
+    title: str | None
+    engine: str | None
+    origin: Path
+    shipped: bool
+    overrides_shipped: bool
+    faults: tuple[Fault, ...] = ()
+
+
+class ProfileLibrary:
+    """Two directories of profiles. Names are file names, so listing them reads no file."""
+
+    def __init__(self, user: Path | None = None, shipped: Path | None = None) -> None:
+        self.user = user or paths.user_profiles_dir()
+        self.shipped = shipped or paths.shipped_profiles_dir()
+
+    def names(self) -> tuple[str, ...]:
+        """Return all names, sorted. Cheap enough for shell completion."""
+        return tuple(sorted({*_files(self.user), *_files(self.shipped)}))
+
+    def list(self) -> tuple[ProfileSummary, ...]:
+        """Return every profile, the broken ones with their faults."""
+        return tuple(self._summary(name) for name in self.names())
+
+    def load(self, name: str, overrides: Sequence[str] = ()) -> Profile:
+        """Return a profile by name, or by path where the text is one (``./mine.yaml``).
+
+        ``overrides`` are ``--set`` texts, ``field=value``. Raises `InvalidFile` with every fault, `InvalidInput` for
+        a name there is not.
+        """
+        path = Path(name).expanduser() if _is_path(name) else self._find(name)
+        return self._load(path, overrides)
+
+    def check(self, path: Path) -> tuple[Fault, ...]:
+        """Return every fault of one file and of the profiles it extends. Raises `InvalidInput` if it is unreadable."""
+        from sparkctl.core.faults import InvalidFile
+
+        try:
+            self._load(path, ())
+        except InvalidFile as error:
+            return error.faults
+        return ()
+
+    def _find(self, name: str) -> Path:
+        for directory in (self.user, self.shipped):
+            if path := _files(directory).get(name):
+                return path
+        near = did_you_mean(name, self.names())
+        from sparkctl.core.faults import quoted
+
+        raise InvalidInput(f"no profile is called {quoted(name)}{near}", hint="sparkctl profiles list")
+
+    def _summary(self, name: str) -> ProfileSummary:
+        from sparkctl.core.faults import Fault, InvalidFile, Place
+
+        path = self._find(name)
+        shipped = self._is_shipped(path)
+        overrides = not shipped and name in _files(self.shipped)
+        try:
+            profile = self._load(path, ())
+        except InvalidFile as error:
+            return ProfileSummary(name, None, None, path, shipped, overrides, error.faults)
+        except InvalidInput as error:
+            fault = Fault(Place(str(path)), error.message)
+            return ProfileSummary(name, None, None, path, shipped, overrides, (fault,))
+        return ProfileSummary(name, profile.title, profile.engine, path, shipped, overrides)
+
+    def _load(self, path: Path, overrides: Sequence[str]) -> Profile:
+        from sparkctl.core.faults import InvalidFile
+        from sparkctl.core.profile_build import build
+        from sparkctl.core.profile_tree import inheritable, overlay, override_tree, token_faults
+
+        chain = self._chain(path)
+        faults = [fault for _, tree in chain for fault in token_faults(tree)]
+        faults += self._misnamed(chain[0])
+        tree = chain[-1][1]
+        for _, above in reversed(chain[:-1]):
+            tree = overlay(inheritable(tree), above)
+        for text in overrides:
+            try:
+                change = override_tree(text)
+                faults += token_faults(change)
+                tree = overlay(tree, change)
+            except InvalidFile as error:
+                faults += error.faults
+        try:
+            profile = build(tree, path, shipped=self._is_shipped(path))
+        except InvalidFile as error:
+            raise InvalidFile([*error.faults, *faults]) from None
+        if faults:
+            raise InvalidFile(faults)
+        return profile
+
+    def _chain(self, path: Path) -> Sequence[tuple[Path, Item]]:
+        """Return the file and the files it extends, the nearest first."""
+        from sparkctl.core.faults import Fault, InvalidFile, quoted
+        from sparkctl.core.yamlfile import read_yaml
+
+        chain = [(path, read_yaml(path).root)]
+        seen = {path.resolve()}
+        while (entry := chain[-1][1].entries.get("extends")) is not None and entry.item.value is not None:
+            base = self._base(chain[-1][0], entry.item)
+            if base.resolve() in seen:
+                raise InvalidFile([Fault(entry.item.place, f"extends: {quoted(entry.item.raw)} leads back to here")])
+            if len(chain) > MAX_BASES:
+                raise InvalidFile([Fault(entry.item.place, f"extends: more than {MAX_BASES} profiles in a row")])
+            seen.add(base.resolve())
+            chain.append((base, read_yaml(base).root))
+        return chain
+
+    def _base(self, path: Path, item: Item) -> Path:
+        """Return the file that ``extends`` means; a profile that extends its own name means the shipped one."""
+        from sparkctl.core.faults import Fault, InvalidFile, quoted
+
+        name = item.raw or ""
+        own = _files(self.user).get(name)
+        if own is not None and own.resolve() != path.resolve():
+            return own
+        if found := _files(self.shipped).get(name):
+            return found
+        if own is not None:
+            raise InvalidFile([Fault(item.place, f"extends: {quoted(name)} is this profile itself")])
+        near = did_you_mean(name, self.names())
+        raise InvalidFile([Fault(item.place, f"extends: no profile is called {quoted(name)}{near}")])
+
+    def _misnamed(self, source: tuple[Path, Item]) -> Sequence[Fault]:
+        """Return a fault where a profile in the library is called otherwise than its file."""
+        from sparkctl.core.faults import Fault, quoted
+
+        path, tree = source
+        entry = tree.entries.get("name")
+        if path.parent.resolve() not in (self.user.resolve(), self.shipped.resolve()):
+            return []
+        if entry is None or entry.item.raw is None or entry.item.raw == path.stem:
+            return []
+        return [Fault(entry.item.place, f"name: must be {quoted(path.stem)}, as the file is called")]
+
+    def _is_shipped(self, path: Path) -> bool:
+        return path.parent.resolve() == self.shipped.resolve()
+
+
+def profile_json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a profile file, for editors."""
+    from sparkctl.core.profile_schema import json_schema
+
+    return json_schema()
+
+
+def _files(directory: Path) -> dict[str, Path]:
+    """Return the profiles of a directory by name; a directory that is not there has none."""
+    try:
+        entries: Iterable[Path] = sorted(directory.iterdir(), key=lambda path: (path.suffix != ".yml", path.name))
+    except OSError:
+        return {}
+    return {path.stem: path for path in entries if path.suffix in _SUFFIXES and not path.name.startswith((".", "_"))}
+
+
+def _is_path(text: str) -> bool:
+    return "/" in text or text.endswith(_SUFFIXES)
