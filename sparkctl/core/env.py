@@ -1,0 +1,120 @@
+"""The environment an engine gets: the profile's ``env_file`` and ``env``, with ``${VAR}`` from the operator's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
+from sparkctl.core.profile_fields import VARIABLE
+from sparkctl.errors import InvalidInput
+from sparkctl.model.profile import Profile
+
+MAX_BYTES = 64 * 1024
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return real values, secrets among them; ``env`` wins over ``env_file``.
+
+    Raises `InvalidFile` with every variable that is not set and every broken line of the file.
+    """
+    values = dict(_file_pairs(profile))
+    missing: dict[str, list[str]] = {}
+    for name, text in profile.env:
+        values[name] = _expanded(text, environ, missing.setdefault(name, []))
+    faults = [
+        Fault(_place(profile, name), f"env.{name}: ${{{variable}}} is not set in your environment")
+        for name, variables in missing.items()
+        for variable in variables
+    ]
+    if faults:
+        first = next(variable for variables in missing.values() for variable in variables)
+        raise InvalidFile(faults, hint=f"export {first}=..., or give a default in the profile: ${{{first}:-...}}")
+    return tuple(values.items())
+
+
+def env_file_warnings(profile: Profile) -> tuple[str, ...]:
+    """Return a sentence where others on this machine can read the profile's env_file."""
+    if profile.env_file is None:
+        return ()
+    path = _env_path(profile, profile.env_file)
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return ()  # reading it says what is wrong
+    return (f"{path} can be read by others (mode {mode & 0o777:03o}): chmod 600 {path}",) if mode & 0o077 else ()
+
+
+def _expanded(text: str, environ: Mapping[str, str], missing: list[str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name is None:
+            return "${"
+        own = environ.get(name)
+        if match["default"] is not None:
+            return own or match["default"]
+        if own is None:
+            missing.append(name)
+        return own or ""
+
+    return VARIABLE.sub(value, text)
+
+
+def _place(profile: Profile, name: str) -> Place:
+    """Return where the profile sets the variable; its file as a whole where a base or a flag does."""
+    from sparkctl.core.yamlfile import at, read_yaml
+
+    try:
+        root = read_yaml(Path(profile.origin)).root
+    except InvalidInput:
+        return Place(profile.origin)
+    item = at(root, ("env", name))
+    return item.place if item else Place(profile.origin)
+
+
+def _env_path(profile: Profile, text: str) -> Path:
+    """Return the env_file's path; a relative one is beside the profile."""
+    return Path(profile.origin).parent / Path(text).expanduser()
+
+
+def _file_pairs(profile: Profile) -> list[tuple[str, str]]:
+    if profile.env_file is None:
+        return []
+    path = _env_path(profile, profile.env_file)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"{path}: the env_file of {profile.name} cannot be read: {error.strerror}") from error
+    if len(raw) > MAX_BYTES:
+        raise InvalidInput(f"{path}: the env_file of {profile.name} is larger than {MAX_BYTES // 1024} KiB")
+    return parse_env(raw, str(path))
+
+
+def parse_env(raw: bytes, file: str) -> list[tuple[str, str]]:
+    """Return the pairs of an env file, as `docker run --env-file` reads it: ``KEY=VALUE`` lines, ``#`` comments,
+    everything after the equals sign as it is. Raises `InvalidFile`; no value is ever in a message."""
+    pairs: list[tuple[str, str]] = []
+    faults: list[Fault] = []
+    for number, line in enumerate(raw.split(b"\n"), start=1):
+        text = line.removesuffix(b"\r")
+        if not text.strip() or text.lstrip().startswith(b"#"):
+            continue
+        try:
+            name, equals, value = text.decode("utf-8-sig" if number == 1 else "utf-8").partition("=")
+        except UnicodeDecodeError:
+            faults.append(Fault(Place(file, number, 1), "this is not UTF-8 text"))
+            continue
+        if not equals:
+            faults.append(Fault(Place(file, number, 1), "write KEY=VALUE"))
+        elif not _NAME.fullmatch(name.strip()):
+            faults.append(Fault(Place(file, number, 1), f"{quoted(name.strip())} is not a variable's name"))
+        elif "\0" in value:
+            faults.append(Fault(Place(file, number, 1), "a NUL is not allowed here"))
+        else:
+            pairs.append((name.strip(), value))
+    if faults:
+        raise InvalidFile(faults)
+    return pairs

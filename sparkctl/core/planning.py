@@ -1,0 +1,122 @@
+"""From a profile and a node to a `LaunchPlan`. Pure, apart from reading the profile's ``env_file``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from sparkctl import __version__
+from sparkctl.core.env import engine_env
+from sparkctl.core.faults import quoted
+from sparkctl.engines.base import Engine
+from sparkctl.errors import InvalidInput
+from sparkctl.model.node import Node
+from sparkctl.model.plan import Label, LaunchPlan, Mount, ReadyRule
+from sparkctl.model.profile import Profile
+
+NONE = "none"  # written in a profile where the engine's own default is not wanted
+
+
+def plan(
+    profile: Profile,
+    node: Node,
+    *,
+    home: str,
+    operator: str,
+    environ: Mapping[str, str],
+    engine: Engine,
+    instance: str | None = None,
+) -> LaunchPlan:
+    """Return the launch of ``profile`` on ``node``.
+
+    ``home`` is the node user's home there, ``operator`` whoever starts it (for the label), ``environ`` the operator's
+    environment, ``instance`` the label that tells containers apart (the profile's name unless given).
+    Raises `InvalidInput` for an unset ``${VAR}``, an unreadable env_file, or a mount that means nothing on the node.
+    """
+    box, rules = profile.container, profile.start
+    instance = instance or profile.name
+    port = profile.port or engine.defaults.port
+    ready = ready_rule(profile, engine)
+    return LaunchPlan(
+        node=node.name,
+        instance=instance,
+        profile=profile.name,
+        profile_hash=profile.digest,
+        engine=profile.engine,
+        container_name=container_name(profile),
+        image=profile.image,
+        entrypoint=box.entrypoint,
+        command=engine.argv(profile),
+        env=engine_env(profile, environ),
+        mounts=tuple(mount(text, home) for text in profile.mounts),
+        gpus=_wanted(box.gpus, engine.defaults.gpus),
+        shm_size=box.shm_size,
+        ipc=box.ipc,
+        network=box.network,
+        ulimits=box.ulimits,
+        devices=box.devices,
+        options=box.options,
+        labels=_labels(profile, instance, operator, port, ready),
+        port=port,
+        served_model=profile.model.served_name or profile.model.path,
+        api_key=engine.api_key(profile),
+        ready=ready,
+        timeouts=rules.timeouts,
+        drop_caches=rules.drop_caches,
+        stop_grace=profile.stop_grace,
+        expected_memory=profile.expected_memory,
+        floor_memory=profile.floor_memory,
+    )
+
+
+def container_name(profile: Profile) -> str:
+    """Return the container's name: ``<engine>-<profile>`` unless the profile names it."""
+    return profile.container.name or f"{profile.engine}-{profile.name}"
+
+
+def ready_rule(profile: Profile, engine: Engine) -> ReadyRule:
+    """Return when this profile counts as ready: the engine's own rule, as far as the profile does not say otherwise."""
+    rules, own = profile.start, engine.defaults
+    prompt = {} if rules.prompt is None else {"prompt": rules.prompt}
+    return ReadyRule(
+        line=_wanted(rules.ready_line, own.ready_line),
+        health=_wanted(rules.health, own.health),
+        probe=rules.probe or own.probe,
+        **prompt,
+    )
+
+
+def mount(text: str, home: str) -> Mount:
+    """Return a profile's mount on a node where the user's home is ``home``."""
+    source, target, *mode = text.split(":")
+    if source == "~" or source.startswith("~/"):
+        if not home.startswith("/"):
+            raise InvalidInput(f"the node's home directory is not known, and the mount {quoted(text)} needs it")
+        source = home.rstrip("/") + source[1:] or "/"
+    elif "/" in source and not source.startswith("/"):
+        raise InvalidInput(f"mounts: {quoted(text)}: the source is a path on the node: begin it with / or ~/")
+    return Mount(source, target, read_only=mode == ["ro"])
+
+
+def _wanted(own: str | None, default: str | None) -> str | None:
+    chosen = default if own is None else own
+    return None if chosen == NONE else chosen
+
+
+def _labels(
+    profile: Profile, instance: str, operator: str, port: int | None, ready: ReadyRule
+) -> tuple[tuple[str, str], ...]:
+    rule = json.dumps(asdict(ready), ensure_ascii=False, separators=(",", ":"))
+    labels = [
+        (Label.PROFILE, profile.name),
+        (Label.HASH, profile.digest),
+        (Label.INSTANCE, instance),
+        (Label.ENGINE, profile.engine),
+        (Label.OPERATOR, operator),
+        (Label.READY, rule),
+        (Label.VERSION, __version__),
+    ]
+    if port is not None:
+        labels.insert(5, (Label.PORT, str(port)))
+    return tuple(labels)
