@@ -1,0 +1,195 @@
+"""HTTP/1.1 for the simulated Docker and the scripted engines, over any pair of byte streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+HEAD_LIMIT = 64 << 10
+JSON = "application/json"
+
+
+class Reader(Protocol):
+    """What is read from."""
+
+    async def read(self, n: int = -1) -> bytes: ...
+
+
+class Writer(Protocol):
+    """What is written to."""
+
+    def write(self, data: bytes) -> None: ...
+    async def drain(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``path`` is decoded and without the query; header names are lower case."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+    def flag(self, name: str) -> bool:
+        """Return whether a query parameter is switched on, as Docker reads booleans."""
+        return self.query.get(name, "").lower() not in ("", "0", "no", "false", "none")
+
+    def json(self) -> dict[str, object]:
+        """Return the body as a JSON object, empty where there is none."""
+        read = json.loads(self.body) if self.body.strip() else {}
+        return read if isinstance(read, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer, or, with ``stream``, one sent in chunks until the iterator ends."""
+
+    status: int = 200
+    body: bytes = b""
+    type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+    stream: AsyncIterator[bytes] | None = field(default=None)
+
+
+Handler = Callable[[Request], Awaitable[Reply]]
+
+
+def json_reply(value: object, status: int = 200) -> Reply:
+    """Return ``value`` as a JSON answer."""
+    return Reply(status, json.dumps(value, separators=(",", ":")).encode())
+
+
+class _Peer:
+    """The reading side, with what was read too far."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._buffer = bytearray()
+
+    async def fill(self) -> bool:
+        """Read more; False at the end."""
+        data = await self._reader.read(65536)
+        self._buffer += data
+        return bool(data)
+
+    async def until_gone(self) -> None:
+        """Return when the other side has gone; what it sends meanwhile is kept."""
+        while await self.fill():
+            pass
+
+    async def _take(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            if not await self.fill():
+                raise EOFError
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    async def _line(self, end: bytes) -> bytes:
+        while (at := self._buffer.find(end)) < 0:
+            if len(self._buffer) > HEAD_LIMIT or not await self.fill():
+                raise EOFError
+        return (await self._take(at + len(end)))[:at]
+
+    async def request(self) -> Request:
+        """Return the next request; EOFError when there is none."""
+        first, *lines = (await self._line(b"\r\n\r\n")).decode("latin-1").lstrip("\r\n").split("\r\n")
+        method, target, _version = first.split(" ", 2)
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        parts = urlsplit(target)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        return Request(method, unquote(parts.path), query, headers, await self._body(headers))
+
+    async def _body(self, headers: dict[str, str]) -> bytes:
+        if headers.get("transfer-encoding", "").lower() != "chunked":
+            return await self._take(int(headers.get("content-length", "0")))
+        body = b""
+        while size := int((await self._line(b"\r\n")).split(b";")[0], 16):
+            body += (await self._take(size + 2))[:-2]
+        await self._line(b"\r\n")
+        return body
+
+
+async def serve(reader: Reader, writer: Writer, handler: Handler, server: str = "sim") -> None:
+    """Answer one connection's requests, one after the other, until either side ends it."""
+    peer = _Peer(reader)
+    try:
+        while True:
+            request = await peer.request()
+            reply = await _answer(peer, handler, request)
+            keep = request.headers.get("connection", "").lower() != "close"
+            writer.write(_head(reply, server, keep))
+            if reply.stream is not None:
+                keep = await _send_stream(peer, writer, reply.stream) and keep
+            elif request.method != "HEAD":
+                writer.write(reply.body)
+            await writer.drain()
+            if not keep:
+                return
+    except (EOFError, OSError):
+        return
+    finally:
+        writer.close()
+
+
+async def _answer(peer: _Peer, handler: Handler, request: Request) -> Reply:
+    """Return the handler's answer; EOFError where the peer leaves before there is one."""
+    working = asyncio.ensure_future(handler(request))
+    watching = asyncio.ensure_future(peer.until_gone())
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise EOFError
+        return working.result()
+    finally:
+        await _end(working, watching)
+
+
+async def _end(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _head(reply: Reply, server: str, keep: bool) -> bytes:
+    lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}", f"Server: {server}"]
+    lines += [f"{name}: {value}" for name, value in reply.headers]
+    if reply.stream is not None:
+        lines += [f"Content-Type: {reply.type}", "Transfer-Encoding: chunked"]
+    elif reply.status not in (204, 304):
+        lines += [f"Content-Type: {reply.type}"] if reply.body else []
+        lines += [f"Content-Length: {len(reply.body)}"]
+    lines += [] if keep else ["Connection: close"]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+async def _send_stream(peer: _Peer, writer: Writer, stream: AsyncIterator[bytes]) -> bool:
+    """Send chunks until the stream or the peer ends; True when all was sent."""
+    sending = asyncio.ensure_future(_send_chunks(writer, stream))
+    watching = asyncio.ensure_future(peer.until_gone())
+    try:
+        await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if not sending.done():
+            return False
+        sending.result()
+        return True
+    finally:
+        await _end(sending, watching)
+
+
+async def _send_chunks(writer: Writer, stream: AsyncIterator[bytes]) -> None:
+    async with aclosing(stream):  # type: ignore[type-var]
+        async for chunk in stream:
+            if chunk:
+                writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                await writer.drain()
+    writer.write(b"0\r\n\r\n")

@@ -1,0 +1,157 @@
+"""What a container's image and command say about the engine in it: which one, how big, how it decodes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparkctl.sim.node import Fault
+
+BANDWIDTH = 273e9  # bytes a second, GB10
+REACHED = 0.78  # the share of it that decoding gets in life
+
+
+class Kind(StrEnum):
+    """The engines there is a script for."""
+
+    SGLANG = "sglang"
+    VLLM = "vllm"
+    LLAMA = "llama"
+    TTS = "tts"  # uvicorn with a small model behind it, and anything else
+
+
+DEFAULT_PORTS = {Kind.SGLANG: 30000, Kind.VLLM: 8000, Kind.LLAMA: 8080, Kind.TTS: 5005}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Sizes in bytes. ``draft_tokens``: proposed per step, 0 without speculation; ``fraction``: of the memory."""
+
+    kind: Kind
+    argv: tuple[str, ...]
+    model: str
+    served: str
+    host: str
+    port: int
+    weights: int
+    active: int
+    shards: int
+    fraction: float
+    context: int
+    draft_tokens: int
+    nodes: int
+    rank: int
+    metrics: bool
+    api_key: str | None
+    fault: Fault | None
+
+    @property
+    def accept_length(self) -> float:
+        """Tokens per decode step, the bonus token included."""
+        return 1.0 if not self.draft_tokens else 1 + 0.63 * self.draft_tokens * 3 / (2 + self.draft_tokens)
+
+    @property
+    def steps_per_second(self) -> float:
+        """Decode steps of one request: how often the active weights can be read."""
+        return BANDWIDTH * REACHED / max(self.active, 400 << 20)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Generated tokens of one request."""
+        return self.steps_per_second * self.accept_length
+
+
+def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: Fault | None) -> Launch:
+    """Read a launch out of a container's image, argv and environment; ``SIM_FAULT`` wins over ``fault``."""
+    argv = tuple(command)
+    kind = _kind(image, argv)
+    flags = _flags(argv)
+    model = _first(flags, "model-path", "model", "m", "hf-repo") or _positional_model(argv) or "/models/unnamed-3B"
+    nodes = int(_first(flags, "nnodes") or 1)
+    weights, active = _sizes(model, kind)
+    named = env.get("SIM_FAULT")
+    return Launch(
+        kind=kind,
+        argv=argv,
+        model=model,
+        served=_first(flags, "served-model-name", "alias") or model,
+        host=_first(flags, "host") or "127.0.0.1",
+        port=int(_first(flags, "port") or DEFAULT_PORTS[kind]),
+        weights=weights // nodes,
+        active=active // nodes,
+        shards=max(2, min(48, math.ceil(weights / nodes / 1.6e9))),
+        fraction=float(
+            _first(flags, "mem-fraction-static", "gpu-memory-utilization") or (0.85 if kind is Kind.SGLANG else 0.9)
+        ),
+        context=int(_first(flags, "context-length", "max-model-len", "ctx-size") or 32768),
+        draft_tokens=_draft_tokens(flags),
+        nodes=nodes,
+        rank=int(_first(flags, "node-rank") or 0),
+        metrics=kind is Kind.VLLM or "enable-metrics" in flags or "metrics" in flags,
+        api_key=_first(flags, "api-key"),
+        fault=Fault(named) if named else fault,
+    )
+
+
+def _kind(image: str, argv: Sequence[str]) -> Kind:
+    words = " ".join(argv)
+    for mark, kind in (
+        ("sglang", Kind.SGLANG),
+        ("vllm", Kind.VLLM),
+        ("llama-server", Kind.LLAMA),
+        ("llama.cpp", Kind.LLAMA),
+    ):
+        if mark in words or (mark in image and "uvicorn" not in words):
+            return kind
+    return Kind.TTS
+
+
+def _flags(argv: Sequence[str]) -> dict[str, str]:
+    """Return the flags without dashes; a bare one has an empty value."""
+    flags: dict[str, str] = {}
+    for at, word in enumerate(argv):
+        if not re.match(r"--?[a-zA-Z]", word):
+            continue
+        name, given, value = word.lstrip("-").partition("=")
+        following = argv[at + 1] if at + 1 < len(argv) else "--"
+        flags[name.replace("_", "-")] = value if given else "" if re.match(r"--?[a-zA-Z]", following) else following
+    return flags
+
+
+def _first(flags: Mapping[str, str], *names: str) -> str | None:
+    return next((flags[name] for name in names if flags.get(name)), None)
+
+
+def _positional_model(argv: Sequence[str]) -> str | None:
+    at = argv.index("serve") + 1 if "serve" in argv else len(argv)
+    return argv[at] if at < len(argv) and not argv[at].startswith("-") else None
+
+
+def _sizes(model: str, kind: Kind) -> tuple[int, int]:
+    """Guess the bytes of all and of the active weights from a model's name."""
+    counts = [float(found) for found in re.findall(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z\d])", model)]
+    total = counts[0] if counts else (3.0 if kind is Kind.TTS else 8.0)
+    active = re.search(r"(?<![a-zA-Z])A(\d+(?:\.\d+)?)B", model)
+    name = model.upper()
+    width = 2.05
+    if "FP8" in name or "Q8" in name:
+        width = 1.05
+    if any(mark in name for mark in ("FP4", "INT4", "AWQ", "GPTQ", "Q4", "4BIT")):
+        width = 0.62
+    return int(total * 1e9 * width), int((float(active[1]) if active else total) * 1e9 * width)
+
+
+def _draft_tokens(flags: Mapping[str, str]) -> int:
+    config = _first(flags, "speculative-config", "sc")
+    if config is not None:
+        try:
+            return int(json.loads(config).get("num_speculative_tokens", 0))
+        except ValueError:
+            return 0
+    if "speculative-algorithm" in flags or "speculative-algo" in flags:
+        return int(_first(flags, "speculative-num-steps") or 3)
+    return 0

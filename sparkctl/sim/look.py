@@ -1,0 +1,108 @@
+"""What `probe/look.sh` prints, made from a simulated node instead of from /proc."""
+
+from __future__ import annotations
+
+import time
+
+from sparkctl.sim.memory import KIB
+from sparkctl.sim.node import DRIVER, HOME, KERNEL, USER, SimNode, Sudo
+
+FIRST_LINE = "# sparkctl look 1"
+
+
+def look(node: SimNode, sections: list[str]) -> str:
+    """Return the output for the requested sections, in their order."""
+    lines: list[str] = []
+    for section in sections:
+        name, _, argument = section.partition("=")
+        if name in _WITH_ARGUMENT and "=" in section:
+            lines += [f"@@ {name} {argument}", *_WITH_ARGUMENT[name](node, argument)]
+        elif section in _PLAIN:
+            lines += _PLAIN[section](node)
+    return "\n".join([*lines, "@@ end", ""])
+
+
+def _identity(node: SimNode) -> list[str]:
+    return [
+        "@@ identity",
+        f"user {USER}",
+        f"home {HOME}",
+        f"groups {USER}{' docker' if node.options.docker_member else ''}",
+        f"host {node.name}",
+        f"kernel {KERNEL}",
+        "machine aarch64",
+        f"time {int(time.time())}",
+        f"boot {node.boot_id}",
+        "product DGX Spark",
+        f"driver {DRIVER}",
+        "os 7.3.1",
+    ]
+
+
+def _memory(node: SimNode) -> list[str]:
+    return ["@@ memory", *node.memory.meminfo().splitlines(), *node.vmstat().splitlines()]
+
+
+def _processes(node: SimNode) -> list[str]:
+    cgroups = sorted(f"/proc/{pid}/cgroup:{container}" for pid, container in node.processes.items())
+    resident: list[str] = []
+    for pid in sorted(node.processes):
+        resident.append(f"/proc/{pid}/status:RssAnon:\t{node.memory.anonymous.get(pid, 0) // KIB:>8} kB")
+        resident.append(f"/proc/{pid}/status:RssShmem:\t{0:>8} kB")
+    return ["@@ cgroups", *cgroups, "@@ resident", *resident]
+
+
+def _gpu(node: SimNode) -> list[str]:
+    holders = [f"{pid}, {size >> 20}" for pid, size in sorted(node.memory.gpu.items()) if size]
+    return ["@@ gpu", *holders, "status 0"]
+
+
+def _listen(node: SimNode) -> list[str]:
+    rest = "00000000:00000000 00:00000000 00000000     0        0 21034 1 0000000000000000 100 0 0 10 0"
+    ports = sorted({22, *node.ports})
+    return ["@@ listen", *(f"{n:>4}: 00000000:{port:04X} 00000000:0000 0A {rest}" for n, port in enumerate(ports))]
+
+
+def _docker(node: SimNode) -> list[str]:
+    member = "yes" if node.options.docker_member else "no"
+    gpu = node.options.gpu_runtime
+    return [
+        "@@ docker",
+        "socket yes",
+        f"access {member}",
+        "cli /usr/bin/docker",
+        f"hook {'/usr/bin/nvidia-container-runtime-hook' if gpu else ''}",
+        f"toolkit {'/usr/bin/nvidia-ctk' if gpu else ''}",
+        f"member {member}",
+    ]
+
+
+def _sudo(node: SimNode) -> list[str]:
+    return ["@@ sudo", "drop allowed" if node.options.sudo is Sudo.ALLOWED else "drop denied"]
+
+
+def _health(node: SimNode) -> list[str]:
+    return ["@@ health", "python 3.12.3", "earlyoom ", "swappiness 60", "min_free_kbytes 45056"]
+
+
+def _disk(node: SimNode, path: str) -> list[str]:
+    if path in node.options.missing:
+        return [f"df: {path}: No such file or directory"]
+    return ["/dev/nvme0n1p2     3780636740 1204311480 2384206868      34% /"]
+
+
+def _path(node: SimNode, path: str) -> list[str]:
+    return ["missing" if path in node.options.missing else "exists"]
+
+
+_WITH_ARGUMENT = {"disk": _disk, "path": _path}
+_PLAIN = {
+    "identity": _identity,
+    "memory": _memory,
+    "processes": _processes,
+    "gpu": _gpu,
+    "listen": _listen,
+    "docker": _docker,
+    "sudo": _sudo,
+    "health": _health,
+}

@@ -1,0 +1,137 @@
+"""The unified memory of a GB10: weights, page cache and everything else in one pool."""
+
+from __future__ import annotations
+
+KIB, GIB = 1 << 10, 1 << 30
+TOTAL = 127_600_592 * KIB
+SWAP_TOTAL = 16_777_212 * KIB
+RESERVE = 1_350_000 * KIB  # the kernel gives page cache back rather than let MemFree fall below this
+WATERMARK = 112_640 * KIB
+MAPPED_FILES = 412_000 * KIB  # in use, so no drop gets them
+
+
+class Memory:
+    """All sizes in bytes. CUDA memory is in no line of meminfo: it is only missing from MemFree."""
+
+    def __init__(self, page_cache: int, offset: int = 0) -> None:
+        self.gpu: dict[int, int] = {}  # by pid
+        self.anonymous: dict[int, int] = {}  # by pid, the engines' share
+        self.files: dict[str, int] = {"": page_cache}  # cached file contents; "" is everything nobody named
+        self.buffers = 164_000 * KIB
+        self.slab_reclaimable = 402_000 * KIB
+        self.shmem = 108_204 * KIB
+        self.system = 2_412_340 * KIB + offset
+        self.slab_fixed = 611_200 * KIB
+        self.driver = 2_930_000 * KIB
+        self.page_tables = 58_364 * KIB
+        self.kernel_stack = 21_536 * KIB
+        self.drops = {"pagecache": 0, "slab": 0}
+
+    @property
+    def file_cache(self) -> int:
+        """Page cache of files, without shared memory."""
+        return sum(self.files.values()) + MAPPED_FILES
+
+    @property
+    def used_by_engines(self) -> int:
+        """What the engines hold, on either side of the one memory."""
+        return sum(self.gpu.values()) + sum(self.anonymous.values())
+
+    @property
+    def free(self) -> int:
+        """MemFree."""
+        fixed = self.system + self.slab_fixed + self.driver + self.page_tables + self.kernel_stack
+        cache = self.file_cache + self.buffers + self.slab_reclaimable + self.shmem
+        return TOTAL - fixed - cache - self.used_by_engines
+
+    @property
+    def available(self) -> int:
+        """MemAvailable, by the kernel's rule: half of the reclaimable, at most a watermark of it, is not counted."""
+        total = self.free - WATERMARK
+        for part in (self.file_cache + self.buffers, self.slab_reclaimable):
+            total += part - min(part // 2, WATERMARK)
+        return max(0, total)
+
+    def allocate(self, pid: int, *, gpu: int = 0, anonymous: int = 0) -> None:
+        """Give memory to a process; page cache makes room. Raises MemoryError, with nothing given, where it cannot."""
+        need = gpu + anonymous
+        if need > self.available - RESERVE:
+            raise MemoryError(need)
+        self._evict(need - (self.free - RESERVE))
+        self.gpu[pid] = self.gpu.get(pid, 0) + gpu
+        self.anonymous[pid] = self.anonymous.get(pid, 0) + anonymous
+
+    def read_file(self, path: str, size: int) -> None:
+        """Leave ``size`` more bytes of a file in the page cache, as far as there is room for them."""
+        room = self.free - RESERVE
+        if size > room:
+            self._evict(size - room, spare=path)
+        self.files[path] = self.files.get(path, 0) + max(0, min(size, self.free - RESERVE))
+
+    def release(self, pid: int, share: float = 1.0) -> None:
+        """Take back a share (0..1) of what a process still holds."""
+        for holding in (self.gpu, self.anonymous):
+            left = int(holding.get(pid, 0) * (1 - share))
+            if left:
+                holding[pid] = left
+            else:
+                holding.pop(pid, None)
+
+    def drop_caches(self, what: int) -> None:
+        """Do what a write to /proc/sys/vm/drop_caches does: bit 1 page cache, bit 2 slab; the counters rise."""
+        if what & 1:
+            self.files = {"": 38_000 * KIB}
+            self.buffers = 2_100 * KIB
+            self.drops["pagecache"] += 1
+        if what & 2:
+            self.slab_reclaimable = 141_000 * KIB
+            self.drops["slab"] += 1
+
+    def _evict(self, size: int, spare: str | None = None) -> None:
+        for path in sorted(self.files, key=lambda name: (name == spare, name)):
+            if size <= 0:
+                return
+            taken = min(size, self.files[path])
+            self.files[path] -= taken
+            size -= taken
+
+    def meminfo(self) -> str:
+        """Return /proc/meminfo."""
+        anonymous = self.system + sum(self.anonymous.values())
+        slab = self.slab_reclaimable + self.slab_fixed
+        rows: dict[str, int] = {
+            "MemTotal": TOTAL,
+            "MemFree": self.free,
+            "MemAvailable": self.available,
+            "Buffers": self.buffers,
+            "Cached": self.file_cache + self.shmem,
+            "SwapCached": 0,
+            "Active": anonymous // 3 + self.file_cache // 4,
+            "Inactive": anonymous * 2 // 3 + self.file_cache * 3 // 4,
+            "Unevictable": 30_180 * KIB,
+            "Mlocked": 30_180 * KIB,
+            "SwapTotal": SWAP_TOTAL,
+            "SwapFree": SWAP_TOTAL,
+            "Dirty": 312 * KIB,
+            "Writeback": 0,
+            "AnonPages": anonymous,
+            "Mapped": MAPPED_FILES,
+            "Shmem": self.shmem,
+            "KReclaimable": self.slab_reclaimable,
+            "Slab": slab,
+            "SReclaimable": self.slab_reclaimable,
+            "SUnreclaim": self.slab_fixed,
+            "KernelStack": self.kernel_stack,
+            "PageTables": self.page_tables,
+            "CommitLimit": SWAP_TOTAL + TOTAL // 2,
+            "Committed_AS": anonymous * 2,
+            "VmallocTotal": 135_288_315_904 * KIB,
+            "VmallocUsed": 212_000 * KIB,
+            "Percpu": 11_840 * KIB,
+            "CmaTotal": 65_536 * KIB,
+            "CmaFree": 57_088 * KIB,
+        }
+        lines = [f"{name + ':':<16}{size // KIB:>8} kB" for name, size in rows.items()]
+        return "\n".join(
+            [*lines, "HugePages_Total:       0", "HugePages_Free:        0", "Hugepagesize:       2048 kB", ""]
+        )

@@ -1,0 +1,102 @@
+"""The engines' /metrics in Prometheus' text format, under their true names."""
+
+from __future__ import annotations
+
+from sparkctl.sim.decoding import Counts, Decoding
+from sparkctl.sim.launch import Kind, Launch
+from sparkctl.sim.memory import GIB
+
+TYPE = "text/plain; version=0.0.4; charset=utf-8"
+KV_TOKENS = 486_211
+Rows = list[tuple[str, str, float]]  # name, kind, value
+
+
+def exposition(launch: Launch, decoding: Decoding) -> str:
+    """Return the whole page."""
+    counts = decoding.counts()
+    if launch.kind is Kind.VLLM:
+        labels = f'engine="0",model_name="{launch.served}"'
+        rows = _vllm(launch, decoding, counts)
+    elif launch.kind is Kind.SGLANG:
+        labels = f'engine_type="unified",model_name="{launch.served}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
+        rows = _sglang(launch, decoding, counts)
+    else:
+        labels, rows = "", _llama(decoding, counts)
+    lines: list[str] = []
+    for name, kind, value in rows:
+        bare, _, more = name.partition("|")
+        inside = ",".join(part for part in (labels, more) if part)
+        lines += [f"# HELP {bare} {bare.replace('_', ' ')}", f"# TYPE {bare} {kind}"]
+        lines.append(f"{bare}{'{' + inside + '}' if inside else ''} {value!r}")
+    return "\n".join([*lines, ""])
+
+
+def _used(decoding: Decoding) -> float:
+    return min(0.97, decoding.running * 2100 / KV_TOKENS)
+
+
+def _vllm(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
+    rows: Rows = [
+        ("vllm:num_requests_running", "gauge", float(decoding.running)),
+        ("vllm:num_requests_waiting", "gauge", 0.0),
+        ('vllm:engine_sleep_state|sleep_state="awake"', "gauge", 1.0),
+        ("vllm:kv_cache_usage_perc", "gauge", _used(decoding)),
+        ("vllm:prefix_cache_queries_total", "counter", counts.prompt // 1),
+        ("vllm:prefix_cache_hits_total", "counter", counts.prompt * 0.4 // 1),
+        ("vllm:num_preemptions_total", "counter", 0.0),
+        ("vllm:prompt_tokens_total", "counter", counts.prompt // 1),
+        ("vllm:generation_tokens_total", "counter", counts.generated // 1),
+        ('vllm:request_success_total|finished_reason="length"', "counter", float(counts.requests)),
+    ]
+    rows += _latencies("vllm:", launch, counts)
+    if launch.draft_tokens:
+        rows += [
+            ("vllm:spec_decode_num_drafts_total", "counter", counts.steps // 1),
+            ("vllm:spec_decode_num_draft_tokens_total", "counter", counts.steps * launch.draft_tokens // 1),
+            ("vllm:spec_decode_num_accepted_tokens_total", "counter", (counts.generated - counts.steps) // 1),
+        ]
+    return rows
+
+
+def _latencies(prefix: str, launch: Launch, counts: Counts) -> Rows:
+    name = f"{prefix}time_to_first_token_seconds"
+    between = f"{prefix}inter_token_latency_seconds"
+    return [
+        (f"{name}_count", "counter", float(counts.requests)),
+        (f"{name}_sum", "counter", counts.requests * 0.31),
+        (f"{between}_count", "counter", counts.steps // 1),
+        (f"{between}_sum", "counter", counts.steps / launch.steps_per_second),
+    ]
+
+
+def _sglang(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
+    speculative = launch.draft_tokens and decoding.running
+    length = launch.accept_length if speculative else 0.0
+    rate = (launch.accept_length - 1) / launch.draft_tokens if speculative else 0.0
+    rows: Rows = [
+        ("sglang:num_running_reqs", "gauge", float(decoding.running)),
+        ("sglang:num_queue_reqs", "gauge", 0.0),
+        ("sglang:token_usage", "gauge", _used(decoding)),
+        ("sglang:num_used_tokens", "gauge", float(decoding.running * 2100)),
+        ("sglang:max_total_num_tokens", "gauge", float(KV_TOKENS)),
+        ("sglang:gen_throughput", "gauge", decoding.rate),
+        ("sglang:cache_hit_rate", "gauge", 0.0),
+        ("sglang:spec_accept_length", "gauge", length),
+        ("sglang:spec_accept_rate", "gauge", rate),
+        ("sglang:prompt_tokens_total", "counter", counts.prompt // 1),
+        ("sglang:generation_tokens_total", "counter", counts.generated // 1),
+        ('sglang:realtime_tokens_total|mode="decode"', "counter", counts.generated // 1),
+        ("sglang:num_requests_total", "counter", float(counts.requests)),
+        ("sglang:weight_memory_usage_gb", "gauge", launch.weights / GIB),
+    ]
+    return rows + _latencies("sglang:", launch, counts)
+
+
+def _llama(decoding: Decoding, counts: Counts) -> Rows:
+    return [
+        ("llamacpp:tokens_predicted_total", "counter", counts.generated // 1),
+        ("llamacpp:prompt_tokens_total", "counter", counts.prompt // 1),
+        ("llamacpp:requests_processing", "gauge", float(decoding.running)),
+        ("llamacpp:requests_deferred", "gauge", 0.0),
+        ("llamacpp:predicted_tokens_seconds", "gauge", decoding.rate),
+    ]

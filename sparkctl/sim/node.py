@@ -1,0 +1,105 @@
+"""One simulated Spark: its memory, its processes, its open ports, its few files."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparkctl.sim.clock import Pace
+from sparkctl.sim.http import Handler
+from sparkctl.sim.memory import GIB, KIB, Memory
+
+USER = "milo"
+HOME = f"/home/{USER}"
+KERNEL = "6.14.0-1015-nvidia"
+DRIVER = "580.142"
+SUDO_PASSWORD = "correct horse"  # noqa: S105  # of nobody: these machines exist in one process only
+
+
+class Sudo(StrEnum):
+    """What the user may do about the page cache."""
+
+    ALLOWED = "allowed"  # the NOPASSWD line for the drop is there
+    PASSWORD = "password"  # noqa: S105
+    DENIED = "denied"
+
+
+class Fault(StrEnum):
+    """What can go wrong with an engine, chosen by ``SIM_FAULT`` in the container's Env or per node."""
+
+    CUDA_OOM = "cuda-oom"
+    OOM_KILLED = "oom-killed"
+    HANG = "hang"
+    EXIT0 = "exit0"
+    NO_TOKEN = "no-token"  # noqa: S105
+    BAD_FLAG = "bad-flag"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """How a node deviates from a Spark in good order. ``missing``: paths that do not exist (any other does)."""
+
+    sudo: Sudo = Sudo.ALLOWED
+    gpu_runtime: bool = True
+    docker_member: bool = True
+    page_cache: int | None = None  # bytes of page cache at the beginning
+    missing: tuple[str, ...] = ()
+
+
+class SimNode:
+    """The state that SSH commands, Docker and the engines of one node share."""
+
+    def __init__(self, name: str, pace: Pace, seed: int, options: NodeOptions | None = None) -> None:
+        self.name = name
+        self.pace = pace
+        self.options = options or NodeOptions()
+        self.fault: Fault | None = None  # of every engine started here
+        self.random = random.Random(f"{seed}/{name}")  # noqa: S311  # a script's dice, nobody's secret
+        cache = self.options.page_cache
+        default = int((38 if name.endswith("1") else 61) * GIB + self.random.randrange(1 << 28))
+        self.memory = Memory(default if cache is None else cache, offset=self.random.randrange(60_000) * KIB)
+        self.processes: dict[int, str] = {}  # pid to the container's id
+        self.ports: dict[int, Handler] = {}  # who listens on 127.0.0.1
+        self.locks: dict[str, str] = {}  # path to the holder's words
+        self._last_pid = 4100 + self.random.randrange(400)
+
+    @property
+    def boot_id(self) -> str:
+        """The kernel's random id of this boot."""
+        dice = random.Random(f"boot/{self.name}")  # noqa: S311
+        digits = f"{dice.getrandbits(128):032x}"
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    def spawn(self, container: str) -> int:
+        """Return the pid of a new process of a container."""
+        self._last_pid += 1 + self.random.randrange(7)
+        self.processes[self._last_pid] = container
+        return self._last_pid
+
+    async def reap(self, pids: list[int]) -> None:
+        """End processes; the driver takes some seconds to give their memory back, as it does in life."""
+        for pid in pids:
+            self.processes.pop(pid, None)
+        for share in (0.3, 0.5, 1.0):
+            await self.pace.sleep(4)
+            for pid in pids:
+                self.memory.release(pid, share)
+
+    def file(self, path: str) -> bytes | None:
+        """Return what a readable file of this node holds, None where there is no such file."""
+        if path == "/proc/meminfo":
+            return self.memory.meminfo().encode()
+        texts = {
+            "/proc/version": f"Linux version {KERNEL} (buildd@bos03-arm64-057) #15-Ubuntu SMP PREEMPT_DYNAMIC\n",
+            "/proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {DRIVER}\n",
+            "/proc/vmstat": self.vmstat(),
+            "/etc/dgx-release": 'DGX_NAME="DGX Spark"\nDGX_SWBUILD_VERSION="7.3.1"\n',
+            "/etc/hostname": f"{self.name}\n",
+        }
+        text = texts.get(path)
+        return None if text is None else text.encode()
+
+    def vmstat(self) -> str:
+        """Return the two lines of /proc/vmstat that tell of drops."""
+        return "".join(f"drop_{name} {count}\n" for name, count in self.memory.drops.items())

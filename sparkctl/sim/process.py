@@ -1,0 +1,142 @@
+"""A container's processes: they play the engine's script, take memory, serve, and hear signals."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from sparkctl.sim.clock import Schedule
+from sparkctl.sim.container import SimContainer
+from sparkctl.sim.decode_lines import decode_lines
+from sparkctl.sim.decoding import Decoding
+from sparkctl.sim.engines import ENGINES, script_of
+from sparkctl.sim.launch import Kind, read_launch
+from sparkctl.sim.node import SimNode
+from sparkctl.sim.serving import Serving
+from sparkctl.sim.steps import NOW, Exit, Grow, Hang, Listen, Load, Say, Script, Step
+
+SIGKILLED = Exit(137)
+
+
+class EngineProcess:
+    """One run of one container. ``pids`` are its main process and the one that holds the GPU."""
+
+    def __init__(self, node: SimNode, container: SimContainer) -> None:
+        self.node = node
+        self.container = container
+        self.launch = read_launch(container.image, container.command, container.env, node.fault)
+        self.engine = ENGINES[self.launch.kind]
+        self.pids = [node.spawn(container.id), node.spawn(container.id)]
+        self.ready = asyncio.Event()
+        self.decoding = Decoding(self.launch, node.pace)
+        self.serving = Serving(self.launch, self.decoding, self._access)
+        self._signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._deaf = False
+        self._rushed: float | None = None
+        self._handler = self.serving.handle
+
+    @property
+    def pid(self) -> int:
+        """The main process."""
+        return self.pids[0]
+
+    def rush(self, ready_since: float) -> None:
+        """Play the start without waiting, as something that began so many seconds ago."""
+        began = time.time_ns() - int(ready_since * 1e9)
+        self._rushed = 0.0
+        self.container.created = began - 2_000_000_000
+        self.container.started = began
+        self.container.journal.clock = lambda: began + int((self._rushed or 0) * 1e9)
+
+    def terminate(self) -> None:
+        """Send SIGTERM; a process that hangs does not hear it."""
+        if not self._deaf and not self._signal.done():
+            self._signal.set_result("TERM")
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        if self._signal.done():
+            self._signal = asyncio.get_running_loop().create_future()
+        self._signal.set_result("KILL")
+
+    async def run(self) -> Exit:
+        """Live until the end; return how it ended. The port and nothing else is given back here."""
+        ending = asyncio.ensure_future(self._live())
+        try:
+            waiting: set[asyncio.Future[Any]] = {ending, self._signal}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                return ending.result()
+            if self._signal.result() == "KILL":
+                return SIGKILLED
+            return await self._leave()
+        finally:
+            ending.cancel()
+            await asyncio.gather(ending, return_exceptions=True)
+            if self.node.ports.get(self.launch.port) == self._handler:
+                del self.node.ports[self.launch.port]
+
+    async def _leave(self) -> Exit:
+        leaving = asyncio.ensure_future(self._play(self.engine.farewell(self.launch)))
+        killed = self._signal = asyncio.get_running_loop().create_future()
+        await asyncio.wait({leaving, killed}, return_when=asyncio.FIRST_COMPLETED)
+        if leaving.done():
+            return leaving.result() or Exit(0)
+        leaving.cancel()
+        return SIGKILLED
+
+    async def _live(self) -> Exit:
+        memory = self.node.memory
+        script = script_of(self.launch, lambda: memory.available, lambda: self.launch.port in self.node.ports)
+        ended = await self._play(script)
+        if ended is not None:
+            return ended
+        self._rushed, self.container.journal.clock = None, time.time_ns
+        self.ready.set()
+        async for line, stream in decode_lines(self.launch, self.decoding):
+            self._write(line + "\n", stream)
+        return Exit(0)
+
+    async def _play(self, script: Script) -> Exit | None:
+        """Do the steps of a script in its time; None where it ends without an exit."""
+        schedule = Schedule(self.node.pace)
+        for step in script:
+            after = 0.0 if isinstance(step, Listen | Hang | Exit) else step.after
+            if self._rushed is None:
+                await schedule.wait(after)
+            else:
+                self._rushed += after
+            if isinstance(step, Exit):
+                return step
+            try:
+                await self._do(step)
+            except MemoryError as short:
+                return await self._play(self.engine.out_of_memory(self.launch, int(str(short)), self.node.memory.free))
+        return None
+
+    async def _do(self, step: Step) -> None:
+        memory, (main, worker) = self.node.memory, self.pids
+        match step:
+            case Say(_, text, stream, end):
+                self._write(text + end, stream)
+            case Load(_, _, _, size):
+                memory.read_file(self.launch.model, size)
+                memory.allocate(worker, gpu=size)
+            case Grow(_, gpu, anonymous):
+                memory.allocate(worker, gpu=gpu, anonymous=anonymous // 3)
+                memory.allocate(main, anonymous=anonymous - anonymous // 3)
+            case Listen(ready):
+                self.node.ports[self.launch.port] = self._handler
+                self.serving.ready = ready
+            case Hang():
+                self._deaf = True
+                await asyncio.Event().wait()
+
+    def _write(self, text: str, stream: str) -> None:
+        now = time.gmtime(self.container.journal.clock() // 1_000_000_000)
+        self.container.journal.write(text.replace(NOW, time.strftime(self.engine.time_format, now)), stream)
+
+    def _access(self, line: str) -> None:
+        prefix = {Kind.SGLANG: f"[{NOW}] ", Kind.VLLM: "(APIServer pid=1) "}.get(self.launch.kind, "")
+        self._write(f"{prefix}{line}\n", "stdout")

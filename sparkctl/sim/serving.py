@@ -1,0 +1,161 @@
+"""The HTTP face of a scripted engine: health, models, metrics, completions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from typing import Any
+
+from sparkctl.sim.decoding import Decoding
+from sparkctl.sim.http import Reply, Request, json_reply
+from sparkctl.sim.launch import Kind, Launch
+from sparkctl.sim.metrics import TYPE as METRICS_TYPE
+from sparkctl.sim.metrics import exposition
+from sparkctl.sim.node import Fault
+
+WORDS = (" Paris", ",", " a", " city", " on", " the", " Seine", ",", " known", " for", " its", " bridges", ".")
+COMPLETIONS = {"/v1/completions": False, "/v1/chat/completions": True}
+
+
+class Serving:
+    """What answers on the engine's port. ``say`` takes the access lines."""
+
+    def __init__(self, launch: Launch, decoding: Decoding, say: Callable[[str], None]) -> None:
+        self.launch = launch
+        self.decoding = decoding
+        self.ready = False
+        self._say = say
+        self._requests = 0
+
+    async def handle(self, request: Request) -> Reply:
+        """Answer one request and leave its access line."""
+        reply = await self._answer(request)
+        self._requests += 1
+        if self.launch.kind is not Kind.LLAMA:
+            client = f"127.0.0.1:{40000 + self._requests * 14 % 20000}"
+            status = f"{reply.status} {HTTPStatus(reply.status).phrase}"
+            self._say(f'INFO:     {client} - "{request.method} {request.path} HTTP/1.1" {status}')
+        return reply
+
+    async def _answer(self, request: Request) -> Reply:
+        if request.path == "/health":
+            return await self._health()
+        if self.launch.kind is Kind.LLAMA and not self.ready:
+            return _error(503, "Loading model", "unavailable_error")
+        if request.path.startswith("/v1/") and not self._is_allowed(request):
+            return json_reply({"error": "Unauthorized"}, 401)
+        if request.path in COMPLETIONS and self.launch.kind is not Kind.TTS:
+            return await self._complete(request, chat=COMPLETIONS[request.path])
+        return self._facts(request.path)
+
+    def _is_allowed(self, request: Request) -> bool:
+        key = self.launch.api_key
+        return key is None or request.headers.get("authorization") == f"Bearer {key}"
+
+    async def _health(self) -> Reply:
+        if self.launch.kind is Kind.TTS:
+            return _not_found()
+        if not self.ready:
+            loading = {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}
+            return json_reply(loading, 503) if self.launch.kind is Kind.LLAMA else Reply(503)
+        return json_reply({"status": "ok"}) if self.launch.kind is Kind.LLAMA else Reply(200)
+
+    def _facts(self, path: str) -> Reply:
+        launch = self.launch
+        model = {"id": launch.served, "object": "model", "created": int(time.time()), "root": launch.model}
+        if path == "/v1/models" and launch.kind is not Kind.TTS:
+            return json_reply(
+                {"object": "list", "data": [model | {"owned_by": launch.kind, "max_model_len": launch.context}]}
+            )
+        if path == "/metrics" and launch.metrics:
+            return Reply(body=exposition(launch, self.decoding).encode(), type=METRICS_TYPE)
+        if path in ("/", "/docs") and launch.kind is Kind.TTS:
+            return Reply(body=b"<!DOCTYPE html><title>docs</title>", type="text/html; charset=utf-8")
+        if path == "/version" and launch.kind is Kind.VLLM:
+            return json_reply({"version": "0.19.1"})
+        if path in ("/server_info", "/get_server_info") and launch.kind is Kind.SGLANG:
+            state = {"last_gen_throughput": self.decoding.rate, "avg_spec_accept_length": launch.accept_length}
+            return json_reply({"version": "0.5.12", "served_model_name": launch.served, "internal_states": [state]})
+        return Reply(200) if path == "/ping" else _not_found()
+
+    async def _complete(self, request: Request, *, chat: bool) -> Reply:
+        try:
+            asked: dict[str, Any] = request.json()
+            tokens = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or (64 if chat else 16))
+        except (ValueError, TypeError) as error:
+            return _error(400, f"invalid request: {error}", "BadRequestError")
+        if self.launch.kind is Kind.VLLM and asked.get("model") not in (None, self.launch.served):
+            return _error(404, f"The model `{asked['model']}` does not exist.", "NotFoundError")
+        if self.launch.fault is Fault.NO_TOKEN:
+            if self.launch.kind is Kind.VLLM:
+                return _error(
+                    500,
+                    "EngineCore encountered an issue. See stack trace (above) for the root cause.",
+                    "InternalServerError",
+                )
+            await asyncio.Event().wait()  # the scheduler is stuck: no answer, no error
+        prompt = max(1, len(json.dumps(asked.get("messages") if chat else asked.get("prompt", ""))) // 4)
+        if asked.get("stream"):
+            return Reply(type="text/event-stream; charset=utf-8", stream=self._stream(prompt, tokens, chat=chat))
+        self.decoding.served += 1
+        try:
+            await self.decoding.think(prompt)
+            await self.decoding.generate(tokens)
+        finally:
+            self.decoding.served -= 1
+        self.decoding.add(prompt, tokens)
+        text = "".join(WORDS[n % len(WORDS)] for n in range(tokens))
+        return json_reply(
+            self._object(_choice(text, chat=chat, end=True), chat=chat) | {"usage": _usage(prompt, tokens)}
+        )
+
+    async def _stream(self, prompt: int, tokens: int, *, chat: bool) -> AsyncIterator[bytes]:
+        self.decoding.served += 1
+        try:
+            await self.decoding.think(prompt)
+            for n in range(tokens):
+                await self.decoding.generate(1)
+                choice = _choice(WORDS[n % len(WORDS)], chat=chat, end=n == tokens - 1, piece=True)
+                yield _event(self._object(choice, chat=chat, piece=True))
+        finally:
+            self.decoding.served -= 1
+        self.decoding.add(prompt, tokens)
+        yield _event(self._object(None, chat=chat, piece=True) | {"usage": _usage(prompt, tokens)})
+        yield b"data: [DONE]\n\n"
+
+    def _object(self, choice: dict[str, Any] | None, *, chat: bool, piece: bool = False) -> dict[str, Any]:
+        name = ("chat.completion.chunk" if piece else "chat.completion") if chat else "text_completion"
+        choices = [] if choice is None else [choice]
+        return {
+            "id": f"cmpl-{self._requests}",
+            "object": name,
+            "created": int(time.time()),
+            "model": self.launch.served,
+            "choices": choices,
+        }
+
+
+def _choice(text: str, *, chat: bool, end: bool, piece: bool = False) -> dict[str, Any]:
+    content: dict[str, Any] = {"text": text}
+    if chat:
+        content = {"delta" if piece else "message": {"role": "assistant", "content": text}}
+    return {"index": 0, **content, "logprobs": None, "finish_reason": "length" if end else None}
+
+
+def _usage(prompt: int, tokens: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}
+
+
+def _event(value: object) -> bytes:
+    return f"data: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
+
+
+def _error(status: int, message: str, kind: str) -> Reply:
+    return json_reply({"error": {"message": message, "type": kind, "param": None, "code": status}}, status)
+
+
+def _not_found() -> Reply:
+    return json_reply({"detail": "Not Found"}, 404)

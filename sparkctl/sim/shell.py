@@ -1,0 +1,150 @@
+"""The commands that sparkctl runs on a node, and no others: a simulated node has no shell to be clever in."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sparkctl.sim.http import Reader
+from sparkctl.sim.look import FIRST_LINE, look
+from sparkctl.sim.node import SUDO_PASSWORD, SimNode, Sudo
+
+DROP = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
+HELD_BY_ANOTHER = 75
+
+
+class Output(Protocol):
+    """Where a command writes."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """A command's three streams, in bytes."""
+
+    stdin: Reader
+    stdout: Output
+    stderr: Output
+
+    async def all_input(self) -> bytes:
+        """Return everything up to the end of stdin."""
+        read = b""
+        while data := await self.stdin.read(65536):
+            read += data
+        return read
+
+
+Command = Callable[[SimNode, list[str], Streams], Awaitable[int]]
+
+
+async def run(node: SimNode, line: str, streams: Streams) -> int:
+    """Run one command line as sshd would hand it over; return its exit status."""
+    try:
+        argv = shlex.split(line)
+    except ValueError as error:
+        return _fail(streams, f"sh: {error}", 2)
+    if not argv:
+        return 0
+    command = _COMMANDS.get(argv[0].rpartition("/")[2])
+    return await (command or _unknown)(node, argv, streams)
+
+
+def _fail(streams: Streams, message: str, status: int) -> int:
+    streams.stderr.write(f"{message}\n".encode())
+    return status
+
+
+async def _unknown(_node: SimNode, argv: list[str], streams: Streams) -> int:
+    return _fail(streams, f"not simulated: {shlex.join(argv)}", 127)
+
+
+async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
+    if argv[1:3] == ["-s", "--"]:
+        script = (await streams.all_input()).decode("utf-8", "replace")
+        if script.split("\n", 1)[0].strip() != FIRST_LINE:
+            return await _unknown(node, argv, streams)
+        streams.stdout.write(look(node, argv[3:]).encode())
+        return 0
+    if len(argv) == 6 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
+        return await _lock(node, argv[4], argv[5], streams)
+    return await _unknown(node, argv, streams)
+
+
+async def _lock(node: SimNode, path: str, info: str, streams: Streams) -> int:
+    """Hold a lock until stdin ends; the holder's words and status 75 to whoever comes second."""
+    if path in node.locks:
+        streams.stdout.write(f"{node.locks[path]}\n".encode())
+        return HELD_BY_ANOTHER
+    node.locks[path] = info
+    try:
+        streams.stdout.write(b"held\n")
+        await streams.all_input()
+    finally:
+        del node.locks[path]
+    return 0
+
+
+async def _sync(_node: SimNode, _argv: list[str], _streams: Streams) -> int:
+    await asyncio.sleep(0.01)
+    return 0
+
+
+async def _sudo(node: SimNode, argv: list[str], streams: Streams) -> int:
+    flags, command = _split_sudo(argv[1:])
+    if tuple(command) != DROP:
+        return _fail(streams, "sudo: a password is required", 1)
+    given = await streams.all_input()
+    if node.options.sudo is not Sudo.ALLOWED or "-k" in flags:
+        if "-S" not in flags:
+            return _fail(streams, "sudo: a password is required", 1)
+        password, _, given = given.partition(b"\n")
+        if password.decode("utf-8", "replace") != SUDO_PASSWORD:
+            return _fail(
+                streams, "Sorry, try again.\nsudo: no password was provided\nsudo: 1 incorrect password attempt", 1
+            )
+        if node.options.sudo is Sudo.DENIED:
+            return _fail(streams, f"milo is not in the sudoers file on {node.name}.", 1)
+    return _drop(node, given, streams)
+
+
+def _split_sudo(words: list[str]) -> tuple[set[str], list[str]]:
+    flags: set[str] = set()
+    while words and words[0].startswith("-"):
+        flag, *words = words
+        flags.add(flag)
+        if flag == "-p":
+            words = words[1:]
+        if flag == "--":
+            break
+    return flags, words
+
+
+def _drop(node: SimNode, given: bytes, streams: Streams) -> int:
+    number = given.strip()
+    if number not in (b"1", b"2", b"3"):
+        return _fail(streams, "/usr/bin/tee: /proc/sys/vm/drop_caches: Invalid argument", 1)
+    node.memory.drop_caches(int(number))
+    streams.stdout.write(given)
+    return 0
+
+
+async def _cat(node: SimNode, argv: list[str], streams: Streams) -> int:
+    status = 0
+    for path in (word for word in argv[1:] if word != "--"):
+        content = node.file(path)
+        if content is None:
+            status = _fail(streams, f"cat: {path}: No such file or directory", 1)
+        else:
+            streams.stdout.write(content)
+    return status
+
+
+async def _true(_node: SimNode, _argv: list[str], _streams: Streams) -> int:
+    return 0
+
+
+_COMMANDS: dict[str, Command] = {"sh": _sh, "sync": _sync, "sudo": _sudo, "cat": _cat, "true": _true}

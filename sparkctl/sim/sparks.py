@@ -1,0 +1,116 @@
+"""Two simulated Sparks in this process, and the config that leads to them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import asyncssh
+
+from sparkctl.sim.clock import Pace
+from sparkctl.sim.dockerd import Dockerd
+from sparkctl.sim.node import USER, Fault, NodeOptions, SimNode
+from sparkctl.sim.scenarios import SCENARIOS
+from sparkctl.sim.sshd import Sshd
+
+DEMO_SPEED = 42.0  # a seven minutes' start in ten seconds
+
+
+class SimulatedSparks:
+    """An async context: while it is open, each node is an SSH server on 127.0.0.1.
+
+    ``speed``: simulated seconds in one real second; ``decode_speed`` the same for tokens. ``options`` and ``faults``
+    are by node name. Keys are made for this one run and lie in a directory of mode 0700.
+    """
+
+    def __init__(
+        self,
+        scenario: str = "empty",
+        seed: int = 1,
+        speed: float = DEMO_SPEED,
+        decode_speed: float = 1.0,
+        nodes: Sequence[str] = ("spark1", "spark2"),
+        options: Mapping[str, NodeOptions] | None = None,
+        faults: Mapping[str, str] | None = None,
+    ) -> None:
+        if scenario not in SCENARIOS:
+            raise ValueError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
+        pace = Pace(speed, decode_speed)
+        self.scenario = scenario
+        self.nodes = {name: SimNode(name, pace, seed, (options or {}).get(name)) for name in nodes}
+        for name, fault in (faults or {}).items():
+            self.nodes[name].fault = Fault(fault)
+        self.docker: dict[str, Dockerd] = {}
+        self.ports: dict[str, int] = {}
+        self.sshd: dict[str, Sshd] = {}
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Where the keys and the config are."""
+        if self._directory is None:
+            raise RuntimeError("the simulated Sparks are not open")
+        return Path(self._directory.name)
+
+    @property
+    def identity(self) -> Path:
+        """The client's private key."""
+        return self.directory / "id_ed25519"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The nodes' host keys."""
+        return self.directory / "known_hosts"
+
+    @property
+    def config_path(self) -> Path:
+        """The config, for SPARKCTL_CONFIG."""
+        return self.directory / "config.yaml"
+
+    @property
+    def config_text(self) -> str:
+        """The config as YAML."""
+        lines = ["nodes:"]
+        for name, port in self.ports.items():
+            entry = {"name": name, "host": "127.0.0.1", "port": port, "user": USER}
+            entry |= {"identity": str(self.identity), "known_hosts": str(self.known_hosts)}
+            lines.append(f"- {json.dumps(entry)}")
+        return "\n".join([*lines, ""])
+
+    def write_config(self, directory: Path) -> Path:
+        """Write the config into a directory; return the file."""
+        path = directory / "config.yaml"
+        path.write_text(self.config_text, encoding="utf-8")
+        return path
+
+    async def __aenter__(self) -> Self:
+        self._directory = tempfile.TemporaryDirectory(prefix="sparkctl-sim-")  # mkdtemp: mode 0700
+        client = asyncssh.generate_private_key("ssh-ed25519", comment="simulated Sparks")
+        client.write_private_key(str(self.identity))
+        self.identity.chmod(0o600)
+        hosts = []
+        for name, node in self.nodes.items():
+            host_key = asyncssh.generate_private_key("ssh-ed25519")
+            self.docker[name] = Dockerd(node)
+            self.sshd[name] = Sshd(node, self.docker[name], host_key, client)
+            self.ports[name] = await self.sshd[name].listen()
+            hosts.append(f"[127.0.0.1]:{self.ports[name]} {host_key.export_public_key().decode().strip()}\n")
+        self.known_hosts.write_text("".join(hosts), encoding="utf-8")
+        self.write_config(self.directory)
+        await SCENARIOS[self.scenario](list(self.docker.values()))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for sshd in self.sshd.values():
+            await sshd.close()
+        for docker in self.docker.values():
+            await docker.close()
+        if self._directory is not None:
+            self._directory.cleanup()
+            self._directory = None

@@ -1,0 +1,102 @@
+"""The SSH server of a simulated node: a real one, on a loopback port, with what a Spark's sshd would let through."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import asyncssh
+
+from sparkctl.sim.dockerd import Dockerd
+from sparkctl.sim.http import Handler, serve
+from sparkctl.sim.node import USER, SimNode
+from sparkctl.sim.shell import Streams, run
+
+DOCKER_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
+Attendant = Callable[["asyncssh.SSHReader[bytes]", "asyncssh.SSHWriter[bytes]"], Awaitable[None]]
+
+
+class Sshd:
+    """``client`` is the one key that is let in, as the node's user and nobody else."""
+
+    def __init__(self, node: SimNode, docker: Dockerd, host_key: asyncssh.SSHKey, client: asyncssh.SSHKey) -> None:
+        self.node = node
+        self.docker = docker
+        self.host_key = host_key
+        self.authorized = asyncssh.import_authorized_keys(client.export_public_key().decode())
+        self.logins: set[asyncssh.SSHServerConnection] = set()
+        self._acceptor: asyncssh.SSHAcceptor | None = None
+
+    async def listen(self) -> int:
+        """Open a port on 127.0.0.1 and return it."""
+        self._acceptor = await asyncssh.create_server(
+            lambda: _Login(self),
+            "127.0.0.1",
+            0,
+            server_host_keys=[self.host_key],
+            process_factory=self._execute,
+            encoding=None,
+            allow_pty=False,
+            agent_forwarding=False,
+            line_editor=False,
+        )
+        return int(self._acceptor.get_port())
+
+    async def _execute(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        status = 255
+        with suppress(asyncssh.Error, OSError):
+            streams = Streams(process.stdin, process.stdout, process.stderr)
+            status = await run(self.node, process.command or "", streams)
+        process.exit(status)
+
+    def cut(self) -> None:
+        """Break every connection at once, as a lost link does; the port stays open."""
+        for login in list(self.logins):
+            login.abort()
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self.cut()
+            await self._acceptor.wait_closed()
+
+
+class _Login(asyncssh.SSHServer):
+    """One connection to a node."""
+
+    def __init__(self, sshd: Sshd) -> None:
+        self._sshd = sshd
+        self._connection: asyncssh.SSHServerConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+        self._sshd.logins.add(conn)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._connection is not None:
+            self._sshd.logins.discard(self._connection)
+
+    def begin_auth(self, username: str) -> bool:
+        if self._connection is not None and username == USER:
+            self._connection.set_authorized_keys(self._sshd.authorized)
+        return True
+
+    def unix_connection_requested(self, dest_path: str) -> Attendant:
+        if dest_path not in DOCKER_SOCKETS or not self._sshd.node.options.docker_member:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "open failed")
+        return _attendant(self._sshd.docker.handle, "Docker/28.5.2 (linux)")
+
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> Attendant:
+        handler = self._sshd.node.ports.get(dest_port)
+        if handler is None or dest_host not in ("127.0.0.1", "localhost", self._sshd.node.name):
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "Connection refused")
+        return _attendant(handler, "uvicorn")
+
+
+def _attendant(handler: Handler, server: str) -> Attendant:
+    async def attend(reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]) -> None:
+        with suppress(asyncssh.Error):
+            await serve(reader, writer, handler, server)
+
+    return attend

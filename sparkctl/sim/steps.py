@@ -1,0 +1,90 @@
+"""What a scripted engine does, one step after the other. ``after`` is the simulated seconds before the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Replaced in every text by the engine's own spelling of the time at which the line is written.
+NOW = "\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Write to the log. A progress bar has ``end=""``: Docker keeps it back until a newline comes."""
+
+    after: float
+    text: str
+    stream: str = "stderr"
+    end: str = "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Weights ``done`` of ``total`` are on the GPU now; ``size`` bytes came with this step."""
+
+    after: float
+    done: int
+    total: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """Memory is taken: ``gpu`` bytes by CUDA, ``anonymous`` bytes by the processes."""
+
+    after: float
+    gpu: int = 0
+    anonymous: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """The port is bound; ``ready``: requests are served, else /health says 503."""
+
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """Nothing more happens, and SIGTERM is not heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The container ends."""
+
+    code: int
+    oom_killed: bool = False
+
+
+Step = Say | Load | Grow | Listen | Hang | Exit
+Script = Iterator[Step]
+
+
+def say_all(after: float, lines: list[str], stream: str = "stderr") -> Script:
+    """Yield several lines, the pause spread over them."""
+    for line in lines:
+        yield Say(after / len(lines), line, stream)
+
+
+def bar_times(done: int, total: int, seconds: float) -> str:
+    """Return the bracket of a progress bar: elapsed, left and pace, as tqdm writes them."""
+    if not done:
+        return "[00:00<?, ?it/s]"
+    spent, left = done * seconds, (total - done) * seconds
+    pace = f"{seconds:5.2f}s/it" if seconds >= 1 else f"{1 / seconds:5.2f}it/s"
+    return f"[{_clock(spent)}<{_clock(left)}, {pace}]"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes:02d}:{rest:02d}"
+
+
+def drawn(done: int, total: int, width: int = 10) -> str:
+    """Return the bar itself."""
+    filled = done * width / total
+    whole = int(filled)
+    part = " ▏▎▍▌▋▊▉"[int((filled - whole) * 8)] if whole < width else ""
+    return ("█" * whole + part).ljust(width)

@@ -1,0 +1,181 @@
+"""A start of vLLM 0.19.1 on a GB10, line by line, in its own words and order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sparkctl.sim.common_lines import cuda_out_of_memory, unknown_flag
+from sparkctl.sim.launch import Launch
+from sparkctl.sim.memory import GIB, TOTAL
+from sparkctl.sim.steps import NOW, Exit, Grow, Listen, Load, Say, Script, bar_times, drawn
+
+TIME_FORMAT = "%m-%d %H:%M:%S"
+SHARD_SECONDS = 8.0
+BANNER = ("", "       █     █     █▄   ▄█", " ▄▄ ▄█ █     █     █ ▀▄▀ █  version 0.19.1", "  █▄█▀ █     █     █     █  model   {model}",
+          "   ▀▀  ▀▀▀▀▀ ▀▀▀▀▀ ▀     ▀", "")  # fmt: skip
+API, CORE = "(APIServer pid=1)", "(EngineCore pid=214)"
+OVERHEAD = int(3.2 * GIB)  # activations, graphs, CUDA contexts
+
+
+def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
+    """Yield the start; ``available`` is MemAvailable now, which is what this version calls free memory on a GB10."""
+    yield Grow(0, anonymous=int(2.6 * GIB))
+    for line in BANNER:
+        yield _api(16 if line == "" else 0, "utils.py:299", line.format(model=launch.model))
+    yield _api(0, "utils.py:233", f"non-default args: {_arguments(launch)}")
+    if port_taken():
+        yield from _port_in_use()
+    yield _api(6, "model.py:549", "Resolved architecture: Qwen3_5ForConditionalGeneration")
+    yield _api(0, "model.py:1678", f"Using max model len {launch.context}")
+    yield _api(0, "vllm.py:790", "Asynchronous scheduling is enabled.")
+    yield _core(
+        14,
+        "core.py:105",
+        f"Initializing a V1 LLM engine (v0.19.1) with config: model='{launch.model}', dtype=torch.bfloat16",
+    )
+    world = f"world_size={launch.nodes} rank={launch.rank} local_rank=0 distributed_init_method=tcp://127.0.0.1:29501 backend=nccl"
+    yield _core(2, "parallel_state.py:1400", world)
+    wanted = int(TOTAL * launch.fraction)
+    if available() < wanted:
+        yield from _too_little(launch, wanted, available())
+    yield from _weights(launch)
+    yield from _compile_and_capture(launch, wanted)
+    if launch.rank == 0:
+        yield from _serve(launch)
+
+
+def _api(after: float, place: str, text: str) -> Say:
+    return Say(after, f"{API} INFO {NOW} [{place}] {text}", "stdout")
+
+
+def _core(after: float, place: str, text: str) -> Say:
+    return Say(after, f"{CORE} INFO {NOW} [{place}] {text}", "stdout")
+
+
+def _arguments(launch: Launch) -> dict[str, object]:
+    given: dict[str, object] = {
+        "model_tag": launch.model,
+        "host": launch.host,
+        "port": launch.port,
+        "model": launch.model,
+    }
+    given |= {
+        "max_model_len": launch.context,
+        "served_model_name": [launch.served],
+        "gpu_memory_utilization": launch.fraction,
+    }
+    if launch.draft_tokens:
+        given["speculative_config"] = {"method": "mtp", "num_speculative_tokens": launch.draft_tokens}
+    return given
+
+
+def _weights(launch: Launch) -> Script:
+    total, size = launch.shards, launch.weights // launch.shards
+    yield _core(3, "gpu_model_runner.py:4735", f"Starting to load model {launch.model}...")
+    yield Say(2, f"{CORE} \rLoading safetensors checkpoint shards:   0% Completed | 0/{total} [00:00<?, ?it/s]")
+    for done in range(1, total + 1):
+        yield Load(SHARD_SECONDS, done, total, size)
+        times = bar_times(done, total, SHARD_SECONDS)
+        yield Say(
+            0,
+            f"{CORE} \rLoading safetensors checkpoint shards: {done * 100 // total:>3}% Completed | {done}/{total} {times}",
+        )
+    yield Say(0, f"{CORE} ")
+    took = total * SHARD_SECONDS
+    yield _core(1, "default_loader.py:384", f"Loading weights took {took:.2f} seconds")
+    size_text = f"{launch.weights / GIB:.2f} GiB memory and {took + 2.4:.6f} seconds"
+    yield _core(1, "gpu_model_runner.py:4820", f"Model loading took {size_text}")
+
+
+def _compile_and_capture(launch: Launch, wanted: int) -> Script:
+    cache = "/root/.cache/vllm/torch_compile_cache/4be19bd0a2/rank_0_0/backbone"
+    yield _core(6, "backends.py:988", f"Using cache directory: {cache} for vLLM's torch.compile")
+    yield _core(7, "backends.py:1048", "Dynamo bytecode transform time: 6.82 s")
+    yield _core(27, "backends.py:391", "Compiling a graph for compile range (1, 8192) takes 26.91 s")
+    yield _core(4, "monitor.py:48", "torch.compile took 35.40 s in total")
+    yield _core(2, "monitor.py:76", "Initial profiling/warmup run took 1.40 s")
+    pool = wanted - launch.weights - OVERHEAD
+    yield _core(2, "gpu_worker.py:456", f"Available KV cache memory: {pool / GIB:.2f} GiB")
+    if pool <= 0:
+        message = "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine."
+        yield from _core_failure(f"ValueError: {message}")
+    tokens = pool // 65536 // 16 * 16
+    yield _core(0, "kv_cache_utils.py:1319", f"GPU KV cache size: {tokens:,} tokens")
+    concurrency = f"Maximum concurrency for {launch.context:,} tokens per request: {tokens / launch.context:.2f}x"
+    yield _core(0, "kv_cache_utils.py:1324", concurrency)
+    yield Grow(5, gpu=pool)
+    for name, total in (("mixed prefill-decode, PIECEWISE", 19), ("decode, FULL", 11)):
+        for done in range(total + 1):
+            bar = f"{done * 100 // total:>3}%|{drawn(done, total)}| {done}/{total} {bar_times(done, total, 0.9)}"
+            prefix = "" if done else f"{CORE} "
+            yield Say(0.9 if done else 0, f"{prefix}\rCapturing CUDA graphs ({name}): {bar}", end="")
+        yield Grow(0, gpu=OVERHEAD // 2)
+        yield Say(0, "")
+    yield _core(1, "gpu_model_runner.py:6018", "Graph capturing finished in 27 secs, took 0.62 GiB")
+    yield _core(1, "core.py:283", "init engine (profile, create kv cache, warmup model) took 84.63 seconds")
+
+
+def _serve(launch: Launch) -> Script:
+    yield _api(3, "api_server.py:592", "Supported tasks: ['generate']")
+    yield _api(1, "api_server.py:596", f"Starting vLLM server on http://{launch.host}:{launch.port}")
+    yield _api(0, "launcher.py:37", "Available routes are:")
+    for path, methods in (("/openapi.json", "GET, HEAD"), ("/health", "GET"), ("/metrics", "GET"), ("/v1/models", "GET"),
+                          ("/v1/completions", "POST"), ("/v1/chat/completions", "POST")):  # fmt: skip
+        yield _api(0, "launcher.py:46", f"Route: {path}, Methods: {methods}")
+    yield Say(1, f"{API} INFO:     Started server process [1]")
+    yield Say(0, f"{API} INFO:     Waiting for application startup.")
+    yield Listen(ready=True)
+    yield Say(0, f"{API} INFO:     Application startup complete.")
+
+
+def _too_little(launch: Launch, wanted: int, free: int) -> Script:
+    yield from _core_failure(
+        f"ValueError: Free memory on device cuda:0 ({free / GIB:.2f}/121.69 GiB) on startup is less than desired GPU memory "
+        f"utilization ({launch.fraction}, {wanted / GIB:.2f} GiB). Decrease GPU memory utilization or reduce GPU memory used "
+        "by other processes."
+    )
+
+
+def _port_in_use() -> Script:
+    yield Say(1, f"{API} Traceback (most recent call last):")
+    yield Say(0, f'{API}   File "/usr/local/bin/vllm", line 10, in <module>')
+    yield Say(0, f"{API}     sys.exit(main())")
+    yield Say(0, f"{API} OSError: [Errno 98] Address already in use")
+    yield Exit(1)
+
+
+def _core_failure(last: str) -> Script:
+    yield Say(1, f"{CORE} ERROR {NOW} [core.py:1108] EngineCore failed to start.", "stdout")
+    yield Say(0, f"{CORE} ERROR {NOW} [core.py:1108] Traceback (most recent call last):", "stdout")
+    yield Say(0, f"{CORE} ERROR {NOW} [core.py:1108] {last}", "stdout")
+    yield Say(
+        1, f"{API} RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}"
+    )
+    yield Exit(1)
+
+
+def out_of_memory(_launch: Launch, wanted: int, free: int) -> Script:
+    """Yield the end of a start that did not get ``wanted`` bytes."""
+    yield from _core_failure(f"torch.OutOfMemoryError: {cuda_out_of_memory(wanted, free)}")
+
+
+def bad_flag(launch: Launch) -> Script:
+    """Yield argparse's answer to a flag that does not exist."""
+    yield Say(9, "usage: vllm [-h] [-v]")
+    yield Say(0, "            {chat,complete,serve,launch,bench,collect-env,run-batch} ...")
+    yield Say(0, f"vllm: error: unrecognized arguments: {unknown_flag(launch)}")
+    yield Exit(2)
+
+
+def farewell(_launch: Launch) -> Script:
+    """Yield what a SIGTERM brings."""
+    yield _core(0, "core.py:1210", "Shutdown initiated (timeout=0)")
+    yield _core(2, "core.py:1233", "Shutdown complete")
+    for line in (
+        "Shutting down",
+        "Waiting for application shutdown.",
+        "Application shutdown complete.",
+        "Finished server process [1]",
+    ):
+        yield Say(0, f"{API} INFO:     {line}")
+    yield Exit(0)
