@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,19 @@ def find_node(config: Config, text: str) -> Node:
         f"no node is called {quoted(text)} ({known}){near}",
         hint="name a node of the config, an alias of ~/.ssh/config, or user@host",
     )
+
+
+def parse_address(text: str) -> Node:
+    """Return the node at ``[user@]host[:port]``, an SSH alias or ``local``, named like its host.
+
+    Raises `InvalidInput` for what cannot be an address.
+    """
+    if "@" in text:
+        return _ad_hoc(text)
+    match = _AD_HOC.fullmatch(f"user@{text}")
+    if match is None or not _HOST.fullmatch(match["host"]):
+        raise InvalidInput(f"{quoted(text)} is not a host, an SSH alias or user@host", hint="milo@spark-2a60.local")
+    return replace(_ad_hoc(f"user@{text}"), name=NodeName(match["host"]), user=None)
 
 
 def default_node(config: Config) -> Node:

@@ -6,7 +6,7 @@ exit code, which lies often (SGLang kills itself with 137 on a clean stop, vLLM 
 
 from __future__ import annotations
 
-from sparkctl.engines.base import Failure
+from sparkctl.engines.base import Failure, pick
 from sparkctl.model.container import Container
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
@@ -74,8 +74,8 @@ def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limi
 
 def root_failure(log: LogReader) -> Seen | None:
     """Return the failure that explains the others: the most concrete, among equals the first."""
-    real = [seen for seen in log.failures if seen.failure is not None]
-    return max(real, key=lambda seen: (seen.failure.weight if seen.failure else 0, -seen.number), default=None)
+    root = pick((seen.number, seen.text, seen.failure) for seen in log.failures if seen.failure is not None)
+    return None if root is None else Seen(*root)
 
 
 def _by_line(failure: Failure, seen: Seen, more: tuple[Evidence, ...]) -> Verdict:
@@ -112,7 +112,8 @@ def _by_exit_code(plan: LaunchPlan, log: LogReader, container: Container, ended:
             Cause.KILLED,
             f"{plan.instance} was killed (SIGKILL) without a word in its log.",
             evidence,
-            "Either somebody stopped it, or the machine ran out of memory. On the node: sudo dmesg -T | grep -iE 'oom|killed process'",
+            "Either somebody stopped it, or the machine ran out of memory. "
+            "On the node: sudo dmesg -T | grep -iE 'oom|killed process'",
         )
     what = f": {last.text}" if last else ", without a word in its log"
     return Verdict(

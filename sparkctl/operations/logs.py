@@ -92,9 +92,7 @@ def _wanted(lines: Iterator[LogLine], request: LogsRequest) -> Iterator[LogLine]
     return lines if request.grep is None else (line for line in lines if request.grep.search(line.text))
 
 
-def _from_disk(
-    ctx: Context, request: LogsRequest, unreachable: NodeError | None, emit: Emit, began: float
-) -> Ended:
+def _from_disk(ctx: Context, request: LogsRequest, unreachable: NodeError | None, emit: Emit, began: float) -> Ended:
     nodes = {node.name for node in request.nodes}
     saved = next((log for log in ctx.history.saved_logs(request.instance) if log.node in nodes), None)
     if saved is None:
@@ -105,7 +103,14 @@ def _from_disk(
             f"no instance {request.instance} on {', '.join(sorted(nodes))}, and no saved log of one",
             f"saved logs are of: {', '.join(known)}" if known else "see what runs: sparkctl status",
         )
-    emit(Warned(ctx.clock.now(), NodeName(saved.node), f"{request.instance} is gone; this is its saved log: {saved.path}", None))
+    emit(
+        Warned(
+            ctx.clock.now(),
+            NodeName(saved.node),
+            f"{request.instance} is gone; this is its saved log: {saved.path}",
+            None,
+        )
+    )
     for lines in _saved_batches(saved, request):
         emit(LogArrived(ctx.clock.now(), NodeName(saved.node), request.instance, lines))
     code = 0 if unreachable is None else int(unreachable.exit_code)

@@ -130,7 +130,9 @@ def _disk(plan: LaunchPlan, scene: Scene) -> tuple[tuple[str, str | None], ...]:
         return ()
     hint = f"on {plan.node}: docker system df; docker image prune"
     if room.free < _LEAST_DISK:
-        raise DiskFull(plan.node, f"Docker's disk on {plan.node} is full: {room.free // MIB} MiB left in {room.path}", hint)
+        raise DiskFull(
+            plan.node, f"Docker's disk on {plan.node} is full: {room.free // MIB} MiB left in {room.path}", hint
+        )
     if room.free < _SCARCE_DISK:
         return ((f"only {gib(room.free)} left on Docker's disk on {plan.node} ({room.path})", hint),)
     return ()
@@ -177,5 +179,3 @@ def refuse_without_docker(node: str, look: Look) -> None:
         if access.member
         else f"on {node}: sudo usermod -aG docker {user}   (then log in anew)",
     )
-
-

@@ -74,9 +74,7 @@ async def _look_or_wait(ctx: Context, session: Session, returning: dict[str, asy
     task = returning.get(session.node.name)
     if task is not None and not task.done():
         now = session.link.status
-        return NodeView(
-            session.node.name, now.state, ctx.clock.now(), now.detail, None, now.attempt, now.next_try
-        )
+        return NodeView(session.node.name, now.state, ctx.clock.now(), now.detail, None, now.attempt, now.next_try)
     view = await look_at(ctx, session)
     if view.state in (NodeState.UNREACHABLE, NodeState.STARVED, NodeState.UNKNOWN):
         returning[session.node.name] = asyncio.ensure_future(session.link.reconnect())

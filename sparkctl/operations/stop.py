@@ -84,7 +84,9 @@ async def _wait_for_memory(
 def _still_held(session: Session, ctx: Context, missing: int, after: Look) -> Warned:
     """Name what still holds memory: GPU processes that belong to no container first, they are the usual orphans."""
     orphans = [
-        (pid, size) for pid, size in sorted((after.gpu or {}).items(), key=lambda p: -p[1]) if pid not in (after.pids or {})
+        (pid, size)
+        for pid, size in sorted((after.gpu or {}).items(), key=lambda p: -p[1])
+        if pid not in (after.pids or {})
     ]
     if orphans:
         pid, size = orphans[0]

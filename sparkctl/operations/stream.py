@@ -118,5 +118,3 @@ def ended_by(error: SparkctlError, ctx: Context, seconds: float, instance: str |
         message=error.message,
         hint=error.hint,
     )
-
-

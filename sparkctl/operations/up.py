@@ -18,8 +18,8 @@ from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.operations import readiness
 from sparkctl.operations.drop_caches import NoRight, drop
-from sparkctl.operations.lock import acquire
 from sparkctl.operations.endpoint import endpoint
+from sparkctl.operations.lock import acquire
 from sparkctl.operations.preflight import Decision, Scene, decide, refuse_without_docker
 from sparkctl.operations.savelog import save_log
 from sparkctl.operations.stop import stop, sweep
@@ -120,9 +120,13 @@ class _Up:
                 f"{plan.instance} already runs on {plan.node} and its health answers, but {answer.what}",
                 f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it anew: sparkctl down {plan.instance}",
             )
-        phase = PhaseChanged(self.ctx.clock.now(), plan.node, plan.instance, Phase.READY, None, 0.0, None, container.status)
+        phase = PhaseChanged(
+            self.ctx.clock.now(), plan.node, plan.instance, Phase.READY, None, 0.0, None, container.status
+        )
         self.emit(phase)
-        return self._ended(plan, Outcome.READY, message=f"{plan.instance} already runs on {plan.node} ({container.status})")
+        return self._ended(
+            plan, Outcome.READY, message=f"{plan.instance} already runs on {plan.node} ({container.status})"
+        )
 
     # changing
 

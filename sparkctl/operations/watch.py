@@ -66,7 +66,12 @@ class StartWatch:
         """Watch until the end; ``timeout`` is for the whole watch, in seconds."""
         tasks = [
             asyncio.ensure_future(work)
-            for work in (self._follow_to_end(), self._wait_until_ready(), self._wait_for_fatal(), self._keep_time(timeout))
+            for work in (
+                self._follow_to_end(),
+                self._wait_until_ready(),
+                self._wait_for_fatal(),
+                self._keep_time(timeout),
+            )
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -186,7 +191,9 @@ class StartWatch:
             phase = self.log.phase
             if timeout is not None and now - self.began > timeout:
                 return self._out_of_time(phase, now - self.began, "--timeout")
-            limit = {Phase.STARTING: limits.starting, Phase.LOADING: limits.loading, Phase.WARMING: limits.warming}.get(phase)
+            limit = {Phase.STARTING: limits.starting, Phase.LOADING: limits.loading, Phase.WARMING: limits.warming}.get(
+                phase
+            )
             if limit is not None and now - self._phase_began > limit:
                 return self._out_of_time(phase, now - self._phase_began, f"start.timeouts.{phase}")
             await self.ctx.clock.sleep(0.2)

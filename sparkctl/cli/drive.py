@@ -1,0 +1,65 @@
+"""Driving a verb: its events to a teller, Ctrl-C to its interrupt, its end to the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
+
+from sparkctl.model.events import Ended, Event
+from sparkctl.operations.stream import Context
+
+
+class Teller(Protocol):
+    """Whoever tells the operator: in words, or as JSON lines."""
+
+    def tell(self, event: Event) -> None:
+        """Show one event."""
+        ...
+
+    def tick(self) -> None:
+        """Let a second pass on a live line."""
+        ...
+
+    def interrupted(self, presses: int) -> None:
+        """Acknowledge Ctrl-C at once, before the operation has got to a safe point."""
+        ...
+
+
+def drive(ctx: Context, verb: Callable[[], AsyncIterator[Event]], teller: Teller) -> int:
+    """Run a verb to its end and return its exit code."""
+    return asyncio.run(_drive(ctx, verb, teller))
+
+
+async def _drive(ctx: Context, verb: Callable[[], AsyncIterator[Event]], teller: Teller) -> int:
+    loop = asyncio.get_running_loop()
+
+    def press() -> None:
+        ctx.interrupt.press()
+        teller.interrupted(ctx.interrupt.presses)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError, ValueError):  # not the main thread: nobody can press there
+            loop.add_signal_handler(number, press)
+
+    async def ticking() -> None:
+        while True:
+            await asyncio.sleep(1)
+            teller.tick()
+
+    ticker = asyncio.create_task(ticking())
+    code = 0
+    events = verb()
+    try:
+        async for event in events:
+            teller.tell(event)
+            if isinstance(event, Ended):
+                code = event.exit_code
+    finally:
+        ticker.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await ticker
+        await events.aclose()  # type: ignore[attr-defined]
+    return code

@@ -1,0 +1,85 @@
+"""stderr: talk, for people. Nothing else in the tree writes there."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from sparkctl.cli.style import ascii_only, paint, wants_colour
+from sparkctl.model.text import clean_lines
+
+
+def say(line: str = "") -> None:
+    """Print one line of talk."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def error(message: str, hint: str | None) -> None:
+    """Say what is wrong and what to do; both may quote a node, so both are cleaned."""
+    colour = wants_colour(sys.stderr)
+    first, *rest = clean_lines(message)
+    say(f"{paint('sparkctl:', 'bad', colour)} {first}")
+    for line in rest:
+        say(f"  {line}")
+    if hint:
+        tell_hint(hint)
+
+
+def warning(where: str | None, message: str, hint: str | None) -> None:
+    """Say loudly what does not end the work."""
+    colour = wants_colour(sys.stderr)
+    mark = "!" if ascii_only(sys.stderr) else "▲"
+    first, *rest = clean_lines(message)
+    say(paint(f"{mark} {where + ': ' if where and not first.startswith(where) else ''}{first}", "attention", colour))
+    for line in rest:
+        say(f"  {line}")
+    if hint:
+        tell_hint(hint)
+
+
+def tell_hint(hint: str) -> None:
+    """Print what to do, one line each."""
+    for line in clean_lines(hint):
+        say(f"  {paint('try:', 'dim', wants_colour(sys.stderr))} {line}")
+
+
+def usage(wrong: click.ClickException) -> None:
+    """Say what is wrong with the command line, with the way to its help."""
+    error(wrong.format_message(), None)
+    ctx = getattr(wrong, "ctx", None)
+    if ctx is not None:
+        say(f"  {ctx.get_usage()}")
+        say(f"  {ctx.command_path} --help says more")
+
+
+def is_terminal() -> bool:
+    """Tell whether somebody reads stderr."""
+    return sys.stderr.isatty()
+
+
+class LiveLine:
+    """One line at the bottom that is rewritten while something goes on; silent where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self.on = is_terminal()
+        self._shown = False
+
+    def show(self, line: str) -> None:
+        """Rewrite the line, cut to the terminal's width."""
+        if not self.on:
+            return
+        import shutil
+
+        width = shutil.get_terminal_size().columns
+        sys.stderr.write(f"\r\x1b[2K{line[: width - 1]}")
+        sys.stderr.flush()
+        self._shown = True
+
+    def clear(self) -> None:
+        """Take the line away, so that something lasting can be printed in its place."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+            self._shown = False

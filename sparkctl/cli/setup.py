@@ -1,0 +1,98 @@
+"""What verbs share before they begin: the context, the nodes, the common options."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from sparkctl.model.node import Node
+    from sparkctl.operations.stream import Context
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def make_context(*, may_ask: bool = True) -> Context:
+    """Return the context of this operator on this terminal."""
+    from sparkctl.cli.asking import asker
+    from sparkctl.core.history import History
+    from sparkctl.core.paths import state_dir
+    from sparkctl.operations.stream import Context
+
+    return Context(history=History(state_dir()), operator=operator(), asker=asker(allowed=may_ask))
+
+
+def operator() -> str:
+    """Return ``user@laptop``, which labels what we start and what others read of it."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = str(os.getuid())
+    return os.environ.get("SPARKCTL_OPERATOR") or f"{user}@{socket.gethostname()}"
+
+
+def chosen_nodes(names: Sequence[str]) -> list[Node]:
+    """Return the named nodes, or all configured ones; the config's warnings are said once."""
+    from sparkctl.cli import narrate
+    from sparkctl.core.config import find_node, load_config
+
+    config = load_config(required=not names)
+    for warning in config.warnings:
+        narrate.warning(None, warning, None)
+    if not names:
+        return list(config.nodes)
+    found = [find_node(config, name) for name in names]
+    return list({node.name: node for node in found}.values())
+
+
+def one_node(name: str | None) -> Node:
+    """Return the named node, or the only one there is."""
+    from sparkctl.core.config import default_node, load_config
+
+    if name is not None:
+        return chosen_nodes([name])[0]
+    return default_node(load_config())
+
+
+def node_option(*, many: bool) -> Callable[[F], F]:
+    """Return the ``--node`` option, completed from the config."""
+    about = "a configured name, an SSH alias, or user@host" + (" (repeatable; all without it)" if many else "")
+    return click.option("-n", "--node", multiple=many, metavar="NODE", help=about, shell_complete=complete_nodes)
+
+
+def json_option(command: F) -> F:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="JSON lines on stdout instead of text")(command)
+
+
+def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete node names; a broken config completes nothing rather than printing into the prompt."""
+    from sparkctl.core.config import load_config
+    from sparkctl.errors import SparkctlError
+
+    try:
+        return [node.name for node in load_config(required=False).nodes if node.name.startswith(incomplete)]
+    except SparkctlError:
+        return []
+
+
+def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete profile names."""
+    from sparkctl.core.profiles import ProfileLibrary
+
+    return [name for name in ProfileLibrary().names() if name.startswith(incomplete)]
+
+
+def seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Read a duration option such as ``20m``."""
+    from sparkctl.model.units import parse_duration
+
+    try:
+        return None if value is None else parse_duration(value)
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong), ctx, param) from wrong

@@ -1,0 +1,24 @@
+"""Colour where a terminal wants it, and only there. State is never told by colour alone."""
+
+from __future__ import annotations
+
+import os
+from typing import TextIO
+
+_CODES = {"good": "32", "attention": "33", "bad": "31", "dim": "2", "bold": "1"}
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Tell whether to colour what goes to ``stream`` (NO_COLOR, TERM=dumb and pipes say no)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def ascii_only(stream: TextIO) -> bool:
+    """Tell whether only ASCII symbols may be used: SPARKCTL_ASCII, or an encoding that has no others."""
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    return bool(os.environ.get("SPARKCTL_ASCII")) or not encoding.startswith("utf")
+
+
+def paint(text: str, style: str, on: bool) -> str:
+    """Return ``text`` in a style, or as it is."""
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if on else text

@@ -1,0 +1,154 @@
+"""The two ways a verb's events are told: JSON lines on stdout, or words on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from sparkctl.cli import narrate, output
+from sparkctl.cli.style import ascii_only, paint, wants_colour
+from sparkctl.core.record import encode
+from sparkctl.model.events import (
+    CachesDropped,
+    Ended,
+    Event,
+    LogArrived,
+    NodeStateChanged,
+    Outcome,
+    PhaseChanged,
+    Warned,
+)
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.text import clean
+from sparkctl.model.units import spoken
+from sparkctl.present.sentences import caches_line, node_line, phase_line, phase_word, verdict_lines
+from sparkctl.present.symbols import symbol
+
+_SETTLED = (Phase.READY, Phase.FAILED, Phase.STOPPED)
+_PLAIN_PAUSE = 10.0  # without a terminal, progress within a step is told this often
+
+
+class JsonTeller:
+    """One event a line; log lines only where the verb is about them."""
+
+    def __init__(self, *, logs: bool = False) -> None:
+        self.logs = logs
+
+    def tell(self, event: Event) -> None:
+        """Print one event."""
+        if isinstance(event, LogArrived) and not self.logs:
+            return
+        output.document(encode(event))
+
+    def tick(self) -> None:
+        """Nothing lives here."""
+
+    def interrupted(self, presses: int) -> None:
+        """The result line says it."""
+
+
+class WordTeller:
+    """For people: one live line per phase on a terminal, plain lines elsewhere. stdout gets the endpoint alone."""
+
+    def __init__(self) -> None:
+        self.live = narrate.LiveLine()
+        self.colour = wants_colour(sys.stderr)
+        self.ascii = ascii_only(sys.stderr)
+        self._phase: PhaseChanged | None = None
+        self._told_at = 0.0
+        self._phase_since = 0.0
+        self._phase_at = 0.0
+        self._away = False
+
+    def tell(self, event: Event) -> None:
+        """Say one event."""
+        match event:
+            case PhaseChanged():
+                self._tell_phase(event)
+            case CachesDropped():
+                self._line(event.node, "good", symbol(Phase.READY, self.ascii), caches_line(event))
+                self._phase = None
+            case NodeStateChanged() if event.state is not NodeState.OK or self._was_away(event):
+                mark = symbol(event.state, self.ascii)
+                self._line(
+                    event.node, "attention" if event.state is not NodeState.OK else "good", mark, node_line(event)
+                )
+            case Warned():
+                self.live.clear()
+                narrate.warning(event.node, event.message, event.hint)
+            case Ended():
+                self._tell_end(event)
+            case _:
+                pass
+
+    def tick(self) -> None:
+        """Move the clock on the live line."""
+        if self._phase is not None and self._phase.phase not in _SETTLED:
+            self._show(self._phase)
+
+    def interrupted(self, presses: int) -> None:
+        """Say that the key was heard."""
+        self.live.clear()
+        narrate.say("stopping to watch ..." if presses == 1 else "undoing what is half done ...")
+
+    def _was_away(self, event: NodeStateChanged) -> bool:
+        was, self._away = self._away, event.state is not NodeState.OK
+        return was
+
+    def _tell_phase(self, event: PhaseChanged) -> None:
+        before, now = self._phase, time.monotonic()
+        if before is not None and before.phase is not event.phase and before.phase not in _SETTLED and self.live.on:
+            if before.phase not in (Phase.CREATING, Phase.STARTING, Phase.STOPPING, Phase.DROPPING_CACHES):
+                took = spoken(now - self._phase_since)
+                self._line(
+                    before.node, "good", symbol(Phase.READY, self.ascii), f"{phase_word(before.phase)} done   {took}"
+                )
+        new_phase = before is None or before.phase is not event.phase
+        if new_phase:
+            self._phase_since = now
+        self._phase, self._phase_at = event, now
+        if event.phase in _SETTLED:
+            return self._tell_settled(event)
+        if self.live.on:
+            return self._show(event)
+        new_step = before is None or (before.step and before.step.name) != (event.step and event.step.name)
+        if new_phase or new_step or now - self._told_at > _PLAIN_PAUSE:
+            self._told_at = now
+            narrate.say(f"{event.node}  {phase_line(event, event.elapsed, self.ascii)}")
+        return None
+
+    def _tell_settled(self, event: PhaseChanged) -> None:
+        style = {Phase.READY: "good", Phase.FAILED: "bad"}.get(event.phase, "dim")
+        words = f"{event.instance} {phase_word(event.phase)}"
+        if event.elapsed:
+            words += f" after {spoken(event.elapsed)}"
+        if event.detail:
+            words += f"   {clean(event.detail)}"
+        self._line(event.node, style, symbol(event.phase, self.ascii), words)
+
+    def _tell_end(self, event: Ended) -> None:
+        self.live.clear()
+        if event.verdict is not None:
+            narrate.say()
+            for line in verdict_lines(event.verdict):
+                narrate.say(line)
+        if event.message and event.outcome in (Outcome.DONE, Outcome.READY, Outcome.DETACHED, Outcome.PLANNED):
+            narrate.say(clean(event.message))
+        elif event.message:
+            narrate.error(event.message, event.hint)
+        if event.log and event.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
+            narrate.say(f"  log     {event.log}")
+        if event.endpoint:
+            output.text(event.endpoint)
+
+    def _show(self, event: PhaseChanged) -> None:
+        elapsed = None if event.elapsed is None else event.elapsed + (time.monotonic() - self._phase_at)
+        mark = paint(symbol(event.phase, self.ascii), "attention", self.colour)
+        self.live.show(f"{event.node}  {mark} {phase_line(event, elapsed, self.ascii)}")
+
+    def _line(self, node: str, style: str, mark: str, words: str) -> None:
+        self.live.clear()
+        narrate.say(f"{node}  {paint(mark, style, self.colour)} {words}")
+        if self._phase is not None and self._phase.phase not in _SETTLED and self.live.on:
+            self._show(self._phase)

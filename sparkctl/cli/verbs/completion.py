@@ -1,0 +1,26 @@
+"""``sparkctl completion``."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("completion", short_help="Print the shell completion for bash, zsh or fish.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> int:
+    """Print the completion script; verbs, nodes and profiles complete.
+
+    \b
+    bash:  eval "$(sparkctl completion bash)"          in ~/.bashrc
+    zsh:   eval "$(sparkctl completion zsh)"           in ~/.zshrc
+    fish:  sparkctl completion fish > ~/.config/fish/completions/sparkctl.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from sparkctl.cli import output
+    from sparkctl.cli.app import root
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    output.text(kind(root, {}, "sparkctl", "_SPARKCTL_COMPLETE").source())
+    return 0

@@ -1,0 +1,86 @@
+"""``sparkctl demo``: the same verbs on two simulated Sparks."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import click
+
+SCENARIOS = ("empty", "two-stacks", "big-model")
+
+
+@click.command(
+    "demo",
+    short_help="Run any verb on two simulated Sparks, without hardware.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option("--scenario", type=click.Choice(SCENARIOS), help="What runs there at first (a verb starts on `empty`).")
+@click.option(
+    "--speed", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="How fast their time goes."
+)
+@click.option("--serve", is_flag=True, help="Keep the simulated Sparks running for other terminals.")
+@click.argument("verb", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool, verb: tuple[str, ...]) -> int:
+    """Run VERB on two simulated Sparks, spark1 and spark2, that speak real SSH and the real Docker API.
+
+    \b
+    sparkctl demo up qwen36 --node spark1
+    sparkctl demo --scenario two-stacks status
+    sparkctl demo --serve                     then, elsewhere, with the SPARKCTL_CONFIG it prints: any verb
+    """
+    if serve and verb:
+        raise click.UsageError("--serve runs no verb: use the printed config in another terminal", ctx)
+    if not serve and not verb:
+        raise click.UsageError("which verb? for example: sparkctl demo up qwen36 --node spark1", ctx)
+    from sparkctl.sim import background
+
+    with (
+        tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
+        background(scenario=scenario or "empty", speed=speed) as config,
+    ):
+        if serve:
+            return _serve(Path(config))
+        return _invoke(verb, Path(config), Path(home))
+
+
+def _invoke(verb: tuple[str, ...], config: Path, home: Path) -> int:
+    """Run the verb with a config and a state of its own; the operator's profiles stay, their ~/.ssh/config does not apply."""
+    from sparkctl.cli.app import invoke
+    from sparkctl.core.paths import config_dir
+
+    changed = {
+        "SPARKCTL_CONFIG": str(config),
+        "SPARKCTL_STATE": str(home / "state"),
+        "XDG_CONFIG_HOME": str(config_dir().parent),
+        "HOME": str(home),
+    }
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        return invoke(list(verb))
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _serve(config: Path) -> int:
+    """Print how to reach the simulated Sparks and wait for Ctrl-C."""
+    import signal
+    import threading
+
+    from sparkctl.cli import narrate, output
+
+    output.text(f"export SPARKCTL_CONFIG={config}")
+    narrate.say("two simulated Sparks are running; Ctrl-C ends them")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    while not stop.wait(0.5):
+        pass
+    return 0

@@ -1,0 +1,39 @@
+"""``sparkctl down``."""
+
+from __future__ import annotations
+
+import click
+
+from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_option, make_context, node_option, seconds
+
+
+@click.command("down", short_help="Stop an instance and wait until its memory is back.")
+@click.argument("instance", required=False, shell_complete=complete_profiles)
+@click.option("--all", "everything", is_flag=True, help="Every instance that sparkctl started.")
+@node_option(many=True)
+@click.option(
+    "--grace", callback=seconds, metavar="TIME", help="Time between SIGTERM and SIGKILL (default: the profile's)."
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    instance: str | None,
+    everything: bool,
+    node: tuple[str, ...],
+    grace: float | None,
+    as_json: bool,
+) -> int:
+    """Stop INSTANCE (or --all), save its log, remove its container, wait until the memory is really back.
+
+    Only what sparkctl started is stopped. Not running is success; a node that does not answer is exit 3, never "stopped".
+    """
+    from sparkctl.cli.drive import drive
+    from sparkctl.cli.tellers import JsonTeller, WordTeller
+    from sparkctl.operations.down import DownRequest, down
+
+    if everything == (instance is not None):
+        raise click.UsageError("name an instance, or say --all", ctx)
+    context = make_context(may_ask=not as_json)
+    request = DownRequest(instance, chosen_nodes(node), grace)
+    return drive(context, lambda: down(context, request), JsonTeller() if as_json else WordTeller())

@@ -1,0 +1,113 @@
+"""``sparkctl init``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sparkctl.cli.setup import make_context
+
+if TYPE_CHECKING:
+    from sparkctl.model.node import Node
+    from sparkctl.operations.init import Tested
+
+
+@click.command("init", short_help="Ask for each Spark's address, test it, write the config.")
+@click.option(
+    "-n", "--node", "entries", multiple=True, metavar="NAME=[USER@]HOST[:PORT]",
+    help="A node, without being asked (repeatable); HOST may be an alias of ~/.ssh/config, or `local`.",
+)  # fmt: skip
+@click.option("--identity", metavar="FILE", help="Private key for all nodes given by --node.")
+@click.option("--models", metavar="DIR", help="Directory of the models on the nodes, e.g. /home/milo/models.")
+@click.option("--no-test", is_flag=True, help="Write without visiting the nodes.")
+@click.option("--replace", is_flag=True, help="Replace an existing config.")
+def command(entries: tuple[str, ...], identity: str | None, models: str | None, no_test: bool, replace: bool) -> int:
+    """Tell sparkctl about your Sparks: asks for each one's address, visits it, and writes the config.
+
+    \b
+    sparkctl init --node spark1=milo@spark-2a60.local --node spark2=milo@spark-77f1.local
+    """
+    from sparkctl.cli import narrate, output
+    from sparkctl.core import paths
+    from sparkctl.core.config_write import write_config
+    from sparkctl.errors import ExitCode, InvalidInput
+
+    path = paths.config_file()
+    if path.exists() and not replace:
+        raise InvalidInput(f"there is a config already ({path}); it was kept", "edit it, or: sparkctl init --replace")
+    nodes = [_node(entry, identity, models) for entry in entries] or _ask_for_nodes(identity, models)
+    _refuse_twins(nodes)
+    tested = [] if no_test else asyncio.run(_visit_all(nodes))
+    for visit in tested:
+        narrate.say(f"{visit.node.name}  {visit.words}")
+        if visit.problem:
+            narrate.warning(visit.node.name, visit.problem, visit.remedy)
+    output.text(str(write_config(nodes, path, replace=replace)))
+    bad = [visit for visit in tested if visit.problem]
+    if bad:
+        narrate.say("written; what is named above wants mending first, then: sparkctl doctor")
+        return int(ExitCode.UNREACHABLE)
+    narrate.say("next: sparkctl doctor, then sparkctl up qwen36 --node " + nodes[0].name)
+    return int(ExitCode.DONE)
+
+
+async def _visit_all(nodes: list[Node]) -> list[Tested]:
+    """One after the other: each may have a question for the operator."""
+    from sparkctl.operations.init import visit
+
+    context = make_context()
+    return [await visit(context, node) for node in nodes]
+
+
+def _node(entry: str, identity: str | None, models: str | None) -> Node:
+    """Read NAME=[USER@]HOST[:PORT]; without NAME= the host names the node."""
+    from dataclasses import replace as changed
+
+    from sparkctl.core.config import NAME, parse_address
+    from sparkctl.errors import InvalidInput
+    from sparkctl.model.node import NodeName
+
+    name, equals, address = entry.partition("=")
+    if not equals:
+        address, name = entry, entry.rpartition("@")[2].split(".")[0].split(":")[0]
+    if not NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name!r} cannot be a node's name: letters, digits, dot, dash and underscore", "--node spark1=HOST"
+        )
+    return changed(parse_address(address), name=NodeName(name), identity=identity, models=models)
+
+
+def _ask_for_nodes(identity: str | None, models: str | None) -> list[Node]:
+    from sparkctl.cli import narrate
+    from sparkctl.errors import InvalidInput
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidInput("nobody to ask here", "sparkctl init --node spark1=milo@spark-2a60.local")
+    narrate.say("The address of each Spark, as ssh takes it: milo@spark-2a60.local, or an alias of ~/.ssh/config.")
+    narrate.say("`local` is this machine. An empty answer ends the list.")
+    nodes: list[Node] = []
+    while True:
+        default = f"spark{len(nodes) + 1}"
+        address = click.prompt(f"address of {default}", default="", show_default=False, err=True).strip()
+        if not address:
+            break
+        name = click.prompt("its name here", default=default, err=True).strip()
+        try:
+            nodes.append(_node(f"{name}={address}", identity, models))
+        except InvalidInput as wrong:
+            narrate.error(wrong.message, wrong.hint)
+    if not nodes:
+        raise InvalidInput("no node was named; nothing was written", None)
+    return nodes
+
+
+def _refuse_twins(nodes: list[Node]) -> None:
+    from sparkctl.errors import InvalidInput
+
+    names = [node.name for node in nodes]
+    twins = sorted({name for name in names if names.count(name) > 1})
+    if twins:
+        raise InvalidInput(f"two nodes are called {twins[0]}", "give each its own NAME=")

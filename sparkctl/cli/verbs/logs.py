@@ -1,0 +1,39 @@
+"""``sparkctl logs``."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_option, make_context, node_option, seconds
+
+
+@click.command("logs", short_help="Show an instance's log, also of one that is gone.")
+@click.argument("instance", shell_complete=complete_profiles)
+@node_option(many=True)
+@click.option("-f", "--follow", is_flag=True, help="Go on as lines come, through reconnects.")
+@click.option("--since", callback=seconds, metavar="TIME", help="Only the last TIME, e.g. 10m.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
+@click.option("--grep", metavar="RE", help="Only lines that match this regular expression.")
+@click.option("-t", "--timestamps", is_flag=True, help="Docker's time stamp before each line.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, instance: str, node: tuple[str, ...], follow: bool, since: float | None, tail: int | None,
+    grep: str | None, timestamps: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Show the log of INSTANCE: from its container, or the saved one where the container is gone."""
+    from sparkctl.cli.drive import drive
+    from sparkctl.cli.log_teller import LogTeller
+    from sparkctl.cli.tellers import JsonTeller
+    from sparkctl.operations.logs import LogsRequest, logs
+
+    try:
+        pattern = re.compile(grep) if grep is not None else None
+    except re.error as wrong:
+        raise click.BadParameter(f"{grep!r} is not a regular expression: {wrong}", ctx, param_hint="--grep") from wrong
+    context = make_context(may_ask=not as_json)
+    request = LogsRequest(instance, chosen_nodes(node), follow, since, tail, pattern)
+    teller = JsonTeller(logs=True) if as_json else LogTeller(timestamps)
+    return drive(context, lambda: logs(context, request), teller)

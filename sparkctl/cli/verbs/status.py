@@ -1,0 +1,100 @@
+"""``sparkctl status``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sparkctl.cli.setup import chosen_nodes, json_option, make_context, node_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sparkctl.core.store import NodeView
+    from sparkctl.model.node import Node
+    from sparkctl.operations.stream import Context
+
+
+@click.command("status", short_help="Show the nodes, their memory and what runs there.")
+@node_option(many=True)
+@click.option("-w", "--watch", is_flag=True, help="Look again every two seconds until Ctrl-C.")
+@click.option("--check", is_flag=True, help="Exit 5 unless every node and every instance is well.")
+@json_option
+def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool) -> int:
+    """Show every node: state, memory, what sparkctl started there and how far it is, and what others run.
+
+    Exit 3 if a node could not be asked.
+    """
+    context = make_context(may_ask=not as_json)
+    nodes = chosen_nodes(node)
+    if watch:
+        return asyncio.run(_watch(context, nodes, as_json))
+    return asyncio.run(_once(context, nodes, check, as_json))
+
+
+async def _once(context: Context, nodes: Sequence[Node], check: bool, as_json: bool) -> int:
+    from sparkctl.operations.status import status
+
+    views = await status(context, nodes)
+    _print(views, as_json)
+    return _exit_code(views, check)
+
+
+def _exit_code(views: Sequence[NodeView], check: bool) -> int:
+    from sparkctl.errors import ExitCode
+    from sparkctl.model.node import NodeState
+
+    if any(view.state is not NodeState.OK or not view.docker_known for view in views):
+        return int(ExitCode.UNREACHABLE)
+    if check and not all(view.is_well for view in views):
+        return int(ExitCode.UNHEALTHY)
+    return int(ExitCode.DONE)
+
+
+def _print(views: Sequence[NodeView], as_json: bool) -> None:
+    from sparkctl.cli import output
+    from sparkctl.cli.style import ascii_only
+    from sparkctl.core.record import plain
+    from sparkctl.present.status_table import status_lines
+
+    if as_json:
+        output.document({"schema": 1, "nodes": plain(tuple(views))})
+    else:
+        output.texts(status_lines(views, ascii_only(sys.stdout)))
+
+
+async def _watch(context: Context, nodes: Sequence[Node], as_json: bool) -> int:
+    """Repaint on a terminal, print again elsewhere; Ctrl-C is how it ends, so it is no error."""
+    import signal
+    import time
+
+    from sparkctl.cli import output
+    from sparkctl.cli.style import ascii_only
+    from sparkctl.operations.status import watch
+    from sparkctl.present.status_table import status_lines
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+    async def show() -> None:
+        painting = output.is_terminal() and not as_json
+        async for views in watch(context, nodes):
+            if painting:
+                output.screen([time.strftime("%H:%M:%S"), "", *status_lines(views, ascii_only(sys.stdout))])
+            else:
+                _print(views, as_json)
+
+    showing = asyncio.ensure_future(show())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({showing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not showing.done():
+        showing.cancel()
+        await asyncio.gather(showing, return_exceptions=True)
+        return 0
+    showing.result()
+    return 0

@@ -1,0 +1,66 @@
+"""``sparkctl up``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, one_node, seconds
+
+
+@click.command("up", short_help="Start a profile on a node and wait until it is ready.")
+@click.argument("profile", shell_complete=complete_profiles)
+@node_option(many=False)
+@click.option("--dry-run", is_flag=True, help="Look and decide, print the plan, change nothing.")
+@click.option(
+    "--format", "plan_format", type=click.Choice(["text", "docker", "json"]), default="text", show_default=True,
+    help="How --dry-run prints the plan; docker is the docker run line.",
+)  # fmt: skip
+@click.option("--detach", "-d", is_flag=True, help="Return once the container runs, do not wait until it is ready.")
+@click.option("--timeout", callback=seconds, metavar="TIME", help="Give up watching after this long, e.g. 20m.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this start."
+)
+@click.option("--replace", is_flag=True, help="Stop another version of the same instance first.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, profile: str, node: str | None, dry_run: bool, plan_format: str, detach: bool,
+    timeout: float | None, overrides: tuple[str, ...], replace: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Start PROFILE on a node: look, drop the page cache, create, watch its log until a token came.
+
+    \b
+    sparkctl up qwen36 --node spark1
+    sparkctl up qwen36 --node spark1 --set args.mem-fraction-static=0.7
+    sparkctl up qwen36 --node spark1 --dry-run --format docker
+
+    Ready means: its ready line was seen, its health path answers, and one token was generated. Ctrl-C stops watching,
+    never the engine.
+    """
+    from sparkctl.cli.drive import drive
+    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.engines import load
+    from sparkctl.operations.up import UpRequest, up
+
+    chosen = ProfileLibrary().load(profile, overrides=overrides)
+    request = UpRequest(
+        profile=chosen, engine=load(chosen.engine), node=one_node(node), dry_run=dry_run, detach=detach,
+        replace=replace, timeout=timeout, environ=os.environ,
+    )  # fmt: skip
+    context = make_context(may_ask=not as_json)
+    return drive(context, lambda: up(context, request), _teller(as_json, dry_run, plan_format))
+
+
+def _teller(as_json: bool, dry_run: bool, plan_format: str) -> Any:
+    from sparkctl.cli.tellers import JsonTeller, WordTeller
+
+    if as_json:
+        return JsonTeller()
+    if not dry_run:
+        return WordTeller()
+    from sparkctl.cli.plan_teller import PlanTeller
+
+    return PlanTeller(plan_format)

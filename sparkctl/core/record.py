@@ -1,0 +1,104 @@
+"""Events as JSON lines, and back. What is written here is what ``--json`` prints: schema version 1, see the README.
+
+Secrets never pass: a plan is written with the values of secret environment entries and flags masked.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from functools import cache
+from pathlib import PurePath
+
+from sparkctl.model import events
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.secrets import MASK, is_secret_name, redact, secret_arguments, secret_values
+
+SCHEMA = 1
+_KINDS: dict[str, type] = {
+    "node": events.NodeStateChanged,
+    "memory": events.MemorySampled,
+    "caches": events.CachesDropped,
+    "containers": events.ContainersListed,
+    "plan": events.PlanMade,
+    "phase": events.PhaseChanged,
+    "log": events.LogArrived,
+    "warning": events.Warned,
+    "finding": events.Found,
+    "result": events.Ended,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def encode(event: events.Event) -> dict[str, object]:
+    """Return an event as plain JSON data: ``ts``, ``event`` and ``node`` first, then its own fields."""
+    if isinstance(event, events.PlanMade):
+        event = replace(event, plan=masked(event.plan))
+    body = plain(event)
+    assert isinstance(body, dict)
+    head = {"ts": round(event.ts, 3), "event": _NAMES[type(event)], "node": body.get("node")}
+    return head | {key: value for key, value in body.items() if key not in head}
+
+
+def decode(data: Mapping[str, object]) -> events.Event:
+    """Return the event that `encode` wrote. Raises ValueError for what is no event of this schema."""
+    kind = _KINDS.get(str(data.get("event")))
+    if kind is None:
+        raise ValueError(f"no such event: {data.get('event')!r}")
+    try:
+        return typing.cast("events.Event", _build(kind, {k: v for k, v in data.items() if k != "event"}))
+    except (TypeError, KeyError) as wrong:
+        raise ValueError(f"not a whole {data.get('event')} event: {wrong}") from wrong
+
+
+def masked(plan: LaunchPlan) -> LaunchPlan:
+    """Return a plan that may be shown: every secret value in it replaced."""
+    secrets = secret_values(plan.env) | secret_arguments(plan.command)
+    return replace(
+        plan,
+        env=tuple((name, MASK if is_secret_name(name) else redact(value, secrets)) for name, value in plan.env),
+        command=tuple(MASK if word in secrets else redact(word, secrets) for word in plan.command),
+        api_key=MASK if plan.api_key else None,
+    )
+
+
+def plain(value: object) -> object:
+    """Return dataclasses as dicts, tuples as lists, enums as their values, floats to milliseconds."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, PurePath):
+        return str(value)
+    return value
+
+
+@cache
+def _hints(kind: type) -> dict[str, object]:
+    return typing.get_type_hints(kind)
+
+
+def _build(hint: object, value: object) -> object:
+    """Return ``value`` as the type that ``hint`` asks for."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None:
+            return None
+        return _build(next(part for part in parts if part is not type(None)), value)
+    if origin is tuple and isinstance(value, list):
+        if parts[-1] is Ellipsis:
+            return tuple(_build(parts[0], item) for item in value)
+        return tuple(_build(part, item) for part, item in zip(parts, value, strict=True))
+    if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
+        hints = _hints(hint)
+        return hint(**{name: _build(hints[name], item) for name, item in value.items() if name in hints})
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint(value)
+    return value

@@ -1,0 +1,208 @@
+"""``doctor``: what is missing on a node, what it leads to, and the exact command that mends it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+
+from sparkctl.core.session import Session
+from sparkctl.errors import DockerError, ExitCode, NodeError
+from sparkctl.model.events import Ended, Event, Found, Outcome, Severity
+from sparkctl.model.node import Node
+from sparkctl.model.units import GIB, gib, spoken
+from sparkctl.operations.drop_caches import sudoers_hint
+from sparkctl.operations.stream import Context, Emit, stream
+from sparkctl.probe.look import Look
+from sparkctl.wire.docker import EngineInfo
+
+_LOOK = ("identity", "memory", "docker", "sudo", "health", "gpu")
+_SKEW = 5.0
+_SCARCE_DISK = 20 * GIB
+_SPARK = "DGX Spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's outcome before it becomes an event."""
+
+    check: str
+    severity: Severity
+    message: str
+    remedy: str | None = None
+
+
+def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
+    """Examine the nodes together; exit 5 if anything is a problem, 3 if a node could not be asked."""
+
+    async def job(emit: Emit) -> Ended:
+        began = ctx.clock.monotonic()
+
+        async def one(node: Node) -> list[Finding]:
+            async with Session(node, ctx.asker, ctx.clock) as session:
+                return await _examine(session, ctx)
+
+        results = await asyncio.gather(*(one(node) for node in nodes), return_exceptions=True)
+        unreachable, problems = None, 0
+        for node, result in zip(nodes, results, strict=True):
+            if isinstance(result, NodeError):
+                unreachable = unreachable or result
+                found = [Finding("connection", Severity.PROBLEM, result.message, result.hint)]
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                found = result
+            for finding in found:
+                problems += finding.severity is Severity.PROBLEM
+                emit(
+                    Found(ctx.clock.now(), node.name, finding.check, finding.severity, finding.message, finding.remedy)
+                )
+        seconds = ctx.clock.monotonic() - began
+        if unreachable is not None:
+            return Ended(ctx.clock.now(), Outcome.UNREACHABLE, int(unreachable.exit_code), seconds)
+        if problems:
+            return Ended(ctx.clock.now(), Outcome.UNHEALTHY, int(ExitCode.UNHEALTHY), seconds)
+        return Ended(ctx.clock.now(), Outcome.DONE, 0, seconds)
+
+    return stream(ctx, job)
+
+
+async def _examine(session: Session, ctx: Context) -> list[Finding]:
+    await session.link.connect()
+    node = session.node
+    look = await session.look(*_LOOK)
+    findings = [_connection(node, look)]
+    findings += _clock(node, look, ctx.clock.now())
+    findings += _memory(node, look)
+    findings += _drop_right(node, look)
+    findings += _habits(node, look)
+    try:
+        info = await session.docker.info()
+        findings.append(
+            Finding(
+                "docker", Severity.GOOD, f"Docker {info.server_version} (API {info.api_version}, {info.storage_driver})"
+            )
+        )
+        findings += _gpu(node, look, info)
+        findings += _disks(node, await session.look(f"disk={info.root_dir}", *_models(node)), info)
+    except DockerError as error:
+        findings.append(Finding("docker", Severity.PROBLEM, error.message, error.hint))
+    return findings
+
+
+def _models(node: Node) -> list[str]:
+    """The models directory's own disk and presence; a ~ is the home of the login shell's user, which sh expands not."""
+    return [f"disk={node.models}", f"path={node.models}"] if node.models and node.models.startswith("/") else []
+
+
+def _connection(node: Node, look: Look) -> Finding:
+    who = look.identity
+    if who is None:
+        return Finding("connection", Severity.GOOD, "connected")
+    parts = [who.product or "not a DGX Spark by its own word", who.machine, f"kernel {who.kernel}"]
+    parts += [f"driver {who.driver}"] if who.driver else []
+    parts += [f"DGX OS {who.os}"] if who.os else []
+    severity = Severity.GOOD if who.product == _SPARK else Severity.NOTE
+    return Finding("connection", severity, f"{who.user}@{who.host}: {', '.join(parts)}")
+
+
+def _clock(node: Node, look: Look, now: float) -> Iterator[Finding]:
+    if look.identity is None or look.identity.clock is None:
+        return
+    skew = look.identity.clock - now
+    if abs(skew) > _SKEW:
+        yield Finding(
+            "clock",
+            Severity.WARNING,
+            f"its clock is {spoken(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's: `logs --since` will be off",
+            f"on {node.name}: timedatectl set-ntp true",
+        )
+
+
+def _memory(node: Node, look: Look) -> Iterator[Finding]:
+    memory = look.memory
+    if memory is None:
+        yield Finding("memory", Severity.UNKNOWN, "/proc/meminfo could not be read")
+        return
+    words = f"{gib(memory.available)} of {gib(memory.total)} available, page cache {gib(memory.page_cache)}"
+    yield Finding("memory", Severity.GOOD, words)
+    if memory.swap_total and memory.swap_used > GIB:
+        yield Finding(
+            "swap",
+            Severity.WARNING,
+            f"{gib(memory.swap_used)} of swap in use: an engine in swap crawls, and swap hides the moment before a freeze",
+            f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
+        )
+
+
+def _drop_right(node: Node, look: Look) -> Iterator[Finding]:
+    user = look.identity.user if look.identity else node.user
+    if look.drop_right == "allowed":
+        yield Finding("drop-caches", Severity.GOOD, "the page cache can be dropped before a start")
+    elif look.drop_right is None:
+        yield Finding("drop-caches", Severity.UNKNOWN, "sudo did not say whether the page cache can be dropped")
+    else:
+        yield Finding(
+            "drop-caches",
+            Severity.PROBLEM,
+            "no right to drop the page cache: engines may find too little memory",
+            sudoers_hint(node, user),
+        )
+
+
+def _habits(node: Node, look: Look) -> Iterator[Finding]:
+    habits = look.habits
+    if habits is None:
+        return
+    if not habits.python:
+        yield Finding("python", Severity.WARNING, "no python3: the live probe cannot run", "sudo apt install python3")
+    if habits.earlyoom and look.memory is not None and look.memory.swap_total and "-s" not in habits.earlyoom.split():
+        yield Finding(
+            "earlyoom",
+            Severity.WARNING,
+            "earlyoom runs at its default for swap: it acts only when memory AND swap are low, which with swap on is too late",
+            'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
+        )
+    if habits.min_free_kbytes is not None and habits.min_free_kbytes > 2 * 1024 * 1024:
+        yield Finding(
+            "min_free_kbytes",
+            Severity.WARNING,
+            f"vm.min_free_kbytes reserves {habits.min_free_kbytes / 1024 / 1024:.1f} GiB that no engine can have",
+            "sudo sysctl -w vm.min_free_kbytes=1048576   (and the same in /etc/sysctl.d)",
+        )
+
+
+def _gpu(node: Node, look: Look, info: EngineInfo) -> Iterator[Finding]:
+    access = look.docker
+    traces = "nvidia" in info.runtimes or info.cdi or (access is not None and (access.hook or access.toolkit))
+    if traces:
+        yield Finding("gpu", Severity.GOOD, "the NVIDIA container toolkit is there")
+    else:
+        yield Finding(
+            "gpu",
+            Severity.PROBLEM,
+            "no NVIDIA container toolkit: containers cannot have the GPU",
+            "sudo apt install nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker "
+            "&& sudo systemctl restart docker",
+        )
+    if look.gpu is None:
+        yield Finding(
+            "nvidia-smi", Severity.UNKNOWN, "nvidia-smi is missing or did not answer: GPU memory is not known"
+        )
+
+
+def _disks(node: Node, look: Look, info: EngineInfo) -> Iterator[Finding]:
+    for disk in look.disks:
+        if disk.free is None:
+            yield Finding("disk", Severity.UNKNOWN, f"{disk.path}: its free space could not be read")
+            continue
+        scarce = disk.free < _SCARCE_DISK
+        yield Finding(
+            "disk",
+            Severity.WARNING if scarce else Severity.GOOD,
+            f"{gib(disk.free)} of {gib(disk.total)} free for {disk.path}",
+            "docker system df; docker image prune" if scarce and disk.path == info.root_dir else None,
+        )
+    for path, there in look.paths:
+        if not there:
+            yield Finding("models", Severity.WARNING, f"{path} does not exist", f"mkdir -p {path}")

@@ -1,0 +1,37 @@
+"""``init``: testing a node before it goes into the config."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkctl.core.session import Session
+from sparkctl.errors import DockerError, NodeError
+from sparkctl.model.node import Node
+from sparkctl.operations.stream import Context
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """What a first visit showed. ``problem`` is None where everything a start needs is there."""
+
+    node: Node
+    words: str
+    problem: str | None = None
+    remedy: str | None = None
+
+
+async def visit(ctx: Context, node: Node) -> Tested:
+    """Connect (asking about an unknown host key), look who is there, ask Docker."""
+    async with Session(node, ctx.asker, ctx.clock) as session:
+        try:
+            await session.link.connect()
+            look = await session.look("identity", "memory")
+            who = look.identity
+            words = f"{who.user}@{who.host}, {who.product or who.machine}" if who else "it answers"
+        except NodeError as error:
+            return Tested(node, "not reached", error.message, error.hint)
+        try:
+            info = await session.docker.info()
+        except DockerError as error:
+            return Tested(node, words, error.message, error.hint)
+        return Tested(node, f"{words}, Docker {info.server_version}")

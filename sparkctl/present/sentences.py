@@ -1,0 +1,118 @@
+"""Events in words, one line each, for whoever reads along."""
+
+from __future__ import annotations
+
+from sparkctl.model.events import CachesDropped, NodeStateChanged, PhaseChanged
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.text import clean
+from sparkctl.model.units import GIB, clock
+from sparkctl.model.verdict import Verdict
+from sparkctl.present.symbols import bar
+
+_DOING = {
+    Phase.DROPPING_CACHES: "dropping caches",
+    Phase.CREATING: "creating",
+    Phase.STARTING: "starting",
+    Phase.LOADING: "loading",
+    Phase.WARMING: "warming up",
+    Phase.READY: "ready",
+    Phase.FAILED: "failed",
+    Phase.STOPPING: "stopping",
+    Phase.STOPPED: "stopped",
+}
+
+
+def phase_word(phase: Phase) -> str:
+    """Return the word for a phase."""
+    return _DOING.get(phase, str(phase))
+
+
+def step_words(step: Step | None, ascii_only: bool = False) -> str:
+    """Return ``weights ▕█████▋   ▏ 12/18`` or what is known of it."""
+    if step is None:
+        return ""
+    words = [clean(step.name)]
+    fraction = step.fraction
+    if fraction is None and step.done is not None and step.total:
+        fraction = step.done / step.total
+    if fraction is not None:
+        words.append(bar(fraction, ascii_only=ascii_only))
+    if step.done is not None and step.total is not None:
+        words.append(f"{step.done}/{step.total}")
+    elif fraction is not None:
+        words.append(f"{fraction:.0%}")
+    return " ".join(words)
+
+
+def time_words(event: PhaseChanged, elapsed: float | None) -> str:
+    """Return ``4:10 of about 6:55``, the expectation only where there is one."""
+    if elapsed is None:
+        return ""
+    return clock(elapsed) + (f" of about {clock(event.expected)}" if event.expected else "")
+
+
+def phase_line(event: PhaseChanged, elapsed: float | None, ascii_only: bool = False) -> str:
+    """Return the live line of a phase, without the node."""
+    parts = [phase_word(event.phase), step_words(event.step, ascii_only), time_words(event, elapsed)]
+    if event.detail:
+        parts.append(clean(event.detail))
+    return "   ".join(part for part in parts if part)
+
+
+def caches_line(event: CachesDropped) -> str:
+    """Return what dropping gave back: free memory, page cache and available memory, before and after."""
+    before, after = event.before, event.after
+    gained = after.free - before.free
+    line = (
+        f"caches dropped   free {_arrow(before.free, after.free)}   page cache "
+        f"{_arrow(before.page_cache, after.page_cache)}   available {_arrow(before.available, after.available)} GiB"
+    )
+    if gained > 0:
+        line += f"   ({gained / GIB:+.1f})"
+    if event.proven is False:
+        line += "   the kernel counted no drop"
+    return line
+
+
+def node_line(event: NodeStateChanged) -> str:
+    """Return a connection's state in words."""
+    if event.state is NodeState.OK:
+        return "connected"
+    words = f"{event.state}"
+    if event.detail:
+        words += f": {clean(event.detail)}"
+    if event.attempt is not None:
+        words += f" (attempt {event.attempt}" + (f", next in {event.next_try:.1f} s" if event.next_try else "") + ")"
+    return words
+
+
+def verdict_lines(verdict: Verdict) -> list[str]:
+    """Return the verdict as people read it: what, the proof, what to try."""
+    lines = [clean(verdict.summary)]
+    for evidence in verdict.evidence:
+        origin = f"line {evidence.line}" if evidence.line is not None else evidence.origin
+        lines.append(f"  proof   {origin}: {clean(evidence.text)}")
+    lines.append(f"  try     {clean(verdict.remedy)}" + (f"   [{verdict.field}]" if verdict.field else ""))
+    return lines
+
+
+def _arrow(before: int, after: int) -> str:
+    return f"{before / GIB:.1f} → {after / GIB:.1f}"
+
+
+def caches_table(event: CachesDropped) -> list[str]:
+    """Return before and after of the three figures that matter, in GiB, right-aligned."""
+    rows = [
+        ("free", event.before.free, event.after.free),
+        ("page cache", event.before.page_cache, event.after.page_cache),
+        ("available", event.before.available, event.after.available),
+    ]
+    lines = [f"{clean(event.node)}   {'':10}  {'before':>7}  {'after':>7}"]
+    pad = " " * len(clean(event.node))
+    for name, before, after in rows:
+        change = (after - before) / GIB
+        lines.append(f"{pad}   {name:10}  {before / GIB:7.1f}  {after / GIB:7.1f}  GiB  {change:+.1f}")
+    if event.proven is False:
+        lines.append(f"{pad}   the kernel counted no drop")
+    return lines

@@ -1,0 +1,53 @@
+"""State as a symbol and a word; ``ascii`` has its own set."""
+
+from __future__ import annotations
+
+from sparkctl.model.events import Severity
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase
+
+_PHASES = {
+    Phase.PLANNED: ("○", "o"),
+    Phase.DROPPING_CACHES: ("◐", "*"),
+    Phase.CREATING: ("◐", "*"),
+    Phase.STARTING: ("◐", "*"),
+    Phase.LOADING: ("◐", "*"),
+    Phase.WARMING: ("◐", "*"),
+    Phase.READY: ("●", "+"),
+    Phase.FAILED: ("✕", "x"),
+    Phase.STOPPING: ("◐", "*"),
+    Phase.STOPPED: ("○", "o"),
+    Phase.UNKNOWN: ("◌", "?"),
+}
+_NODES = {
+    NodeState.OK: ("●", "+"),
+    NodeState.STARVED: ("◍", "!"),
+    NodeState.UNREACHABLE: ("◌", "?"),
+    NodeState.UNTRUSTED: ("✕", "x"),
+    NodeState.REFUSED: ("✕", "x"),
+    NodeState.UNKNOWN: ("◌", "?"),
+}
+_SEVERITIES = {
+    Severity.GOOD: ("●", "+"),
+    Severity.NOTE: ("·", "."),
+    Severity.WARNING: ("▲", "!"),
+    Severity.PROBLEM: ("✕", "x"),
+    Severity.UNKNOWN: ("◌", "?"),
+}
+
+
+def symbol(state: Phase | NodeState | Severity, ascii_only: bool = False) -> str:
+    """Return the one character for a state."""
+    table: dict[object, tuple[str, str]] = {**_PHASES, **_NODES, **_SEVERITIES}
+    return table[state][1 if ascii_only else 0]
+
+
+def bar(fraction: float, width: int = 10, ascii_only: bool = False) -> str:
+    """Return a progress bar of ``width`` cells for 0..1, in eighths of a cell."""
+    fraction = min(1.0, max(0.0, fraction))
+    if ascii_only:
+        full = round(fraction * width)
+        return "[" + "#" * full + "-" * (width - full) + "]"
+    eighths = round(fraction * width * 8)
+    partial = " ▏▎▍▌▋▊▉"[eighths % 8] if eighths % 8 else ""
+    return "▕" + ("█" * (eighths // 8) + partial).ljust(width) + "▏"
