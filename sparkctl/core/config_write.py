@@ -43,11 +43,20 @@ def write_config(nodes: Iterable[Node], path: Path | None = None, *, replace: bo
     Raises `InvalidInput` where there is one already and ``replace`` is False, or where the directory says no.
     """
     path = path or paths.config_file()
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(render_config(nodes))
+        _put(render_config(nodes), path, replace=replace)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def _put(text: str, path: Path, *, replace: bool) -> None:
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(file, "w", encoding="utf-8") as stream:
+            stream.write(text)
         if replace:
             fresh.replace(path)
         else:
@@ -56,11 +65,8 @@ def write_config(nodes: Iterable[Node], path: Path | None = None, *, replace: bo
         raise InvalidInput(
             f"there is a config already ({path}); it was kept", hint="sparkctl init --replace"
         ) from error
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
         fresh.unlink(missing_ok=True)
-    return path
 
 
 def _scalar(value: object) -> str:

@@ -229,13 +229,12 @@ class _Reader:
         import yaml
 
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        events = yaml.parse(text, Loader=loader)
+        events: Any = yaml.parse(text, Loader=loader)
         try:
             for event in events:
                 self._take(event)
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            place = Place(self.file, mark.line + 1, mark.column + 1) if mark else Place(self.file, 1, 1)
+            place = self._place_of(error.problem_mark or error.context_mark, text)
             self.faults.append(Fault(place, _explain(error.problem or error.context or "this is not YAML")))
         except yaml.YAMLError as error:
             self.faults.append(Fault(Place(self.file, 1, 1), _explain(str(error).splitlines()[0])))
@@ -338,6 +337,13 @@ class _Reader:
     def _stop(self, place: Place, message: str) -> None:
         self.faults.append(Fault(place, message))
         raise _Stop
+
+    def _place_of(self, mark: Any, text: str) -> Place:
+        """Return a parser's mark as a place; one behind the end of the file becomes the end."""
+        if mark is None:
+            return Place(self.file, 1, 1)
+        end = self._place_after(text)
+        return min(Place(self.file, mark.line + 1, mark.column + 1), end)
 
     def _place_after(self, before: str) -> Place:
         return Place(self.file, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)

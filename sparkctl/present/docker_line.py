@@ -41,8 +41,9 @@ def _options(plan: LaunchPlan, *, with_labels: bool, mask: bool) -> Iterable[lis
         yield [f"--{name}"] if DOCKER_OPTIONS.get(name) is OptionKind.FLAG else [f"--{name}", value]
     for mount in plan.mounts:
         yield ["-v", str(mount)]
+    secrets = secret_values(plan.env)
     for name, value in plan.env:
-        hidden = mask and (is_secret_name(name) or redact(value) != value)
+        hidden = mask and (is_secret_name(name) or redact(value, secrets) != value)
         yield ["-e", name if hidden else f"{name}={value}"]
     if with_labels:
         for name, value in plan.labels:
