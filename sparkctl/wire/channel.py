@@ -1,0 +1,101 @@
+"""Byte streams over an SSH connection, with one meaning for every way they break: `LinkLost`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import asyncssh
+
+from sparkctl.errors import LinkLost
+
+# What asyncssh and the socket under it raise when the connection breaks.
+BROKEN = (asyncssh.DisconnectError, ConnectionError, BrokenPipeError)
+_FAREWELL = 2.0  # seconds a held command gets to end by itself
+
+Lost = Callable[[BaseException | None], LinkLost]
+
+
+class ChannelReader:
+    """Reads one channel. ``lost`` makes the error, ``dead`` tells whether the connection is gone."""
+
+    def __init__(self, reader: asyncssh.SSHReader[bytes], lost: Lost, dead: Callable[[], bool]) -> None:
+        self._reader = reader
+        self._lost = lost
+        self._dead = dead
+
+    async def read(self, n: int = -1) -> bytes:
+        """Return up to ``n`` bytes as soon as there are some, b"" at the channel's end; LinkLost is never an end."""
+        try:
+            data = await self._reader.read(n)
+        except BROKEN as error:
+            raise self._lost(error) from error
+        if not data and self._dead():
+            raise self._lost(None)
+        return data
+
+    async def readline(self) -> bytes:
+        """Return the next line with its newline, b"" at the channel's end."""
+        try:
+            data = await self._reader.readline()
+        except BROKEN as error:
+            raise self._lost(error) from error
+        if not data and self._dead():
+            raise self._lost(None)
+        return data
+
+
+class ChannelWriter:
+    """Writes one channel. ``close`` closes it in both directions."""
+
+    def __init__(self, writer: asyncssh.SSHWriter[bytes], lost: Lost) -> None:
+        self._writer = writer
+        self._lost = lost
+
+    def write(self, data: bytes) -> None:
+        """Queue ``data``."""
+        try:
+            self._writer.write(data)
+        except BROKEN as error:
+            raise self._lost(error) from error
+
+    def write_eof(self) -> None:
+        """Say that no more will come."""
+        try:
+            self._writer.write_eof()
+        except BROKEN as error:
+            raise self._lost(error) from error
+
+    async def drain(self) -> None:
+        """Wait until the other side takes more."""
+        try:
+            await self._writer.drain()
+        except BROKEN as error:
+            raise self._lost(error) from error
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._writer.close()
+
+
+class HeldProcess:
+    """A remote command whose stdin we keep open."""
+
+    def __init__(self, process: asyncssh.SSHClientProcess[bytes], reader: ChannelReader) -> None:
+        self._process = process
+        self._reader = reader
+
+    async def readline(self) -> bytes:
+        """Return its next line of stdout, b"" when it has ended."""
+        return await self._reader.readline()
+
+    async def release(self) -> None:
+        """Close its stdin, give it a moment to end, then close the channel."""
+        try:
+            self._process.stdin.write_eof()
+            async with asyncio.timeout(_FAREWELL):
+                await self._process.wait_closed()
+        except (*BROKEN, TimeoutError):
+            pass
+        finally:
+            self._process.close()

@@ -1,0 +1,142 @@
+"""Which host keys are known, and what to say about one that is not. Strict: nothing is trusted on first use unasked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
+
+SSH_PORT = 22
+GLOBAL_FILES = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKeys:
+    """What the known_hosts files say of one host.
+
+    ``exact``: keys under its name and port. ``loose``: keys under its name without the port, good enough to trust
+    (as OpenSSH does), not to call another key a change. ``authorities`` sign host certificates.
+    """
+
+    exact: tuple[asyncssh.SSHKey, ...] = ()
+    loose: tuple[asyncssh.SSHKey, ...] = ()
+    authorities: tuple[asyncssh.SSHKey, ...] = ()
+    revoked: tuple[asyncssh.SSHKey, ...] = ()
+
+    @property
+    def trusted(self) -> tuple[asyncssh.SSHKey, ...]:
+        """Every key that may be offered."""
+        return (*self.exact, *self.loose)
+
+    def for_asyncssh(self, accepted: asyncssh.SSHKey | None = None) -> tuple[Sequence[asyncssh.SSHKey], ...]:
+        """Return the triple that asyncssh takes as ``known_hosts``; ``accepted`` alone where one was just confirmed."""
+        if accepted is not None:
+            return [accepted], [], list(self.revoked)
+        return list(self.trusted), list(self.authorities), list(self.revoked)
+
+    def algorithms(self, accepted: asyncssh.SSHKey | None = None) -> list[str]:
+        """Return host key algorithms, those of known keys first.
+
+        A server that has another type of key besides the one we know must offer the known one, or an honest node
+        would look changed.
+        """
+        everything = sorted(get_default_public_key_algs(), key=_preference)
+        wanted = [accepted] if accepted is not None else list(self.trusted)
+        known = [algorithm for key in wanted for algorithm in key.sig_algorithms if algorithm in everything]
+        certificates = list(get_default_certificate_algs()) if self.authorities and accepted is None else []
+        ordered = dict.fromkeys([*certificates, *known, *everything])
+        return [algorithm.decode("ascii") for algorithm in ordered]
+
+
+def host_name(host: str, port: int) -> str:
+    """Return how known_hosts spells a host: ``spark1.local`` or ``[spark1.local]:2222``."""
+    return host.lower() if port == SSH_PORT else f"[{host.lower()}]:{port}"
+
+
+def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
+    """Return what ``files`` say of ``host``, hashed entries included; missing and unreadable files say nothing."""
+    known = [asyncssh.import_known_hosts(text) for text in (_well_formed(file) for file in files) if text]
+    exact = _match(known, host_name(host, port))
+    loose = _match(known, host.lower()) if port != SSH_PORT else KnownKeys()
+    return KnownKeys(
+        exact=exact.exact,
+        loose=loose.exact,
+        authorities=exact.authorities + loose.authorities,
+        revoked=exact.revoked + loose.revoked,
+    )
+
+
+def fingerprint(key: asyncssh.SSHKey) -> str:
+    """Return ``SHA256:...`` as OpenSSH prints it."""
+    return str(key.get_fingerprint("sha256"))
+
+
+def key_type(key: asyncssh.SSHKey) -> str:
+    """Return the key's type as ssh-keygen names it: ED25519, ECDSA, RSA."""
+    name = key.get_algorithm()
+    for mark, word in (("ed25519", "ED25519"), ("ecdsa", "ECDSA"), ("rsa", "RSA")):
+        if mark in name:
+            return word
+    return str(name)
+
+
+def known_hosts_line(host: str, port: int, key: asyncssh.SSHKey) -> str:
+    """Return the line that accepting ``key`` adds, without a newline."""
+    words = key.export_public_key("openssh").decode("ascii").split()
+    return f"{host_name(host, port)} {words[0]} {words[1]}"
+
+
+def remember(file: Path, line: str) -> None:
+    """Append ``line`` to a known_hosts file; makes it (0600) and its directory (0700) where they are missing."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "a+b") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        ragged = False
+        if size:
+            stream.seek(size - 1)
+            ragged = stream.read(1) != b"\n"
+        stream.write((b"\n" if ragged else b"") + line.encode("utf-8") + b"\n")
+
+
+def _preference(algorithm: bytes) -> int:
+    """The key a person is shown first should be the one that ssh and ssh-keygen show first."""
+    return next(
+        (rank for rank, mark in enumerate((b"ssh-ed25519", b"ecdsa-", b"rsa-")) if algorithm.startswith(mark)), 3
+    )
+
+
+def _match(known: Sequence[asyncssh.SSHKnownHosts], name: str) -> KnownKeys:
+    keys: list[asyncssh.SSHKey] = []
+    authorities: list[asyncssh.SSHKey] = []
+    revoked: list[asyncssh.SSHKey] = []
+    for file in known:
+        # The address stays out of it: an entry of another machine that had this address once proves nothing.
+        found = file.match(name, "", None)
+        keys += found[0]
+        authorities += found[1]
+        revoked += found[2]
+    return KnownKeys(tuple(keys), (), tuple(authorities), tuple(revoked))
+
+
+def _well_formed(file: Path) -> str:
+    """Return the lines of ``file`` that can be read as entries: one bad line must not blind us to the others."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    if _parses(text):
+        return text
+    return "\n".join(line for line in text.splitlines() if _parses(line))
+
+
+def _parses(text: str) -> bool:
+    try:
+        asyncssh.import_known_hosts(text)
+    except ValueError:
+        return False
+    return True

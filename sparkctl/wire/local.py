@@ -1,0 +1,154 @@
+"""The node that is this very machine: the same interface over subprocesses and sockets, without SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sparkctl.errors import DockerDenied, DockerDown
+from sparkctl.model.node import Node, NodeState
+from sparkctl.wire.dockerway import SOCKET
+from sparkctl.wire.link import ByteReader, ByteWriter, Completed, Held, LinkStatus
+from sparkctl.wire.output import gather
+
+_FAREWELL = 2.0
+_LINE_LIMIT = 1 << 20
+
+
+class LocalLink:
+    """`Link` for ``host: local``. ``docker`` is the path of Docker's socket."""
+
+    def __init__(self, node: Node, docker: str = SOCKET) -> None:
+        self.node = node
+        self._docker = docker
+        self._status = LinkStatus(NodeState.UNKNOWN)
+        self._listeners: list[Callable[[LinkStatus], None]] = []
+
+    @property
+    def status(self) -> LinkStatus:
+        """Unknown before `connect`, then ok for good."""
+        return self._status
+
+    def on_status(self, listener: Callable[[LinkStatus], None]) -> None:
+        """Call ``listener`` at every change."""
+        self._listeners.append(listener)
+
+    async def connect(self) -> None:
+        """There is nothing to connect to."""
+        if self._status.state is NodeState.OK:
+            return
+        self._status = LinkStatus(NodeState.OK)
+        for listener in self._listeners:
+            listener(self._status)
+
+    async def reconnect(self, give_up_after: float | None = None) -> None:
+        """There is nothing that could be lost."""
+        await self.connect()
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
+        """Run a command to its end; TimeoutError after ``timeout`` seconds, OutputTooLong over 16 MiB."""
+        try:
+            process = await _start(argv)
+        except OSError as error:
+            return _not_started(argv, error)
+        stdin_pipe, stdout, stderr = process.stdin, process.stdout, process.stderr
+        assert stdin_pipe is not None
+        assert stdout is not None
+        assert stderr is not None
+        try:
+            async with asyncio.timeout(timeout):
+                output = await gather(stdin_pipe, stdout, stderr, stdin, str(argv[0]))
+                status = await process.wait()
+        except BaseException:
+            await _end(process)
+            raise
+        return Completed(*output, status if status >= 0 else None)
+
+    async def hold(self, argv: Sequence[str]) -> Held:
+        """Start a command and keep its stdin open."""
+        return _HeldChild(await _start(argv, quiet=True))
+
+    async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
+        """Open a unix socket. For Docker's: DockerDenied or DockerDown instead of an OSError."""
+        wanted = self._docker if path == SOCKET else path
+        try:
+            return await asyncio.open_unix_connection(wanted)
+        except OSError as error:
+            if path != SOCKET:
+                raise
+            raise _docker_trouble(self.node.name, error) from error
+
+    async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
+        """Open a TCP connection; ConnectionRefusedError where nobody listens."""
+        return await asyncio.open_connection(host, port)
+
+    async def docker_socket(self) -> Path:
+        """Return the path of Docker's own socket."""
+        return Path(self._docker)
+
+    async def close(self) -> None:
+        """There is nothing to end."""
+
+
+class _HeldChild:
+    """A child process whose stdin we keep open."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def readline(self) -> bytes:
+        """Return its next line of stdout, b"" when it has ended."""
+        assert self._process.stdout is not None
+        return await self._process.stdout.readline()
+
+    async def release(self) -> None:
+        """Close its stdin, give it a moment to end, then kill it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(_FAREWELL):
+                await self._process.wait()
+        except TimeoutError:
+            await _end(self._process)
+
+
+async def _start(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess.Process:
+    """Start in the home directory and in a group of its own, as a login over SSH would; a Ctrl-C is ours alone."""
+    return await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL if quiet else asyncio.subprocess.PIPE,
+        cwd=Path.home(),
+        start_new_session=True,
+        limit=_LINE_LIMIT,
+    )
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill a child with all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def _not_started(argv: Sequence[str], error: OSError) -> Completed:
+    """Answer as a shell at the other end of an SSH connection would: 127 not found, 126 not to be run."""
+    status = 127 if isinstance(error, FileNotFoundError) else 126
+    return Completed(b"", f"{argv[0]}: {error.strerror}\n".encode(), status)
+
+
+def _docker_trouble(node: str, error: OSError) -> DockerDenied | DockerDown:
+    if isinstance(error, PermissionError):
+        return DockerDenied(
+            node,
+            f"you may not use Docker on {node}: not in group docker",
+            "sudo usermod -aG docker $USER (counts from the next login)",
+        )
+    if isinstance(error, FileNotFoundError):
+        return DockerDown(node, f"Docker is not running on {node}, or not installed", "sudo systemctl start docker")
+    return DockerDown(node, f"Docker on {node}: {error.strerror}", "sudo systemctl status docker")

@@ -1,0 +1,240 @@
+"""A node over SSH: one connection that carries commands, sockets, Docker and HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import asyncssh
+
+from sparkctl.errors import (
+    ForwardingForbidden,
+    LinkLost,
+    LoginRefused,
+    NodeError,
+    SparkctlError,
+    Starved,
+    Unreachable,
+    Untrusted,
+)
+from sparkctl.model.ask import Asker, Nobody
+from sparkctl.model.node import Node, NodeState
+from sparkctl.wire import dockerway
+from sparkctl.wire.channel import BROKEN, ChannelReader, ChannelWriter, HeldProcess
+from sparkctl.wire.link import ByteReader, ByteWriter, Completed, Held, LinkStatus
+from sparkctl.wire.output import gather
+from sparkctl.wire.quoting import command_line
+from sparkctl.wire.relay import SocketRelay
+from sparkctl.wire.sshconnect import Connection, Limits, connect
+
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 15.0
+_DIAL_STDIO = ("docker", "system", "dial-stdio")
+
+
+class SshLink:
+    """`Link` over asyncssh. Made cheaply; nothing happens before `connect`."""
+
+    def __init__(self, node: Node, asker: Asker | None = None, limits: Limits | None = None) -> None:
+        self.node = node
+        self._asker: Asker = asker if asker is not None else Nobody()
+        self._limits = limits if limits is not None else Limits()
+        self._status = LinkStatus(NodeState.UNKNOWN)
+        self._listeners: list[Callable[[LinkStatus], None]] = []
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._relay: SocketRelay | None = None
+        self._by_stdio = False  # Docker through `docker system dial-stdio`, where sshd forwards no sockets
+
+    @property
+    def status(self) -> LinkStatus:
+        """The state now, without looking."""
+        return self._status
+
+    def on_status(self, listener: Callable[[LinkStatus], None]) -> None:
+        """Call ``listener`` at every change, from the event loop."""
+        self._listeners.append(listener)
+
+    async def connect(self) -> None:
+        """Connect once, within the time limits; does nothing on a live link."""
+        async with self._connecting:
+            if self._connection is not None:
+                return
+            try:
+                self._connection = await connect(self.node, self._asker, self._on_lost, self._limits)
+            except NodeError as error:
+                self._publish(LinkStatus(_state_after(error), error.message))
+                raise
+            self._by_stdio = False
+            self._publish(LinkStatus(NodeState.OK))
+
+    async def reconnect(self, give_up_after: float | None = None) -> None:
+        """Try until connected, with jittered pauses of 0.5 s doubling to 15 s, each announced in ``status``.
+
+        Raises the last error once the next try would come later than ``give_up_after`` seconds, and at once
+        `Untrusted` and `LoginRefused`.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = None if give_up_after is None else loop.time() + give_up_after
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self.connect()
+            except (Unreachable, Starved, LinkLost) as error:
+                pause = next_pause(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
+                if deadline is not None and loop.time() + pause > deadline:
+                    raise
+                self._publish(LinkStatus(_state_after(error), error.message, attempt, pause))
+                await asyncio.sleep(pause)
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
+        """Run a command to its end; TimeoutError after ``timeout`` seconds, OutputTooLong over 16 MiB."""
+        async with asyncio.timeout(timeout):
+            process = await self._start(argv)
+            try:
+                stdout, stderr = self._reader(process.stdout), self._reader(process.stderr)
+                output = await gather(self._writer(process.stdin), stdout, stderr, stdin, str(argv[0]))
+                await process.wait_closed()
+            except BaseException:
+                _end(process)
+                raise
+        if process.returncode is None and self._is_dead():
+            raise self._lost(None)
+        return Completed(*output, process.exit_status)
+
+    async def hold(self, argv: Sequence[str]) -> Held:
+        """Start a command and keep its stdin open."""
+        process = await self._start(argv)
+        return HeldProcess(process, self._reader(process.stdout))
+
+    async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
+        """Open a unix socket on the node.
+
+        For Docker's socket the error says why it cannot be had: DockerDenied, DockerDown or ForwardingForbidden.
+        Another socket raises ConnectionRefusedError.
+        """
+        if path == dockerway.SOCKET and self._by_stdio:
+            return await self._dial_stdio()
+        try:
+            reader, writer = await self._live().open_unix_connection(path, encoding=None)
+        except asyncssh.ChannelOpenError as error:
+            self._raise_if_lost(error)
+            if path != dockerway.SOCKET:
+                raise ConnectionRefusedError(f"{self.node.name}: {path}: {error.reason}") from error
+            await dockerway.explain(self)
+            self._by_stdio = True
+            return await self._dial_stdio()
+        except BROKEN as error:
+            raise self._lost(error) from error
+        return self._reader(reader), self._writer(writer)
+
+    async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
+        """Open a TCP connection from the node; ConnectionRefusedError where nobody listens."""
+        try:
+            reader, writer = await self._live().open_connection(host, port, encoding=None)
+        except asyncssh.ChannelOpenError as error:
+            self._raise_if_lost(error)
+            if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
+                raise ForwardingForbidden(
+                    self.node.name,
+                    f"sshd on {self.node.name} does not forward TCP connections",
+                    "set `AllowTcpForwarding yes` in /etc/ssh/sshd_config on the node, then: sudo systemctl reload ssh",
+                ) from error
+            raise ConnectionRefusedError(f"{host}:{port} on {self.node.name}: {error.reason}") from error
+        except BROKEN as error:
+            raise self._lost(error) from error
+        return self._reader(reader), self._writer(writer)
+
+    async def docker_socket(self) -> Path:
+        """Return a local socket, in a 0700 directory, each connection to which becomes one to the node's Docker."""
+        if self._relay is None:
+            self._relay = await SocketRelay.start(lambda: self.open_unix(dockerway.SOCKET))
+        return self._relay.path
+
+    async def close(self) -> None:
+        """End the connection and remove the local socket."""
+        relay, self._relay = self._relay, None
+        connection, self._connection = self._connection, None
+        if relay is not None:
+            await relay.close()
+        if connection is not None:
+            await connection.close()
+            self._publish(LinkStatus(NodeState.UNKNOWN))
+
+    async def _start(self, argv: Sequence[str]) -> asyncssh.SSHClientProcess[bytes]:
+        try:
+            return await self._live().create_process(command_line(argv), encoding=None)
+        except asyncssh.ChannelOpenError as error:
+            self._raise_if_lost(error)
+            raise Unreachable(
+                self.node.name,
+                f"sshd on {self.node.name} opens no further session ({error.reason})",
+                "raise MaxSessions in /etc/ssh/sshd_config on the node, or do fewer things at once",
+            ) from error
+        except BROKEN as error:
+            raise self._lost(error) from error
+
+    async def _dial_stdio(self) -> tuple[ByteReader, ByteWriter]:
+        process = await self._start(_DIAL_STDIO)
+        return self._reader(process.stdout), ChannelWriter(process.stdin, self._lost)
+
+    def _live(self) -> asyncssh.SSHClientConnection:
+        if self._connection is None:
+            raise self._lost(None)
+        return self._connection.ssh
+
+    def _is_dead(self) -> bool:
+        return self._connection is None
+
+    def _raise_if_lost(self, error: Exception) -> None:
+        if self._is_dead():
+            raise self._lost(error) from error
+
+    def _reader(self, reader: asyncssh.SSHReader[bytes]) -> ChannelReader:
+        return ChannelReader(reader, self._lost, self._is_dead)
+
+    def _writer(self, writer: asyncssh.SSHWriter[bytes]) -> ChannelWriter:
+        return ChannelWriter(writer, self._lost)
+
+    def _lost(self, error: BaseException | None) -> LinkLost:
+        detail = str(error) if error is not None else (self._status.detail or "not connected")
+        return LinkLost(self.node.name, f"the connection to {self.node.name} was lost: {detail}")
+
+    def _on_lost(self, error: Exception | None) -> None:
+        """Called by asyncssh when a logged-in connection ends, also by our own close."""
+        if self._connection is None:
+            return
+        self._connection = None
+        self._publish(LinkStatus(NodeState.UNREACHABLE, str(error) if error else "the node ended the connection"))
+
+    def _publish(self, status: LinkStatus) -> None:
+        self._status = status
+        for listener in self._listeners:
+            listener(status)
+
+
+def next_pause(attempt: int, chance: float) -> float:
+    """Return the seconds to wait after the ``attempt``-th failure; ``chance`` in 0..1 shortens it by up to half."""
+    full = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt - 1, 10))
+    return float(full * (1.0 - 0.5 * chance))
+
+
+def _state_after(error: SparkctlError) -> NodeState:
+    if isinstance(error, Starved):
+        return NodeState.STARVED
+    if isinstance(error, Untrusted):
+        return NodeState.UNTRUSTED
+    return NodeState.REFUSED if isinstance(error, LoginRefused) else NodeState.UNREACHABLE
+
+
+def _end(process: asyncssh.SSHClientProcess[bytes]) -> None:
+    """Kill what is running and close its channel; a node without signals sees its stdin and stdout go."""
+    try:
+        process.kill()
+    except (*BROKEN, OSError):
+        pass
+    finally:
+        process.close()

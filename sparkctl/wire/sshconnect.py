@@ -1,0 +1,273 @@
+"""From a route to a logged-in SSH connection: jump hosts, time limits, strict host keys, and which of them failed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import asyncssh
+
+from sparkctl.errors import InvalidInput, LoginRefused, NodeError, UnknownHostKey, Unreachable
+from sparkctl.model.ask import Asker, ConfirmHostKey
+from sparkctl.model.node import Node
+from sparkctl.wire import hostkeys, ssherrors
+from sparkctl.wire.dial import dial
+from sparkctl.wire.sshconfig import Route, config_files, hop_words, resolve
+
+CONNECT_LIMIT = 8.0  # seconds for name and TCP
+LOGIN_LIMIT = 8.0  # seconds from TCP to logged in
+KEEPALIVE_INTERVAL = 2.0
+KEEPALIVE_COUNT = 3  # a dead peer is seen after interval * (count + 1) = 8 s
+_MOST_HOPS = 8
+
+OnLost = Callable[[Exception | None], None]
+
+
+@dataclass(slots=True)
+class Connection:
+    """A logged-in connection and the jump connections under it, nearest to us first."""
+
+    ssh: asyncssh.SSHClientConnection
+    under: list[asyncssh.SSHClientConnection] = field(default_factory=list)
+
+    async def close(self) -> None:
+        """End all of them, the outermost first."""
+        for ssh in (self.ssh, *reversed(self.under)):
+            ssh.close()
+            await ssh.wait_closed()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds; tests have less patience than operators."""
+
+    connect: float = CONNECT_LIMIT
+    login: float = LOGIN_LIMIT
+    keepalive: float = KEEPALIVE_INTERVAL
+
+
+async def connect(node: Node, asker: Asker, on_lost: OnLost, limits: Limits) -> Connection:
+    """Return a connection to ``node``, through its jump hosts. Raises the NodeError that says what is wrong."""
+    route = resolve(
+        node.host,
+        user=node.user,
+        port=node.port,
+        identity=node.identity,
+        jump=node.jump,
+        known_hosts=node.known_hosts,
+    )
+    under: list[asyncssh.SSHClientConnection] = []
+    try:
+        via = await _cross(node, route, asker, limits, under)
+        ssh = await _Hop(node, route, asker, limits, "").open(via, on_lost)
+    except BaseException:
+        for jump in reversed(under):
+            jump.abort()
+        raise
+    return Connection(ssh, under)
+
+
+async def _cross(
+    node: Node, route: Route, asker: Asker, limits: Limits, under: list[asyncssh.SSHClientConnection]
+) -> asyncssh.SSHClientConnection | None:
+    """Open the jump hosts of ``route`` one through the other, adding them to ``under``; return the last."""
+    if route.jump is None:
+        return None
+    via: asyncssh.SSHClientConnection | None = None
+    for text in route.jump.split(","):
+        host, user, port = hop_words(text.strip())
+        hop = resolve(host, user=user, port=port, known_hosts=node.known_hosts)
+        if len(under) >= _MOST_HOPS:
+            raise InvalidInput(f"{node.name}: more than {_MOST_HOPS} jump hosts", "does ProxyJump lead in a circle?")
+        if via is None:
+            via = await _cross(node, hop, asker, limits, under)
+        via = await _Hop(node, replace(hop, jump=None), asker, limits, f"jump host {host}: ").open(via, _ignore)
+        under.append(via)
+    return via
+
+
+class _Greeter(asyncssh.SSHClient):
+    """Notes how far a connection came, and which key it was shown."""
+
+    def __init__(self, on_lost: OnLost) -> None:
+        self.connection: asyncssh.SSHClientConnection | None = None
+        self.offered: asyncssh.SSHKey | None = None
+        self.logged_in = False
+        self._on_lost = on_lost
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self.connection = conn
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.offered = key
+        return False
+
+    def auth_completed(self) -> None:
+        self.logged_in = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.logged_in:
+            self._on_lost(exc)
+
+    @property
+    def heard_banner(self) -> bool:
+        return self.connection is not None and self.connection.get_extra_info("server_version") is not None
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(self.connection.get_server_auth_methods()) if self.connection is not None else ()
+
+
+@dataclass(slots=True)
+class _Hop:
+    """One server on the way. ``where`` begins every sentence about it; empty for the node itself."""
+
+    node: Node
+    route: Route
+    asker: Asker
+    limits: Limits
+    where: str
+
+    async def open(self, via: asyncssh.SSHClientConnection | None, on_lost: OnLost) -> asyncssh.SSHClientConnection:
+        """Connect; ask once about an unknown key, and then take that very key and no other."""
+        try:
+            return await self._attempt(via, on_lost, None)
+        except _Unknown as unknown:
+            key, error = unknown.key, unknown.error
+        question = ConfirmHostKey(self.node.name, self.route.host, hostkeys.fingerprint(key))
+        if not await self.asker.confirm(question):
+            raise error
+        ssh = await self._attempt(via, on_lost, key)
+        if self.route.known_hosts:
+            self._remember(error.known_hosts_line)
+        return ssh
+
+    async def _attempt(
+        self, via: asyncssh.SSHClientConnection | None, on_lost: OnLost, accepted: asyncssh.SSHKey | None
+    ) -> asyncssh.SSHClientConnection:
+        files = self.route.known_hosts + self.route.global_known_hosts
+        known = hostkeys.look_up(files, self.route.trust, self.route.port)
+        greeter = _Greeter(on_lost)
+        sock = await self._dial() if via is None and not self.route.proxy else None
+        try:
+            return await self._login(greeter, sock, via, known, accepted)
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise self._distrust(greeter.offered, known, accepted) from error
+        except asyncssh.PermissionDenied as error:
+            raise self._refused(greeter.methods) from error
+        except asyncssh.ChannelOpenError as error:
+            reason = f"{self.where}the jump host cannot reach {self.route.host}:{self.route.port} ({error.reason})"
+            raise Unreachable(self.node.name, reason, "check the address as the jump host sees it") from error
+        except asyncssh.KeyExchangeFailed as error:
+            raise self._no_common_ground(error) from error
+        except (asyncssh.DisconnectError, TimeoutError, OSError) as error:
+            raise self._fell_silent(greeter, error) from error
+        except asyncssh.KeyImportError as error:
+            raise LoginRefused(self.node.name, f"{self.where}a key cannot be read: {error}") from error
+
+    async def _dial(self) -> socket.socket:
+        route = self.route
+        bind = (route.bind, 0) if route.bind else None
+        try:
+            async with asyncio.timeout(self.limits.connect):
+                return await dial(route.host, route.port, route.family, bind)
+        except OSError as error:
+            raise ssherrors.tcp_error(self.node.name, route, error, self.where) from error
+
+    async def _login(
+        self,
+        greeter: _Greeter,
+        sock: socket.socket | None,
+        via: asyncssh.SSHClientConnection | None,
+        known: hostkeys.KnownKeys,
+        accepted: asyncssh.SSHKey | None,
+    ) -> asyncssh.SSHClientConnection:
+        route = self.route
+        through: dict[str, object] = {"sock": sock} if sock is not None else {}
+        if not route.proxy:
+            through["proxy_command"] = None
+        # asyncssh's own login timer starts with its first byte; the outer limit also covers a jump or a proxy
+        async with asyncio.timeout(self.limits.connect + self.limits.login):
+            return await asyncssh.connect(
+                route.alias,
+                route.port,
+                username=route.user,
+                config=[str(file) for file in config_files()],
+                tunnel=via,
+                client_factory=lambda: greeter,
+                known_hosts=known.for_asyncssh(accepted),
+                server_host_key_algs=known.algorithms(accepted),
+                login_timeout=self.limits.login,
+                keepalive_interval=self.limits.keepalive,
+                keepalive_count_max=KEEPALIVE_COUNT,
+                agent_forwarding=False,
+                x11_forwarding=False,
+                request_pty=False,
+                command=None,
+                encoding=None,
+                **_credentials(route),
+                **through,
+            )
+
+    def _distrust(
+        self, offered: asyncssh.SSHKey | None, known: hostkeys.KnownKeys, accepted: asyncssh.SSHKey | None
+    ) -> Exception:
+        name = self.node.name
+        if offered is None:
+            return ssherrors.revoked_key(name, self.route, self.where)
+        if accepted is not None:
+            known = replace(known, exact=(accepted,))
+        if known.exact:
+            return ssherrors.changed_key(name, self.route, self.where, offered, known)
+        return _Unknown(offered, ssherrors.unknown_key(name, self.route, self.where, offered))
+
+    def _refused(self, methods: tuple[str, ...]) -> LoginRefused:
+        return ssherrors.login_refused(self.node.name, self.route, self.where, methods)
+
+    def _fell_silent(self, greeter: _Greeter, error: Exception) -> NodeError:
+        proxy_failed = bool(self.route.proxy) and not greeter.heard_banner
+        if greeter.connection is None or proxy_failed:
+            hint = f"try it by hand: {self.route.ssh_command}"
+            return Unreachable(self.node.name, f"{self.where}{self.route.host}: no connection: {error}", hint)
+        if not greeter.heard_banner:
+            closed = "timeout" not in str(error).lower() and not isinstance(error, TimeoutError)
+            return ssherrors.silent(self.node.name, self.route, self.where, closed)
+        if isinstance(error, TimeoutError) or "timeout" in str(error).lower():
+            return ssherrors.sluggish(self.node.name, self.route, self.where, self.limits.login)
+        hint = f"try it by hand: {self.route.ssh_command}"
+        return Unreachable(self.node.name, f"{self.where}{self.route.host} broke off the login: {error}", hint)
+
+    def _no_common_ground(self, error: Exception) -> Unreachable:
+        hint = f"see what both sides offer: ssh -v {self.route.target}"
+        return Unreachable(self.node.name, f"{self.where}{self.route.host}: no common SSH algorithm: {error}", hint)
+
+    def _remember(self, line: str) -> None:
+        file = self.route.known_hosts[0]
+        try:
+            hostkeys.remember(file, line)
+        except OSError as error:
+            raise InvalidInput(f"{file} cannot be written: {error.strerror}", f"add this line to it: {line}") from error
+
+
+class _Unknown(Exception):
+    """Carries the key that was offered out of an attempt."""
+
+    def __init__(self, key: asyncssh.SSHKey, error: UnknownHostKey) -> None:
+        super().__init__(error.message)
+        self.key = key
+        self.error = error
+
+
+def _credentials(route: Route) -> dict[str, object]:
+    """Return the options that say which keys may be tried. An encrypted key file is left to the agent."""
+    options: dict[str, object] = {"client_keys": [str(path) for path in route.identities], "ignore_encrypted": True}
+    if route.identities_only:
+        public = [str(path) + ".pub" for path in route.identities if path.with_name(path.name + ".pub").is_file()]
+        options |= {"agent_identities": public} if public else {"agent_path": None}
+    return options
+
+
+def _ignore(_: Exception | None) -> None:
+    """A jump host that is lost takes the connection over it along, which reports it."""

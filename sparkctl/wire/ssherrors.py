@@ -1,0 +1,143 @@
+"""From what sockets and asyncssh raise to one plain sentence, an own error and what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+import asyncssh
+
+from sparkctl.errors import ChangedHostKey, LoginRefused, NodeError, Starved, UnknownHostKey, Unreachable
+from sparkctl.wire import hostkeys
+from sparkctl.wire.sshconfig import Route
+
+DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
+_NO_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
+_PING_HINT = "is it switched on, and on this network? try: "
+
+
+def tcp_error(node: str, route: Route, error: OSError, where: str) -> NodeError:
+    """Return the error for a TCP connection that did not come about."""
+    place = f"{where}{route.host}:{route.port}"
+    if isinstance(error, socket.gaierror):
+        hint = f"check the name; try: getent hosts {route.host}"
+        return Unreachable(node, f"{where}{route.host}: no such name", hint)
+    if isinstance(error, ConnectionRefusedError):
+        hint = "the machine is there, no SSH server listens on that port; check the port, or start ssh on the node"
+        return Unreachable(node, f"{place} refuses connections", hint)
+    if isinstance(error, TimeoutError):
+        return Unreachable(node, f"{place} does not answer", _PING_HINT + f"ping {route.host}")
+    if error.errno in _NO_ROUTE:
+        return Unreachable(node, f"{place}: no route to it", _PING_HINT + f"ping {route.host}")
+    return Unreachable(node, f"{place}: {error.strerror or error}", _PING_HINT + f"ping {route.host}")
+
+
+def silent(node: str, route: Route, where: str, closed: bool) -> Starved:
+    """Return the error for a TCP connection on which no SSH server spoke."""
+    what = "closes connections before saying a word" if closed else "takes connections and says nothing"
+    return Starved(
+        node,
+        f"{where}{route.host}:{route.port} {what}: the machine is probably out of memory",
+        "it may come back by itself; otherwise look at its console, or switch it off and on. "
+        "(If several logins were made at once, sshd's MaxStartups does the same.)",
+    )
+
+
+def sluggish(node: str, route: Route, where: str, limit: float) -> Starved:
+    """Return the error for an SSH server that spoke and did not finish the login."""
+    return Starved(
+        node,
+        f"{where}{route.host}:{route.port} began the login and did not finish it within {limit:g} s: "
+        "the machine is probably out of memory",
+        f"see how long this takes: {route.ssh_command} true",
+    )
+
+
+def unknown_key(node: str, route: Route, where: str, key: asyncssh.SSHKey) -> UnknownHostKey:
+    """Return the error for a host of which no key is known."""
+    seen = hostkeys.fingerprint(key)
+    return UnknownHostKey(
+        node,
+        f"{where}the host key of {route.host} is not known ({hostkeys.key_type(key)} {seen})",
+        f"connect once by hand and compare the fingerprint: {route.ssh_command}",
+        seen,
+        hostkeys.known_hosts_line(route.trust, route.port, key),
+    )
+
+
+def changed_key(node: str, route: Route, where: str, key: asyncssh.SSHKey, known: hostkeys.KnownKeys) -> ChangedHostKey:
+    """Return the error for a host that offers another key than the one we know; both fingerprints are in it."""
+    offered = f"{hostkeys.key_type(key)} {hostkeys.fingerprint(key)}"
+    expected = ", ".join(f"{hostkeys.key_type(old)} {hostkeys.fingerprint(old)}" for old in known.exact)
+    name = hostkeys.host_name(route.trust, route.port)
+    return ChangedHostKey(
+        node,
+        f"{where}the host key of {route.host} has changed: known is {expected}, offered is {offered}. "
+        "The node was reinstalled, or somebody is in between",
+        "if you know why, and the offered fingerprint is the node's, forget the old key and connect again: "
+        f"ssh-keygen -R '{name}'{_file_option(route)}",
+    )
+
+
+def revoked_key(node: str, route: Route, where: str) -> ChangedHostKey:
+    """Return the error for a key that known_hosts marks as revoked."""
+    files = " or ".join(str(file) for file in route.known_hosts + route.global_known_hosts if file.is_file())
+    return ChangedHostKey(
+        node, f"{where}the host key of {route.host} is revoked", f"see the @revoked lines in {files or 'known_hosts'}"
+    )
+
+
+def login_refused(node: str, route: Route, where: str, methods: tuple[str, ...]) -> LoginRefused:
+    """Return the error for a server that let none of our keys in. ``methods`` are those the server takes."""
+    tried = [path for path in route.identities or _default_keys() if path.is_file()]
+    locked = [path for path in tried if _is_locked(path)]
+    agent = os.environ.get("SSH_AUTH_SOCK")
+    message = f"{where}{route.host} does not let {route.user} in"
+    if locked and not agent:
+        names = " ".join(_short(path) for path in locked)
+        return LoginRefused(
+            node,
+            f"{message}: the key {names} has a passphrase and no ssh-agent holds it",
+            f'hand it to an agent first: eval "$(ssh-agent)"; ssh-add {names}',
+        )
+    keys = ", ".join(_short(path) for path in tried) or "no key file"
+    if agent:
+        keys += " and the keys of the ssh-agent"
+    wants = f"; the server takes {', '.join(methods)}" if methods and "publickey" not in methods else ""
+    port = f"-p {route.port} " if route.port != hostkeys.SSH_PORT else ""
+    key = f"-i {_short(tried[0])} " if tried else ""
+    first = "" if tried or agent else "make a key (ssh-keygen -t ed25519), then "
+    add = f"; or hand the locked key to the agent: ssh-add {_short(locked[0])}" if locked else ""
+    return LoginRefused(
+        node,
+        f"{message} (tried: {keys}{wants})",
+        f"{first}put your key on the node: ssh-copy-id {key}{port}{route.target}{add}",
+    )
+
+
+def _default_keys() -> list[Path]:
+    return [Path.home() / ".ssh" / name for name in DEFAULT_KEYS]
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        asyncssh.read_private_key(path)
+    except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
+        return isinstance(error, asyncssh.KeyEncryptionError) or "passphrase" in str(error).lower()
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def _short(path: Path) -> str:
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+def _file_option(route: Route) -> str:
+    usual = Path.home() / ".ssh" / "known_hosts"
+    if not route.known_hosts or route.known_hosts[0] == usual:
+        return ""
+    return f" -f '{route.known_hosts[0]}'"
