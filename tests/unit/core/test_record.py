@@ -1,0 +1,79 @@
+"""Events survive the way to JSON and back; secrets do not even set out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from typing import get_args
+
+import pytest
+
+from sparkctl.core.record import decode, encode
+from sparkctl.model import events
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.log import LogLine
+from sparkctl.model.memory import Memory
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.plan import LaunchPlan, Mount, ReadyRule, Timeouts
+from sparkctl.model.verdict import Cause, Evidence, Verdict
+
+NODE = NodeName("spark1")
+MEMORY = Memory(120, 100, 60, 38, 16, 15)
+CANARY = "hf_canarycanarycanarycanary"
+PLAN = LaunchPlan(
+    node=NODE, instance="i", profile="p", profile_hash="h", engine="sglang", container_name="c", image="x:1",
+    entrypoint=None, command=("run", "--api-key", "sesame-open", "--port", "8003"), env=(("HF_TOKEN", CANARY), ("A", "b")),
+    mounts=(Mount("/a", "/b", True),), gpus="all", shm_size="16g", ipc=None, network="host", ulimits=(("memlock", "-1"),),
+    devices=(), options=(("init", "true"),), labels=(("k", "v"),), port=8003, served_model="m", api_key="sesame-open",
+    ready=ReadyRule("line", "/health"), timeouts=Timeouts(), drop_caches=True, stop_grace=30.0, expected_memory=5,
+    floor_memory=None,
+)  # fmt: skip
+SAMPLES: list[events.Event] = [
+    events.NodeStateChanged(1.0, NODE, NodeState.STARVED, "no banner", 3, 4.5),
+    events.MemorySampled(1.0, NODE, MEMORY),
+    events.CachesDropped(1.0, NODE, MEMORY, MEMORY, None),
+    events.ContainersListed(
+        1.0, NODE, (Container("id", "n", "x", ContainerState.RUNNING, "Up", 1.0, (("a", "b"),), ports=(80,)),), (("id", 9),)
+    ),
+    events.PhaseChanged(1.0, NODE, "i", Phase.LOADING, Step("weights", 3, 12, 0.25), 4.0, 400.0, "d"),
+    events.LogArrived(1.0, NODE, "i", (LogLine("2026-05-01T10:00:00Z", "text \x1b[31m", 7, "stderr", 3),), True),
+    events.Warned(1.0, None, "m", "h"),
+    events.Found(1.0, NODE, "docker", events.Severity.PROBLEM, "m", "r"),
+    events.Ended(
+        1.0, events.Outcome.FAILED, 1, 48.0, NODE, "i", None, "m", "h",
+        Verdict(Cause.CUDA_OUT_OF_MEMORY, "s", (Evidence("t", "log", 412),), "r", "args.x"), "/log",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("event", SAMPLES, ids=lambda e: type(e).__name__)
+def test_an_event_comes_back_as_it_was(event: events.Event) -> None:
+    assert decode(json.loads(json.dumps(encode(event)))) == event
+
+
+def test_every_event_of_the_closed_set_is_written() -> None:
+    covered = {type(event) for event in SAMPLES} | {events.PlanMade}
+    assert covered == set(get_args(events.Event))
+
+
+def test_a_plan_comes_back_without_its_secrets() -> None:
+    text = json.dumps(encode(events.PlanMade(1.0, NODE, PLAN)))
+    assert CANARY not in text
+    assert "sesame-open" not in text
+    back = decode(json.loads(text))
+    assert isinstance(back, events.PlanMade)
+    changed = {f.name for f in fields(PLAN) if getattr(back.plan, f.name) != getattr(PLAN, f.name)}
+    assert changed == {"env", "command", "api_key"}
+    assert is_dataclass(back.plan.mounts[0])
+
+
+def test_the_head_of_a_line_is_ts_event_node() -> None:
+    assert list(encode(SAMPLES[0]))[:3] == ["ts", "event", "node"]
+    assert encode(SAMPLES[-1])["event"] == "result"
+
+
+@pytest.mark.parametrize("data", [{}, {"event": "no-such"}, {"event": "phase", "ts": 1}])
+def test_what_is_no_event_is_refused(data: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="event"):
+        decode(data)

@@ -1,0 +1,52 @@
+"""Values that many of these tests need: a plan, an engine's log, a look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.engines import load
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.log import LogLine
+from sparkctl.model.node import NodeName
+from sparkctl.model.plan import Label, LaunchPlan, ReadyRule, Timeouts
+from sparkctl.operations.progress import LogReader
+
+READY = "The server is fired up and ready to roll!"
+
+
+@pytest.fixture
+def plan() -> LaunchPlan:
+    return LaunchPlan(
+        node=NodeName("spark1"), instance="qwen36", profile="qwen36", profile_hash="0123456789ab", engine="sglang",
+        container_name="sglang-qwen36", image="scitrera/dgx-spark-sglang:0.5.12", entrypoint=None,
+        command=("python", "-m", "sglang.launch_server"), env=(), mounts=(), gpus="all", shm_size="16g", ipc=None,
+        network="host", ulimits=(), devices=(), options=(), labels=(), port=8003, served_model="qwen3.6-27b",
+        api_key=None, ready=ReadyRule(READY, "/health"), timeouts=Timeouts(), drop_caches=True, stop_grace=30,
+        expected_memory=None, floor_memory=None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def read(plan: LaunchPlan) -> Callable[..., LogReader]:
+    """Return a reader that has read these lines of an engine."""
+
+    def reader(*lines: str, engine: str = "sglang", ready: ReadyRule | None = None) -> LogReader:
+        log = LogReader(load(engine), ready or plan.ready)
+        log.read(LogLine("2026-05-01T10:00:00Z", text, number) for number, text in enumerate(lines, 1))
+        return log
+
+    return reader
+
+
+@pytest.fixture
+def container() -> Callable[..., Container]:
+    """Return a container of ours, changed as wanted."""
+    base = Container(
+        id="ab" * 32, name="sglang-qwen36", image="scitrera/dgx-spark-sglang:0.5.12", state=ContainerState.RUNNING,
+        status="Up 3 hours", created=1.0,
+        labels=((Label.INSTANCE, "qwen36"), (Label.HASH, "0123456789ab"), (Label.PORT, "8003")),
+    )  # fmt: skip
+    return lambda **changes: replace(base, **changes)

@@ -1,0 +1,119 @@
+"""What is decided before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from sparkctl.wire.docker import EngineInfo, ImageInfo
+
+from sparkctl.errors import DiskFull, DockerDenied, ImageMissing, NameTaken, NoGpuRuntime, PortBusy, Refused
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.memory import Memory
+from sparkctl.model.plan import Label, LaunchPlan, Mount
+from sparkctl.model.units import GIB, MIB
+from sparkctl.operations.preflight import Scene, decide, refuse_without_docker
+from sparkctl.probe.look import Disk, DockerAccess, Look
+
+Make = Callable[..., Container]
+ROOT = "/var/lib/docker"
+ACCESS = DockerAccess(socket=True, access=True, member=True, cli=True, hook=True, toolkit=True)
+MEMORY = Memory(120 * GIB, 100 * GIB, 60 * GIB, 38 * GIB, 16 * GIB, 16 * GIB)
+
+
+def scene(*containers: Container, **changes: object) -> Scene:
+    look = Look(
+        memory=MEMORY, docker=ACCESS, listening=frozenset({22}), resident={}, pids={}, gpu={},
+        disks=(Disk(ROOT, 3600 * GIB, 900 * GIB),),
+    )  # fmt: skip
+    return Scene(
+        look=replace(look, **{k: v for k, v in changes.items() if k in Look.__dataclass_fields__}),
+        containers=containers,
+        engine=changes.get("engine", engine()),
+        image=changes.get("image", ImageInfo(id="sha256:1", architecture="arm64", size=1)),
+    )
+
+
+def engine(**changes: object) -> EngineInfo:
+    info = EngineInfo(
+        server_version="29.2.1", api_version="1.51", architecture="aarch64", root_dir=ROOT, storage_driver="overlay2",
+        cgroup_version="2", runtimes=("runc",), cdi=False, log_driver="json-file",
+    )  # fmt: skip
+    return replace(info, **changes)
+
+
+def test_an_empty_node_is_a_plain_start(plan: LaunchPlan) -> None:
+    decision = decide(plan, scene(), replace=False)
+    assert (decision.attach, decision.stop, decision.sweep, decision.warnings) == (None, None, (), ())
+
+
+def test_the_same_hash_is_watched_and_another_wants_replace(plan: LaunchPlan, container: Make) -> None:
+    running = container()
+    assert decide(plan, scene(running), replace=False).attach is running
+    other = container(labels=((Label.INSTANCE, "qwen36"), (Label.HASH, "fedcba987654"), (Label.PORT, "8003")))
+    with pytest.raises(Refused, match="another version") as refused:
+        decide(plan, scene(other), replace=False)
+    assert "--replace" in (refused.value.hint or "")
+    # the port it holds is no obstacle: it is the one that goes
+    assert decide(plan, scene(other, listening=frozenset({8003})), replace=True).stop is other
+
+
+def test_what_has_ended_is_swept_away(plan: LaunchPlan, container: Make) -> None:
+    dead = container(state=ContainerState.EXITED)
+    assert decide(plan, scene(dead), replace=False).sweep == (dead,)
+
+
+def test_a_foreign_container_with_the_name_is_in_the_way(plan: LaunchPlan, container: Make) -> None:
+    foreign = container(labels=())
+    with pytest.raises(NameTaken, match="sparkctl did not make it"):
+        decide(plan, scene(foreign), replace=True)
+
+
+def test_a_busy_port_names_its_holder(plan: LaunchPlan, container: Make) -> None:
+    other = container(name="vllm-other", labels=((Label.INSTANCE, "other"), (Label.PORT, "8003")))
+    with pytest.raises(PortBusy, match="vllm-other"):
+        decide(plan, scene(other, listening=frozenset({8003})), replace=False)
+    with pytest.raises(PortBusy, match="another process"):
+        decide(plan, scene(listening=frozenset({8003})), replace=False)
+    decide(plan, scene(listening=None), replace=False)  # not known is not busy
+
+
+def test_no_image_and_the_wrong_image(plan: LaunchPlan) -> None:
+    with pytest.raises(ImageMissing, match="does not have") as missing:
+        decide(plan, scene(image=None), replace=False)
+    assert f"docker pull {plan.image}" in (missing.value.hint or "")
+    with pytest.raises(ImageMissing, match="amd64"):
+        decide(plan, scene(image=ImageInfo(id="x", architecture="amd64", size=1)), replace=False)
+
+
+def test_no_gpu_toolkit_is_refused_only_on_evidence(plan: LaunchPlan) -> None:
+    bare = replace(ACCESS, hook=False, toolkit=False)
+    with pytest.raises(NoGpuRuntime):
+        decide(plan, scene(docker=bare), replace=False)
+    decide(plan, scene(docker=None), replace=False)
+    decide(plan, scene(docker=bare, engine=engine(runtimes=("nvidia", "runc"))), replace=False)
+    decide(replace(plan, gpus=None), scene(docker=bare), replace=False)
+
+
+def test_a_full_disk_is_refused_and_a_scarce_one_warned_of(plan: LaunchPlan) -> None:
+    with pytest.raises(DiskFull):
+        decide(plan, scene(disks=(Disk(ROOT, GIB, 3 * MIB),)), replace=False)
+    assert decide(plan, scene(disks=(Disk(ROOT, GIB, 900 * MIB),)), replace=False).warnings
+    assert not decide(plan, scene(disks=(Disk(ROOT, None, None),)), replace=False).warnings
+
+
+def test_a_missing_mount_and_too_little_memory_are_warned_of(plan: LaunchPlan) -> None:
+    mounted = replace(plan, mounts=(Mount("/home/milo/models", "/models"),), expected_memory=110 * GIB)
+    warnings = decide(mounted, scene(paths=(("/home/milo/models", False),)), replace=False).warnings
+    assert "/home/milo/models does not exist" in warnings[0][0]
+    assert "110.0 GiB" in warnings[1][0]
+
+
+def test_not_in_group_docker_and_in_it_since_the_login() -> None:
+    with pytest.raises(DockerDenied, match="not in group") as denied:
+        refuse_without_docker("spark1", Look(docker=replace(ACCESS, access=False, member=False)))
+    assert "usermod -aG docker" in (denied.value.hint or "")
+    with pytest.raises(DockerDenied, match="older than that"):
+        refuse_without_docker("spark1", Look(docker=replace(ACCESS, access=False)))
+    refuse_without_docker("spark1", Look())
