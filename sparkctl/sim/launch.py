@@ -80,7 +80,7 @@ def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], faul
         model=model,
         served=_first(flags, "served-model-name", "alias") or model,
         host=_first(flags, "host") or "127.0.0.1",
-        port=int(_first(flags, "port") or DEFAULT_PORTS[kind]),
+        port=int(_first(flags, "port") or env.get("ORPHEUS_PORT") or DEFAULT_PORTS[kind]),
         weights=weights // nodes,
         active=active // nodes,
         shards=max(2, min(48, math.ceil(weights / nodes / 1.6e9))),

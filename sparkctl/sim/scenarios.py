@@ -5,16 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 
+from sparkctl import __version__, engines
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.planning import plan
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
 from sparkctl.sim.container import Body
 from sparkctl.sim.dockerd import Dockerd
 from sparkctl.sim.node import HOME
 
 HOURS = 3600.0
+OPERATOR = "milo@desk"
 SGLANG_IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
-VLLM_IMAGE = "vllm/vllm-openai:v0.19.1-aarch64"
-SGLANG_READY = "The server is fired up and ready to roll!"
-VLLM_READY = r"Application startup complete\."
+BIG_READY = {"line": "The server is fired up and ready to roll!", "health": "/health", "probe": "completions"}
+BIG_LABELS = {
+    Label.PROFILE: "qwen3-235b",
+    Label.HASH: "5e0d2a91c7b4",
+    Label.INSTANCE: "qwen3-235b",
+    Label.ENGINE: "sglang",
+    Label.OPERATOR: OPERATOR,
+    Label.PORT: "8010",
+    Label.READY: json.dumps({**BIG_READY, "prompt": "The capital of France is"}),
+    Label.VERSION: __version__,
+}
 
 
 async def empty(_nodes: Sequence[Dockerd]) -> None:
@@ -23,15 +37,9 @@ async def empty(_nodes: Sequence[Dockerd]) -> None:
 
 async def two_stacks(nodes: Sequence[Dockerd]) -> None:
     """One model under two engines, both at work: SGLang with FP8 on the first Spark, vLLM with NVFP4 on the second."""
-    sglang = """python -m sglang.launch_server --model-path /models/Qwen3.6-27B-FP8 --port 8003
-        --served-model-name qwen3.6-27b --tp 1 --speculative-algorithm NGRAM --mem-fraction-static 0.78 --enable-metrics
-        --trust-remote-code"""
-    vllm = """vllm serve /models/Qwen3.6-27B-NVFP4 --port 8000 --served-model-name qwen3.6-27b
-        --max-model-len 8192 --gpu-memory-utilization 0.8
-        --speculative-config {"method":"mtp","num_speculative_tokens":3}"""
-    await _run(nodes[0], _body("qwen36-ngram", "sglang", SGLANG_IMAGE, sglang.split(), 8003), 5.2 * HOURS, requests=2)
+    await _run(nodes[0], _shipped("qwen36-ngram"), 5.2 * HOURS, requests=2)
     if len(nodes) > 1:
-        await _run(nodes[1], _body("qwen36-vllm", "vllm", VLLM_IMAGE, vllm.split(), 8000), 3.1 * HOURS, requests=3)
+        await _run(nodes[1], _shipped("qwen36-vllm"), 3.1 * HOURS, requests=3)
 
 
 async def big_model(nodes: Sequence[Dockerd]) -> None:
@@ -40,25 +48,24 @@ async def big_model(nodes: Sequence[Dockerd]) -> None:
         command = f"""python -m sglang.launch_server --model-path /models/Qwen3-235B-A22B-NVFP4 --port 8010
             --served-model-name qwen3-235b --tp 2 --nnodes 2 --node-rank {rank} --dist-init-addr 192.168.100.11:20000
             --mem-fraction-static 0.85 --enable-metrics"""
-        body = _body("qwen3-235b", "sglang", SGLANG_IMAGE, command.split(), 8010)
+        body = _body(SGLANG_IMAGE, command.split(), BIG_LABELS, [f"{HOME}/models:/models"], [])
         await _run(docker, body, 26 * HOURS, requests=1 if rank == 0 else 0)
 
 
-def _body(profile: str, engine: str, image: str, command: list[str], port: int) -> Body:
-    ready = {"line": SGLANG_READY if engine == "sglang" else VLLM_READY, "health": "/health", "probe": "completions"}
-    labels = {
-        Label.PROFILE: profile,
-        Label.HASH: "5e0d2a91c7b4",
-        Label.INSTANCE: profile,
-        Label.ENGINE: engine,
-        Label.OPERATOR: "milo@desk",
-        Label.PORT: str(port),
-        Label.READY: json.dumps(ready),
-        Label.VERSION: "0.1.0",
-    }
+def _shipped(name: str) -> Body:
+    """Return what `sparkctl up NAME` asks of Docker for a shipped profile: the same command, labels and hash."""
+    library = ProfileLibrary(user=shipped_profiles_dir())
+    profile = library.load(name)
+    node = Node(NodeName("simulated"), "127.0.0.1")
+    made = plan(profile, node, home=HOME, operator=OPERATOR, environ={}, engine=engines.load(profile.engine))
+    env = [f"{key}={value}" for key, value in made.env]
+    return _body(made.image, list(made.command), dict(made.labels), [str(mount) for mount in made.mounts], env)
+
+
+def _body(image: str, command: list[str], labels: dict[str, str], binds: list[str], env: list[str]) -> Body:
     gpus = [{"Driver": "", "Count": -1, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}]
-    host = {"NetworkMode": "host", "ShmSize": 16 << 30, "DeviceRequests": gpus, "Binds": [f"{HOME}/models:/models"]}
-    return {"Image": image, "Cmd": command, "Env": [], "Labels": labels, "HostConfig": host}
+    host = {"NetworkMode": "host", "ShmSize": 16 << 30, "DeviceRequests": gpus, "Binds": binds}
+    return {"Image": image, "Cmd": command, "Env": env, "Labels": labels, "HostConfig": host}
 
 
 async def _run(docker: Dockerd, body: Body, ready_since: float, requests: int) -> None:

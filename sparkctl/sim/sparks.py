@@ -17,21 +17,21 @@ from sparkctl.sim.node import USER, Fault, NodeOptions, SimNode
 from sparkctl.sim.scenarios import SCENARIOS
 from sparkctl.sim.sshd import Sshd
 
-DEMO_SPEED = 42.0  # a seven minutes' start in ten seconds
+DEMO_SPEED = 42.0  # simulated seconds in a real one at speed 1: a seven minutes' start takes ten seconds
 
 
 class SimulatedSparks:
     """An async context: while it is open, each node is an SSH server on 127.0.0.1.
 
-    ``speed``: simulated seconds in one real second; ``decode_speed`` the same for tokens. ``options`` and ``faults``
-    are by node name. Keys are made for this one run and lie in a directory of mode 0700.
+    ``speed`` 1 is the demo's pace (`DEMO_SPEED`), 50 a test's; ``decode_speed`` 1 generates tokens as fast as a Spark.
+    ``options`` and ``faults`` are by node name. Keys are made for this one run and lie in a directory of mode 0700.
     """
 
     def __init__(
         self,
         scenario: str = "empty",
         seed: int = 1,
-        speed: float = DEMO_SPEED,
+        speed: float = 1.0,
         decode_speed: float = 1.0,
         nodes: Sequence[str] = ("spark1", "spark2"),
         options: Mapping[str, NodeOptions] | None = None,
@@ -39,7 +39,7 @@ class SimulatedSparks:
     ) -> None:
         if scenario not in SCENARIOS:
             raise ValueError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
-        pace = Pace(speed, decode_speed)
+        pace = Pace(speed * DEMO_SPEED, decode_speed)
         self.scenario = scenario
         self.nodes = {name: SimNode(name, pace, seed, (options or {}).get(name)) for name in nodes}
         for name, fault in (faults or {}).items():
