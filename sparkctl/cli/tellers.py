@@ -25,6 +25,7 @@ from sparkctl.model.units import spoken
 from sparkctl.present.sentences import caches_line, node_line, phase_line, phase_word, verdict_lines
 from sparkctl.present.symbols import symbol
 
+_WORTH_A_LINE = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
 _SETTLED = (Phase.READY, Phase.FAILED, Phase.STOPPED)
 _PLAIN_PAUSE = 10.0  # without a terminal, progress within a step is told this often
 
@@ -98,12 +99,9 @@ class WordTeller:
 
     def _tell_phase(self, event: PhaseChanged) -> None:
         before, now = self._phase, time.monotonic()
-        if before is not None and before.phase is not event.phase and before.phase not in _SETTLED and self.live.on:
-            if before.phase not in (Phase.CREATING, Phase.STARTING, Phase.STOPPING, Phase.DROPPING_CACHES):
-                took = spoken(now - self._phase_since)
-                self._line(
-                    before.node, "good", symbol(Phase.READY, self.ascii), f"{phase_word(before.phase)} done   {took}"
-                )
+        if before is not None and before.phase is not event.phase and before.phase in _WORTH_A_LINE and self.live.on:
+            words = f"{phase_word(before.phase)} done   {spoken(now - self._phase_since)}"
+            self._line(before.node, "good", symbol(Phase.READY, self.ascii), words)
         new_phase = before is None or before.phase is not event.phase
         if new_phase:
             self._phase_since = now

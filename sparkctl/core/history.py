@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from sparkctl.model.log import LogLine
 from sparkctl.model.secrets import redact
@@ -100,7 +100,7 @@ class History:
     def _starts(self) -> Path:
         return self.directory / "starts.jsonl"
 
-    def _start_records(self) -> list[dict[str, float]]:
+    def _start_records(self) -> list[dict[str, Any]]:
         try:
             lines = self._starts.read_text(errors="replace").splitlines()[-500:]
         except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from sparkctl.core.session import Session
@@ -47,10 +48,8 @@ async def stop(session: Session, ctx: Context, emit: Emit, container: Container,
     if container.is_alive:
         await session.docker.stop(container.id, grace)
     saved = await save_log(session, ctx, emit, container)
-    try:
+    with contextlib.suppress(NoSuchContainer):  # somebody was faster; gone is what we wanted
         await session.docker.remove(container.id)
-    except NoSuchContainer:
-        pass  # somebody was faster; gone is what we wanted
     freed, missing, after = await _wait_for_memory(session, ctx, emit, before, held)
     phase(Phase.STOPPED, f"{gib(freed)} came back" if freed is not None and freed > _WORTH_WAITING else None)
     if missing is not None and missing > _WORTH_SAYING:
@@ -106,7 +105,5 @@ async def sweep(session: Session, ctx: Context, emit: Emit, container: Container
     if container.is_alive:
         raise SparkctlError(f"{container.name} runs: it is stopped, never swept away", None)
     await save_log(session, ctx, emit, container)
-    try:
+    with contextlib.suppress(NoSuchContainer):
         await session.docker.remove(container.id)
-    except NoSuchContainer:
-        return

@@ -168,7 +168,9 @@ class StartWatch:
             if answer.unproven:
                 self.emit(
                     Warned(
-                        self.ctx.clock.now(), self.plan.node, f"{self.plan.instance}: {answer.what}; it is alive, but no token proves it",
+                        self.ctx.clock.now(),
+                        self.plan.node,
+                        f"{self.plan.instance}: {answer.what}; it is alive, but no token proves it",
                         "give the profile the same key under args.api-key, as ${VAR}",
                     )
                 )  # fmt: skip

@@ -12,6 +12,8 @@ from sparkctl.model.units import GIB, gib
 from sparkctl.present.sentences import phase_word, step_words
 from sparkctl.present.symbols import symbol
 
+_MEMORY_COLUMN = 2
+
 
 def status_lines(views: Sequence[NodeView], ascii_only: bool = False) -> list[str]:
     """Return the lines of the whole picture."""
@@ -71,8 +73,8 @@ def _aligned(rows: list[list[str]]) -> list[str]:
     lines = []
     for row in rows:
         cells = [
-            cell.rjust(width) if "iB" in cell or cell == "—" else cell.ljust(width)
-            for cell, width in zip(row, widths, strict=False)
+            cell.rjust(width) if column == _MEMORY_COLUMN else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=False))
         ]
         lines.append("    " + "   ".join([*cells, row[-1]]).rstrip())
     return lines

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from sparkctl.model.events import Severity
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
@@ -34,12 +36,14 @@ _SEVERITIES = {
     Severity.PROBLEM: ("✕", "x"),
     Severity.UNKNOWN: ("◌", "?"),
 }
+_SYMBOLS: dict[StrEnum, tuple[str, str]] = {}
+for _table in (_PHASES, _NODES, _SEVERITIES):
+    _SYMBOLS.update(_table)  # type: ignore[arg-type]
 
 
 def symbol(state: Phase | NodeState | Severity, ascii_only: bool = False) -> str:
     """Return the one character for a state."""
-    table: dict[object, tuple[str, str]] = {**_PHASES, **_NODES, **_SEVERITIES}
-    return table[state][1 if ascii_only else 0]
+    return _SYMBOLS[state][1 if ascii_only else 0]
 
 
 def bar(fraction: float, width: int = 10, ascii_only: bool = False) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from sparkctl.cli.setup import chosen_nodes, json_option, make_context, node_option
+
+if TYPE_CHECKING:
+    from sparkctl.cli.drive import Teller
 
 
 @click.command("doctor", short_help="Say what is missing on the nodes, each with the command that mends it.")
@@ -26,7 +30,7 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
     return drive(context, lambda: doctor(context, nodes), JsonTeller() if as_json else _teller())
 
 
-def _teller() -> object:
+def _teller() -> Teller:
     from sparkctl.cli import output
     from sparkctl.cli.style import ascii_only
     from sparkctl.cli.tellers import WordTeller

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sparkctl.cli.setup import chosen_nodes, json_option, make_context, node_option
+
+if TYPE_CHECKING:
+    from sparkctl.cli.drive import Teller
 
 
 @click.command("drop-caches", short_help="Drop the page cache, with memory before and after.")
@@ -25,7 +30,7 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
     return drive(context, lambda: drop_caches(context, nodes), JsonTeller() if as_json else _teller())
 
 
-def _teller() -> object:
+def _teller() -> Teller:
     from sparkctl.cli import output
     from sparkctl.cli.tellers import WordTeller
     from sparkctl.model.events import CachesDropped, Event
