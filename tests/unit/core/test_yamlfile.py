@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core.faults import InvalidFile
-from sparkctl.core.yamlfile import MAX_DEPTH, parse_yaml, read_yaml, resolve
+from sparkctl.core.faults import Fault, InvalidFile
+from sparkctl.core.yamlfile import MAX_DEPTH, Located, parse_yaml, read_yaml, resolve
 from sparkctl.errors import InvalidInput
 
 
@@ -124,17 +124,23 @@ YAMLISH = st.text(alphabet="ab:-[]{}&*!|>'\"%@`#?, \n\t0.~é\x00\x1b", max_size=
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.binary(max_size=200), YAMLISH))
 def test_any_bytes_are_data_or_located_faults(raw: bytes) -> None:
-    try:
-        read = parse_yaml(raw, "f.yaml")
-    except InvalidFile as error:
-        assert error.faults
-        for fault in error.faults:
-            assert fault.place.line is not None
-            assert fault.place.line >= 1
-            assert str(fault).isprintable()
-    else:
+    read, faults = attempt(raw)
+    if read is not None:
         assert read.where(()).line is not None
         read.root.json()
+        return
+    assert faults
+    for fault in faults:
+        assert fault.place.line is not None
+        assert fault.place.line >= 1
+        assert str(fault).isprintable()
+
+
+def attempt(raw: bytes) -> tuple[Located | None, tuple[Fault, ...]]:
+    try:
+        return parse_yaml(raw, "f.yaml"), ()
+    except InvalidFile as error:
+        return None, error.faults
 
 
 def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:

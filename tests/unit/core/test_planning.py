@@ -1,0 +1,144 @@
+"""Plans: what the profile says, what the engine adds, and the operator's environment only here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.core.env import env_file_warnings, parse_env
+from sparkctl.core.faults import InvalidFile
+from sparkctl.core.planning import container_name, plan
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.errors import InvalidInput
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.plan import Label, LaunchPlan, Mount, ReadyRule
+from sparkctl.model.profile import Profile
+
+NODE = Node(NodeName("spark1"), "h")
+HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"
+
+
+def planned(profile: Profile, home: str = "/home/milo", **environ: str) -> LaunchPlan:
+    engine = engines.load(profile.engine)
+    return plan(profile, NODE, home=home, operator="milo@laptop", environ=environ, engine=engine)
+
+
+def profile_of(tmp_path: Path, body: str) -> Profile:
+    path = tmp_path / "mine.yaml"
+    path.write_text(HEAD + body)
+    return ProfileLibrary(tmp_path / "u", tmp_path / "s").load(str(path))
+
+
+def test_labels_are_the_whole_state(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, "port: 8003\n")
+    made = planned(profile)
+    labels = dict(made.labels)
+    assert labels[Label.PROFILE] == labels[Label.INSTANCE] == "mine"
+    assert labels[Label.HASH] == profile.digest == made.profile_hash
+    assert labels[Label.OPERATOR] == "milo@laptop"
+    assert labels[Label.PORT] == "8003"
+    assert ReadyRule(**json.loads(labels[Label.READY])) == made.ready
+    assert container_name(profile) == made.container_name == "sglang-mine"
+
+
+def test_the_engine_fills_in_and_the_profile_overrules(tmp_path: Path) -> None:
+    own = engines.load("sglang").defaults
+    made = planned(profile_of(tmp_path, ""))
+    assert (made.port, made.gpus, made.ready.line, made.ready.health) == (own.port, "all", own.ready_line, "/health")
+    made = planned(
+        profile_of(
+            tmp_path,
+            "container: {name: other, gpus: none}\n"
+            "start: {ready_line: none, health: none, probe: none, prompt: hi, drop_caches: false}\n",
+        )
+    )
+    assert made.ready == ReadyRule(line=None, health=None, probe="none", prompt="hi")
+    assert (made.gpus, made.container_name, made.drop_caches) == (None, "other", False)
+
+
+def test_mounts_are_on_the_node(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, "mounts: [~:/h, ~/m:/m:ro, /abs:/a:rw, vol:/v]\n")
+    assert planned(profile).mounts == (
+        Mount("/home/milo", "/h"),
+        Mount("/home/milo/m", "/m", read_only=True),
+        Mount("/abs", "/a"),
+        Mount("vol", "/v"),
+    )
+    assert planned(profile, home="/").mounts[:2] == (Mount("/", "/h"), Mount("/m", "/m", read_only=True))
+    with pytest.raises(InvalidInput, match="home directory is not known"):
+        planned(profile, home="")
+    with pytest.raises(InvalidInput, match="begin it with / or ~/"):
+        planned(replace(profile, mounts=("./x/y:/z",)))
+
+
+def test_variables_are_the_operators(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, "env: {A: '${A}-${B:-b}', C: '$${A} $A $$', D: '${EMPTY:-d}', E: '${EMPTY}', F: '${X:-}'}\n"
+    )
+    made = planned(profile, A="1 ${B}", EMPTY="")
+    assert made.env == (("A", "1 ${B}-b"), ("C", "${A} $A $$"), ("D", "d"), ("E", ""), ("F", ""))
+    with pytest.raises(InvalidFile) as caught:
+        planned(profile)
+    assert [str(fault).removeprefix(str(tmp_path)) for fault in caught.value.faults] == [
+        "/mine.yaml:5:10: env.A: ${A} is not set in your environment",
+        "/mine.yaml:5:65: env.E: ${EMPTY} is not set in your environment",
+    ]
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("export A=")
+
+
+def test_an_env_file_is_read_beside_the_profile_and_env_wins(tmp_path: Path) -> None:
+    (tmp_path / "secrets.env").write_text("# mine\nHF_TOKEN=abc=def \nB=file\n\n  # more\nC=\n")
+    profile = profile_of(tmp_path, "env_file: secrets.env\nenv: {B: profile}\n")
+    assert dict(planned(profile).env) == {"HF_TOKEN": "abc=def ", "B": "profile", "C": ""}
+    (tmp_path / "secrets.env").chmod(0o644)
+    assert "chmod 600" in env_file_warnings(profile)[0]
+    (tmp_path / "secrets.env").chmod(0o600)
+    assert env_file_warnings(profile) == ()
+    (tmp_path / "secrets.env").unlink()
+    with pytest.raises(InvalidInput, match="the env_file of mine cannot be read: No such file"):
+        planned(profile)
+
+
+def test_a_broken_env_file_says_where_and_never_what() -> None:
+    with pytest.raises(InvalidFile) as caught:
+        parse_env(b"A=1\nsecret-without-equals\nB-C=hush\n\xff=1\nD=\x00\n", "s.env")
+    assert caught.value.message.splitlines() == [
+        "s.env:2:1: write KEY=VALUE",
+        "s.env:3:1: `B-C` is not a variable's name",
+        "s.env:4:1: this is not UTF-8 text",
+        "s.env:5:1: a NUL is not allowed here",
+    ]
+
+
+@pytest.mark.parametrize("name", ProfileLibrary(Path("/nonexistent")).names())
+def test_every_shipped_profile_is_valid_complete_and_plans(name: str) -> None:
+    library = ProfileLibrary(Path("/nonexistent"))
+    profile = library.load(name)
+    made = planned(profile)
+    assert profile.shipped
+    assert profile.notes
+    assert profile.source
+    assert profile.title
+    assert profile.expected_memory is not None
+    assert profile.floor_memory is not None
+    assert made.port == profile.port
+    assert made.ready.line
+    assert made.ready.health
+    assert library.check(Path(profile.origin)) == ()
+
+
+def test_variants_say_what_they_are_for() -> None:
+    library = ProfileLibrary(Path("/nonexistent"))
+    ngram = dict(library.load("qwen36-ngram").args)
+    assert ngram["speculative-algorithm"] == "NGRAM"
+    assert not {"speculative-num-steps", "speculative-eagle-topk"} & ngram.keys()
+    vllm = planned(library.load("qwen36-vllm"))
+    assert '{"method":"mtp","num_speculative_tokens":3}' in vllm.command
+    assert vllm.command[:3] == ("vllm", "serve", "/models/Qwen3.6-27B-NVFP4")
+    speech = planned(library.load("orpheus-tts"))
+    assert (speech.ready.health, speech.ready.probe, speech.port) == ("/docs", "none", 5005)

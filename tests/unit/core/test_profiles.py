@@ -1,0 +1,348 @@
+"""Profiles: faults in their place, variants over bases, ``--set`` over both, and a hash that means the content."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkctl.core.faults import InvalidFile
+from sparkctl.core.profile_build import digest
+from sparkctl.core.profiles import ProfileLibrary, profile_json_schema
+from sparkctl.errors import InvalidInput
+from sparkctl.model.profile import JsonText
+
+HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> ProfileLibrary:
+    for name in ("user", "shipped"):
+        (tmp_path / name).mkdir()
+    return ProfileLibrary(tmp_path / "user", tmp_path / "shipped")
+
+
+def faults_of(library: ProfileLibrary, text: str) -> list[str]:
+    path = library.user.parent / "mine.yaml"
+    path.write_text(text)
+    return [str(fault).removeprefix(str(path) + ":") for fault in library.check(path)]
+
+
+TOKEN = "hf_" + "a" * 30
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("prot: 8003\nport: eighty\nargs: [1, 2]\n", [
+            "5:1: prot: unknown key; did you mean `port`?",
+            "6:7: port: must be a whole number, not `eighty`",
+            "7:7: args: must be a map, not a list",
+        ]),
+        ("port: 70000\n", ["5:7: port: must be 1 to 65535, not `70000`"]),
+        ("port: 8003.0\n", ["5:7: port: must be a whole number, not `8003.0`"]),
+        ("shm_size: 16g\n", ["5:1: shm_size: unknown key; it belongs under `container`"]),
+        ("container: {shm-size: 16g}\n", ["5:13: container.shm-size: unknown key; did you mean `shm_size`?"]),
+        ("container: {port: 1}\n", ["5:13: container.port: unknown key; it belongs at the top level"]),
+        ("container: {shm_size: big}\n", ["5:23: container.shm_size: 'big' is not a size"]),
+        ("container: {name: -x}\n", ["5:19: container.name: `-x` is not a name"]),
+        ("container: {options: {rm: true}}\n", [
+            "5:27: container.options.rm: `rm` cannot be set here: a container is never removed",
+        ]),
+        ("container: {options: {memroy: 1g}}\n", [
+            "5:31: container.options.memroy: `memroy` is not a docker run flag that sparkctl can set; did you mean `memory`?",
+        ]),
+        ("container: {options: {init: 1}}\n", ["5:29: container.options.init: must be true or false"]),
+        ("container: {options: {memory: [1g, 2g]}}\n", ["5:31: container.options.memory: takes one value"]),
+        ("container: {ulimits: {memlok: -1, nofile: lots}}\n", [
+            "5:31: container.ulimits.memlok: `memlok` is not a ulimit; did you mean `memlock`?",
+            "5:43: container.ulimits.nofile: `lots` is not a limit",
+        ]),
+        ("container: {devices: [infiniband]}\n", ["5:23: container.devices[0]: `infiniband` is not a device"]),
+        ("mounts: [models:/m, ./x:/m, /a:b, /a:/b:rx, ~/m:/m, vol:/v:ro, ~joe/x:/m]\n", [
+            "5:21: mounts[1]: `./x:/m`: the source is a path on the node",
+            "5:29: mounts[2]: `/a:b`: the target is a path in the container",
+            "5:35: mounts[3]: `/a:/b:rx`: a mount ends with",
+            "5:64: mounts[6]: `~joe/x:/m`: the source is a path on the node",
+        ]),
+        ("start: {probe: completion, health: health, ready_line: '(', drop_caches: 1}\n", [
+            "5:16: start.probe: must be completions, chat or none, not `completion`; did you mean `completions`?",
+            "5:36: start.health: `health` is not a path",
+            "5:56: start.ready_line: `(` is not a regular expression",
+            "5:74: start.drop_caches: must be true or false, not `1`",
+        ]),
+        ("start: {timeouts: {loading: soon}}\n", ["5:29: start.timeouts.loading: 'soon' is not a duration"]),
+        ("stop: 30s\n", ["5:7: stop: must be a map, not `30s`"]),
+        ("args:\n  trust-remote-code:\n  a b: 1\n  x: [[1]]\n", [
+            "6:3: args.trust-remote-code: has no value; write true for a bare flag",
+            "7:8: args.a b: `a b` is not a flag",
+            "8:6: args.x: a list repeats the flag",
+        ]),
+        ("env:\n  A-B: 1\n  C: [1]\n  D: ${\n  E:\n", [
+            "6:8: env.A-B: `A-B` is not a variable's name",
+            "7:6: env.C: must be text",
+            "8:6: env.D: a ${ is not a variable",
+            "9:3: env.E: has no value",
+        ]),
+        ("command: python -m x\n", ["5:10: command: must be a list, not `python -m x`"]),
+        ("command: [python, true]\n", ["5:19: command[1]: must be text, not `true`; put it in quotes"]),
+        ("model: {served_name: true, weights: heavy, active_parameters: many}\n", [
+            "5:22: model.served_name: must be text",
+            "5:37: model.weights: 'heavy' is not a size",
+            "5:63: model.active_parameters: `many` is not a count",
+        ]),
+        ("nodes: 0\n", ["5:8: nodes: must be 1 to 8, not `0`"]),
+        (f"env: {{A: {TOKEN}}}\n", ["5:10: env.A: this is a token"]),
+        (f"args:\n  x: [a, '{TOKEN}']\n", ["6:10: args.x[1]: this is a token"]),
+    ],
+)  # fmt: skip
+def test_faults_are_in_their_place(library: ProfileLibrary, body: str, expected: list[str]) -> None:
+    found = faults_of(library, HEAD + body)
+    assert len(found) == len(expected), found
+    for line, beginning in zip(found, expected, strict=True):
+        assert line.startswith(beginning)
+        assert TOKEN not in line
+
+
+def test_faults_of_the_head(library: ProfileLibrary) -> None:
+    text = "schema: 2\nname: mine it\nengine: sglagn\nimage: UPPER CASE\n"
+    assert [line.split(": ")[0] + ": " + line.split(": ")[1] for line in faults_of(library, text)] == [
+        "1:9: schema",
+        "2:7: name",
+        "3:9: engine",
+        "4:8: image",
+    ]
+    assert "did you mean `sglang`?" in faults_of(library, text)[2]
+    assert faults_of(library, "a: 1\n")[:3] == [
+        "1:1: schema: is missing",
+        "1:1: name: is missing",
+        "1:1: engine: is missing",
+    ]
+    assert faults_of(library, "- 1\n") == ["1:1: a profile is a map that begins with `schema: 1`"]
+
+
+def test_every_value_reaches_the_profile_as_written(library: ProfileLibrary) -> None:
+    (library.user / "mine.yaml").write_text(
+        HEAD
+        + "args:\n  mem-fraction-static: 0.820\n  lr: 1e-5\n  on: true\n  off: false\n  time: 22:22\n"
+        + "  conf: {b: 1.10, a: [x, ~]}\n  header: [a b, 1.0, {k: 1}]\n"
+        + "env: {A: 1.10, B: no, C: true, D: '', E: '${HF_TOKEN}'}\n"
+        + "container: {shm_size: 1073741824, ulimits: {memlock: -1}, options: {cap-add: [A, B], init: true, read-only: false}}\n"
+        + "model: {weights: 27 GiB, active_parameters: 3.5B}\nmemory: {expected: 96GiB, floor: 1g}\n"
+        + "start: {timeouts: {loading: 1h30m}, expected: 250, ready_line: none}\nstop: {grace: 5s}\ncommand: [a, '', 1.0]\n"
+    )
+    profile = library.load("mine")
+    assert profile.args == (
+        ("mem-fraction-static", "0.820"),
+        ("lr", "1e-5"),
+        ("on", True),
+        ("off", False),
+        ("time", "22:22"),
+        ("conf", JsonText('{"b":1.10,"a":["x",null]}')),
+        ("header", ("a b", "1.0", '{"k":1}')),
+    )
+    assert profile.env == (("A", "1.10"), ("B", "no"), ("C", "true"), ("D", ""), ("E", "${HF_TOKEN}"))
+    assert profile.container.shm_size == "1073741824"
+    assert profile.container.ulimits == (("memlock", "-1"),)
+    assert profile.container.options == (("cap-add", "A"), ("cap-add", "B"), ("init", "true"))
+    assert profile.model.weights == 27 << 30
+    assert profile.model.active_parameters == 3_500_000_000
+    assert (profile.expected_memory, profile.floor_memory) == (96 << 30, 1 << 30)
+    assert (profile.start.timeouts.loading, profile.start.timeouts.creating) == (5400.0, 120.0)
+    assert (profile.start.expected, profile.stop_grace) == (250.0, 5.0)
+    assert profile.command == ("a", "", "1.0")
+    assert not profile.shipped
+
+
+def write(directory: Path, name: str, body: str) -> Path:
+    path = directory / f"{name}.yaml"
+    path.write_text(f"schema: 1\nname: {name}\n{body}")
+    return path
+
+
+BASE = "engine: sglang\nimage: x/y:1\nport: 8003\nargs: {a: 1, b: 2, c: {x: 1, y: 2}}\nmounts: [~/a:/a]\n"
+
+
+def test_a_variant_merges_maps_replaces_lists_and_removes_with_null(library: ProfileLibrary) -> None:
+    write(library.shipped, "base", BASE)
+    write(
+        library.user, "variant", "extends: base\nargs: {b: null, a: 9, c: {y: 3}, d: 4}\nmounts: [/b:/b]\nport: null\n"
+    )
+    profile = library.load("variant")
+    assert profile.args == (("a", "9"), ("c", JsonText('{"x":1,"y":3}')), ("d", "4"))
+    assert profile.mounts == ("/b:/b",)
+    assert profile.port is None
+    assert (profile.name, profile.engine, profile.image) == ("variant", "sglang", "x/y:1")
+    assert profile.digest != library.load("base").digest
+
+
+def test_faults_of_a_base_are_in_the_base(library: ProfileLibrary) -> None:
+    base = write(library.shipped, "base", BASE + "prot: 1\n")
+    variant = write(library.user, "variant", "extends: base\nport: x\n")
+    lines = [str(fault) for fault in library.check(variant)]
+    assert lines == [
+        f"{variant}:4:7: port: must be a whole number, not `x`",
+        f"{base}:8:1: prot: unknown key; did you mean `port`?",
+    ] or lines == [
+        f"{base}:8:1: prot: unknown key; did you mean `port`?",
+        f"{variant}:4:7: port: must be a whole number, not `x`",
+    ]
+
+
+def test_a_users_profile_wins_and_may_extend_the_shipped_one_of_its_name(library: ProfileLibrary) -> None:
+    write(library.shipped, "base", BASE)
+    write(library.user, "base", "extends: base\nport: 9000\n")
+    profile = library.load("base")
+    assert (profile.port, profile.shipped, profile.image) == (9000, False, "x/y:1")
+    (summary,) = library.list()
+    assert (summary.overrides_shipped, summary.shipped, summary.engine) == (True, False, "sglang")
+
+
+def test_circles_strangers_and_long_chains_are_faults(library: ProfileLibrary) -> None:
+    first = write(library.user, "first", "extends: second\n")
+    write(library.user, "second", "extends: first\n")
+    assert "`first` leads back to here" in str(library.check(first)[0])
+    itself = write(library.user, "itself", "extends: itself\n")
+    assert str(library.check(itself)[0]).endswith("3:10: extends: `itself` is this profile itself")
+    stranger = write(library.user, "stranger", "extends: frist\n")
+    assert str(library.check(stranger)[0]).endswith(
+        "3:10: extends: no profile is called `frist`; did you mean `first`?"
+    )
+    for number in range(10):
+        write(library.user, f"long{number}", f"extends: long{number + 1}\n")
+    assert "more than 8" in str(library.check(library.user / "long0.yaml")[0])
+    assert all(summary.faults for summary in library.list())
+
+
+def test_a_profile_is_called_as_its_file(library: ProfileLibrary) -> None:
+    (library.user / "other.yaml").write_text(HEAD)
+    assert str(library.check(library.user / "other.yaml")[0]).endswith(
+        "2:7: name: must be `other`, as the file is called"
+    )
+    with pytest.raises(InvalidFile):
+        library.load("other")
+    assert library.names() == ("other",)
+
+
+def test_an_unknown_name_suggests(library: ProfileLibrary) -> None:
+    write(library.shipped, "qwen36", BASE)
+    with pytest.raises(InvalidInput, match="did you mean `qwen36`") as caught:
+        library.load("qwen63")
+    assert caught.value.hint == "sparkctl profiles list"
+
+
+def test_overrides_are_laid_over_and_checked(library: ProfileLibrary) -> None:
+    path = write(library.shipped, "base", BASE + "env: {K: v}\n")
+    overrides = (
+        "args.a=0.70", "args.b=null", "args.c.y=5", "args.t=true", "args.l=[1.0, x]", "args.text=a: b # c",
+        "env.FOO=bar: baz", "env.EMPTY=", "port=8004", "container.options.init=true", 'model.path="a b"',
+    )  # fmt: skip
+    profile = library.load("base", overrides)
+    assert profile.args == (
+        ("a", "0.70"),
+        ("c", JsonText('{"x":1,"y":5}')),
+        ("t", True),
+        ("l", ("1.0", "x")),
+        ("text", "a: b # c"),
+    )
+    assert profile.env == (("K", "v"), ("FOO", "bar: baz"), ("EMPTY", ""))
+    assert (profile.port, profile.model.path) == (8004, "a b")
+    assert library.load(str(path), overrides).digest == profile.digest != library.load("base").digest
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("port=x", "--set port=x: port: must be a whole number, not `x`"),
+        ("arg.x=1", "--set arg.x=1: arg: unknown key; did you mean `args`?"),
+        ("args.x=[", "--set args.x=[: did not find expected node content"),
+        ("args..x=1", "--set args..x=1: write --set field=value"),
+        ("port", "--set port: write --set field=value"),
+        ("name=x", "--set name=x: `name` cannot be set here"),
+        ("args=1", "--set args=1: args: must be a map, not `1`"),
+        ("image=null", "base.yaml:1:1: image: is missing"),
+    ],
+)
+def test_a_faulty_override_is_named(library: ProfileLibrary, override: str, message: str) -> None:
+    write(library.shipped, "base", BASE)
+    with pytest.raises(InvalidFile) as caught:
+        library.load("base", (override, "nodes=1"))
+    assert len(caught.value.faults) == 1
+    assert message in caught.value.message
+
+
+def test_a_token_in_an_override_is_neither_taken_nor_shown(library: ProfileLibrary) -> None:
+    write(library.shipped, "base", BASE)
+    with pytest.raises(InvalidFile) as caught:
+        library.load("base", (f"env.HF_TOKEN={TOKEN}",))
+    assert "this is a token" in caught.value.message
+    assert TOKEN not in caught.value.message
+
+
+def test_the_hash_is_of_the_content_alone(library: ProfileLibrary, tmp_path: Path) -> None:
+    write(library.shipped, "base", BASE)
+    first = library.load("base").digest
+    write(
+        library.user,
+        "base",
+        "# other words\n" + BASE.replace("mounts: [~/a:/a]", "mounts:\n  - ~/a:/a") + "title: T\nnotes: N\nsource: S\n",
+    )
+    assert library.load("base").digest == first
+    assert first == digest(library.load("base"))
+    assert len(first) == 12
+    write(library.user, "base", BASE.replace("a: 1, b: 2", "b: 2, a: 1"))
+    assert library.load("base").digest != first  # the order of flags can matter to an engine
+
+
+def test_the_hash_does_not_drift() -> None:
+    library = ProfileLibrary(Path("/nonexistent"))
+    code = (
+        "from sparkctl.core.profiles import ProfileLibrary; from pathlib import Path;"
+        "print(ProfileLibrary(Path('/nonexistent')).load('qwen36').digest)"
+    )
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == library.load("qwen36").digest
+
+
+def test_names_cost_no_parser() -> None:
+    code = (
+        "import sys; from sparkctl.core.profiles import ProfileLibrary; assert 'qwen36' in ProfileLibrary().names();"
+        "print([m for m in ('yaml', 'pydantic', 'difflib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_json_schema_knows_every_field() -> None:
+    schema = profile_json_schema()
+    assert schema["required"] == ["schema", "name"]
+    assert {"engine", "args", "container", "start", "extends"} <= set(schema["properties"])
+    assert schema["additionalProperties"] is False
+
+
+KEYS = st.sampled_from(
+    ["schema", "name", "engine", "image", "port", "args", "env", "mounts", "container", "start", "x"]
+)
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(KEYS, VALUES))
+def test_any_map_is_a_profile_or_has_located_faults(
+    tmp_path_factory: pytest.TempPathFactory, data: dict[str, object]
+) -> None:
+    import json
+
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_text(json.dumps({"schema": 1, "name": "any", "engine": "vllm", "image": "x", **data}))
+    for fault in ProfileLibrary(path.parent / "none", path.parent / "none").check(path):
+        assert fault.place.line is not None
+        assert str(fault).isprintable()
