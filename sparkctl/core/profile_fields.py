@@ -29,7 +29,7 @@ _ULIMITS = (
 _ULIMIT = re.compile(r"(-1|[0-9]+)(:(-1|[0-9]+))?")
 _CDI = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
 # ${NAME} or ${NAME:-default}; $${ is a dollar sign before a brace.
-VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]{0,4096}))?\}")
 
 
 def name(text: str) -> str:
@@ -44,7 +44,7 @@ def name(text: str) -> str:
 
 def image(text: str) -> str:
     """An image reference, ``registry/name:tag``."""
-    if not _IMAGE.fullmatch(text):
+    if len(text) > 400 or not _IMAGE.fullmatch(text):
         raise ValueError(f"{quoted(text)} is not an image; write for example scitrera/dgx-spark-sglang:0.5.12")
     return text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
-from sparkctl.core.yamlfile import Entry, Item, parse_yaml, resolve
+from sparkctl.core.yamlfile import Entry, Item, parse_yaml, resolve, unwelcome
 from sparkctl.model.secrets import redact
 
 FIXED = ("schema", "name", "extends")  # what --set cannot change
@@ -53,6 +53,8 @@ def token_faults(item: Item, path: str = "") -> list[Fault]:
 def override_tree(text: str) -> Item:
     """Return ``args.mem-fraction-static=0.7`` as the tree that is laid over the profile. Raises `InvalidFile`."""
     place = Place(f"--set {redact(text)}")
+    if bad := unwelcome(text):
+        raise InvalidFile([Fault(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here")])
     path, equals, value = text.partition("=")
     steps = path.strip().split(".")
     if not equals or not all(steps):

@@ -264,6 +264,7 @@ def test_overrides_are_laid_over_and_checked(library: ProfileLibrary) -> None:
         ("port", "--set port: write --set field=value"),
         ("name=x", "--set name=x: `name` cannot be set here"),
         ("args=1", "--set args=1: args: must be a map, not `1`"),
+        ("args.x=\x1b[2J", "args.x=: a control character (U+001B) is not allowed here"),
         ("image=null", "base.yaml:1:1: image: is missing"),
     ],
 )
