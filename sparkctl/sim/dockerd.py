@@ -1,23 +1,17 @@
-"""The simulated Docker Engine: the part of its HTTP API that sparkctl uses, in its own words and status codes."""
+"""The daemon behind the simulated Docker API: containers that are created, run, end and are removed."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
-from sparkctl.sim.container import Body, SimContainer, image_id
-from sparkctl.sim.http import Reply, Request, json_reply
-from sparkctl.sim.journal import STREAMS, Wanted, nanoseconds
-from sparkctl.sim.node import KERNEL, SimNode
+from sparkctl.sim.container import Body, SimContainer
+from sparkctl.sim.node import SimNode
 from sparkctl.sim.process import EngineProcess
 
-VERSION, API, OLDEST_API = "28.5.2", "1.51", "1.24"
-LOG_STREAM = "application/vnd.docker.multiplexed-stream"
 NO_GPU = 'could not select device driver "" with capabilities: [[gpu]]'
-Route = Callable[["Dockerd", Request, str], Awaitable[Reply]]
 
 
 class Refusal(Exception):
@@ -37,23 +31,6 @@ class Dockerd:
         self.running: dict[str, EngineProcess] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: set[asyncio.Queue[Body]] = set()
-
-    async def handle(self, request: Request) -> Reply:
-        """Answer one request."""
-        try:
-            version, path = _split_version(request.path)
-            if version > tuple(map(int, API.split("."))):
-                raise Refusal(
-                    400,
-                    f"client version {'.'.join(map(str, version))} is too new. Maximum supported API version is {API}",
-                )
-            for method, pattern, route in _ROUTES:
-                match = pattern.fullmatch(path)
-                if match and method in (request.method, "GET" if request.method == "HEAD" else ""):
-                    return await route(self, request, match[1] if pattern.groups else "")
-            raise Refusal(404, "page not found")
-        except Refusal as refusal:
-            return json_reply({"message": str(refusal)}, refusal.status)
 
     async def close(self) -> None:
         """End every process at once, as a power cut does."""
@@ -163,179 +140,3 @@ class Dockerd:
 def has_image(image: str) -> bool:
     """Every image is there, except those that say they are not."""
     return "missing" not in image
-
-
-def _split_version(path: str) -> tuple[tuple[int, ...], str]:
-    match = re.match(r"/v(\d+)\.(\d+)(?=/)", path)
-    return ((int(match[1]), int(match[2])), path[match.end() :]) if match else ((0,), path)
-
-
-async def _ping(_daemon: Dockerd, _request: Request, _key: str) -> Reply:
-    headers = (
-        ("Api-Version", API),
-        ("Ostype", "linux"),
-        ("Docker-Experimental", "false"),
-        ("Cache-Control", "no-cache"),
-    )
-    return Reply(body=b"OK", type="text/plain; charset=utf-8", headers=headers)
-
-
-async def _version(_daemon: Dockerd, _request: Request, _key: str) -> Reply:
-    words = {"Version": VERSION, "ApiVersion": API, "MinAPIVersion": OLDEST_API, "Os": "linux", "Arch": "arm64"}
-    return json_reply(
-        {"Platform": {"Name": "Docker Engine - Community"}, **words, "KernelVersion": KERNEL, "Components": []}
-    )
-
-
-async def _info(daemon: Dockerd, _request: Request, _key: str) -> Reply:
-    runtimes = {"runc": {"path": "runc"}}
-    if daemon.node.options.gpu_runtime:
-        runtimes["nvidia"] = {"path": "nvidia-container-runtime"}
-    total = int(daemon.node.memory.meminfo().split(maxsplit=2)[1]) * 1024
-    counts = [one.state for one in daemon.containers.values()]
-    facts = {
-        "Name": daemon.node.name,
-        "ServerVersion": VERSION,
-        "OperatingSystem": "Ubuntu 24.04.3 LTS",
-        "OSType": "linux",
-    }
-    facts |= {
-        "Architecture": "aarch64",
-        "KernelVersion": KERNEL,
-        "Driver": "overlay2",
-        "DockerRootDir": "/var/lib/docker",
-    }
-    numbers = {"NCPU": 20, "MemTotal": total, "Containers": len(counts), "ContainersRunning": counts.count("running")}
-    more = {
-        "Runtimes": runtimes,
-        "DefaultRuntime": "runc",
-        "CgroupVersion": "2",
-        "LoggingDriver": "json-file",
-        "Warnings": None,
-    }
-    return json_reply({"ID": daemon.node.boot_id, **facts, **numbers, **more})
-
-
-async def _list(daemon: Dockerd, request: Request, _key: str) -> Reply:
-    wanted = (json.loads(request.query.get("filters") or "{}") or {}).get("label", [])
-    chosen = [one for one in daemon.containers.values() if request.flag("all") or one.state == "running"]
-    chosen = [one for one in chosen if all(_has_label(one, label) for label in wanted)]
-    return json_reply([one.summary() for one in reversed(chosen)])
-
-
-def _has_label(container: SimContainer, wanted: str) -> bool:
-    name, given, value = wanted.partition("=")
-    return name in container.labels and (not given or container.labels[name] == value)
-
-
-async def _create(daemon: Dockerd, request: Request, _key: str) -> Reply:
-    container = daemon.create(request.query.get("name"), request.json())
-    return json_reply({"Id": container.id, "Warnings": []}, 201)
-
-
-async def _inspect(daemon: Dockerd, _request: Request, key: str) -> Reply:
-    return json_reply(daemon.find(key).details())
-
-
-async def _start(daemon: Dockerd, _request: Request, key: str) -> Reply:
-    container = daemon.find(key)
-    if container.state == "running":
-        return Reply(304)
-    daemon.start(container)
-    return Reply(204)
-
-
-async def _stop(daemon: Dockerd, request: Request, key: str) -> Reply:
-    container = daemon.find(key)
-    if container.state != "running":
-        return Reply(304)
-    await daemon.stop(container, float(request.query.get("t") or 10))
-    return Reply(204)
-
-
-async def _kill(daemon: Dockerd, request: Request, key: str) -> Reply:
-    container = daemon.find(key)
-    process = daemon.running.get(container.id)
-    if process is None:
-        raise Refusal(409, f"cannot kill container: {key}: container {container.id} is not running")
-    if request.query.get("signal", "SIGKILL").removeprefix("SIG") in ("KILL", "9"):
-        process.kill()
-        await container.ended.wait()
-    else:
-        process.terminate()
-    return Reply(204)
-
-
-async def _wait(daemon: Dockerd, _request: Request, key: str) -> Reply:
-    container = daemon.find(key)
-    if container.state == "running":
-        await container.ended.wait()
-    return json_reply({"StatusCode": container.exit_code, "Error": None})
-
-
-async def _remove(daemon: Dockerd, request: Request, key: str) -> Reply:
-    container = daemon.find(key)
-    process = daemon.running.get(container.id)
-    if process is not None:
-        if not request.flag("force"):
-            raise Refusal(
-                409,
-                f'cannot remove container "{container.name}": container is running: '
-                "stop the container before removing or force remove",
-            )
-        process.kill()
-        await container.ended.wait()
-    del daemon.containers[container.id]
-    daemon.tell("destroy", container)
-    return Reply(204)
-
-
-async def _logs(daemon: Dockerd, request: Request, key: str) -> Reply:
-    container = daemon.find(key)
-    streams = frozenset(name for name in STREAMS if request.flag(name))
-    if not streams:
-        raise Refusal(400, "Bad parameters: you must choose at least one stream")
-    tail, until = request.query.get("tail", "all"), request.query.get("until")
-    wanted = Wanted(
-        streams,
-        follow=request.flag("follow"),
-        timestamps=request.flag("timestamps"),
-        since=nanoseconds(request.query.get("since") or "0"),
-        until=nanoseconds(until) if until and until != "0" else None,
-        tail=int(tail) if tail.isdigit() else None,
-        tty=bool(container.body.get("Tty")),
-    )
-    return Reply(type=LOG_STREAM, stream=container.journal.read(wanted))
-
-
-async def _image(_daemon: Dockerd, _request: Request, name: str) -> Reply:
-    if not has_image(name):
-        raise Refusal(404, f"No such image: {name}")
-    config: Body = {"Entrypoint": None, "Cmd": ["bash"], "Env": [], "Labels": {}}
-    facts = {"Architecture": "arm64", "Os": "linux", "Size": 21_474_836_480, "Created": "2026-06-01T08:00:00Z"}
-    return json_reply({"Id": image_id(name), "RepoTags": [name], "RepoDigests": [], **facts, "Config": config})
-
-
-async def _events(daemon: Dockerd, _request: Request, _key: str) -> Reply:
-    return Reply(stream=daemon.events())
-
-
-_ROUTES: tuple[tuple[str, re.Pattern[str], Route], ...] = tuple(
-    (method, re.compile(pattern), route)
-    for method, pattern, route in (
-        ("GET", "/_ping", _ping),
-        ("GET", "/version", _version),
-        ("GET", "/info", _info),
-        ("GET", "/events", _events),
-        ("GET", "/containers/json", _list),
-        ("POST", "/containers/create", _create),
-        ("GET", "/containers/([^/]+)/json", _inspect),
-        ("POST", "/containers/([^/]+)/start", _start),
-        ("POST", "/containers/([^/]+)/stop", _stop),
-        ("POST", "/containers/([^/]+)/kill", _kill),
-        ("POST", "/containers/([^/]+)/wait", _wait),
-        ("GET", "/containers/([^/]+)/logs", _logs),
-        ("DELETE", "/containers/([^/]+)", _remove),
-        ("GET", "/images/(.+)/json", _image),
-    )
-)

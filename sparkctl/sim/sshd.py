@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import asyncssh
 
+from sparkctl.sim.docker_api import VERSION, api_of
 from sparkctl.sim.dockerd import Dockerd
 from sparkctl.sim.http import Handler, serve
 from sparkctl.sim.node import USER, SimNode
@@ -85,7 +86,7 @@ class _Login(asyncssh.SSHServer):
     def unix_connection_requested(self, dest_path: str) -> Attendant:
         if dest_path not in DOCKER_SOCKETS or not self._sshd.node.options.docker_member:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "open failed")
-        return _attendant(self._sshd.docker.handle, "Docker/28.5.2 (linux)")
+        return _attendant(api_of(self._sshd.docker), f"Docker/{VERSION} (linux)")
 
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> Attendant:
         handler = self._sshd.node.ports.get(dest_port)

@@ -1,0 +1,73 @@
+"""sparkctl's own link to a simulated node: the same calls that reach a real one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sparkctl.errors import LinkLost, UnknownHostKey
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.probe import look as probe
+from sparkctl.sim import SimulatedSparks
+from sparkctl.wire.link import Link
+from sparkctl.wire.open import open_link
+
+
+def _node(sparks: SimulatedSparks, known_hosts: str | None = None) -> Node:
+    return Node(
+        NodeName("spark1"),
+        "127.0.0.1",
+        user="milo",
+        port=sparks.ports["spark1"],
+        identity=str(sparks.identity),
+        known_hosts=known_hosts or str(sparks.known_hosts),
+    )
+
+
+@pytest.fixture
+async def link(sparks: SimulatedSparks) -> AsyncIterator[Link]:
+    """A connected link to spark1."""
+    opened = open_link(_node(sparks))
+    await opened.connect()
+    yield opened
+    await opened.close()
+
+
+async def test_a_look_and_a_lock(link: Link) -> None:
+    done = await link.run(probe.command("identity", "memory"), stdin=probe.script())
+    look = probe.decode(done.stdout)
+    assert look.identity is not None
+    assert look.identity.product == "DGX Spark"
+    held = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/tmp/l", "me"])
+    assert await held.readline() == b"held\n"
+    second = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/tmp/l", "you"])
+    assert await second.readline() == b"me\n"
+    await second.release()
+    await held.release()
+
+
+async def test_nobody_listens(link: Link) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        await link.open_tcp("127.0.0.1", 8003)
+
+
+async def test_a_cut_is_noticed_and_mended(link: Link, sparks: SimulatedSparks) -> None:
+    held = await link.hold(["sh", "-c", "x", "sparkctl-lock", "/tmp/l", "me"])
+    assert await held.readline() == b"held\n"
+    sparks.sshd["spark1"].cut()
+    with pytest.raises(LinkLost):
+        await asyncio.wait_for(held.readline(), 5)
+    await link.reconnect(give_up_after=5)
+    assert link.status.state is NodeState.OK
+    assert (await link.run(["cat", "/etc/hostname"])).stdout == b"spark1\n"
+
+
+async def test_an_unwritten_host_key_is_unknown(sparks: SimulatedSparks) -> None:
+    empty = sparks.directory / "nothing-known"
+    empty.touch()
+    stranger = open_link(_node(sparks, str(empty)))
+    with pytest.raises(UnknownHostKey):
+        await stranger.connect()
+    await stranger.close()
