@@ -5,10 +5,11 @@ Every function takes the text as written and raises ValueError. None of them kno
 
 from __future__ import annotations
 
+import csv
 import re
 
 from sparkctl.core.faults import quoted
-from sparkctl.model.docker_options import DOCKER_OPTIONS, ELSEWHERE, OptionKind
+from sparkctl.model.docker_options import DOCKER_OPTIONS, ELSEWHERE, VALUES, OptionKind
 from sparkctl.model.suggest import did_you_mean
 from sparkctl.model.units import parse_duration, parse_size
 
@@ -152,3 +153,22 @@ def docker_option(key: str) -> OptionKind:
     raise ValueError(
         f"{quoted(key)} is not a docker run flag that sparkctl can set{did_you_mean(bare, DOCKER_OPTIONS)}"
     )
+
+
+def option_value(key: str, value: str) -> str:
+    """The value of a further docker run flag."""
+    if (wanted := VALUES.get(key)) and not wanted[0].fullmatch(value):
+        raise ValueError(f"{quoted(value)} cannot be; write for example {wanted[1]}")
+    return value
+
+
+def gpus(text: str) -> str:
+    """``all``, ``none``, a number, or docker's own ``"device=0,1",capabilities=utility``."""
+    if text == "none":
+        return text
+    for part in next(csv.reader([text.replace("\n", " ")]), []):
+        key, given, value = part.partition("=")
+        known = key in ("device", "driver", "capabilities") and value
+        if not known and not re.fullmatch("all|[0-9]{1,3}", value if given and key == "count" else part):
+            raise ValueError(f"{quoted(text)} cannot be; write all, none, a number or device=0")
+    return text

@@ -8,7 +8,7 @@ from typing import Any
 from sparkctl.core import profile_fields as kinds
 from sparkctl.core.faults import Fault
 from sparkctl.core.yamlfile import Entry, Item
-from sparkctl.model.docker_options import OptionKind
+from sparkctl.model.docker_options import BARE, OptionKind
 from sparkctl.model.profile import ArgValue, JsonText
 
 Path_ = tuple[str, ...]
@@ -69,13 +69,13 @@ def options(key: str, item: Item) -> Pairs:
     if kind is OptionKind.FLAG:
         if not isinstance(item.value, bool):
             raise ValueError("must be true or false")
-        return [(key, "true")] if item.value else []
+        return [(key, BARE)] if item.value else []
     several = item.value if isinstance(item.value, tuple) else (item,)
     if isinstance(item.value, tuple) and kind is not OptionKind.LIST:
         raise ValueError("takes one value, not a list")
     if any(each.raw is None or isinstance(each.value, bool) or not each.raw.strip() for each in several):
         raise ValueError("must be text" if kind is OptionKind.TEXT else "must be text or a list of text")
-    return [(key, each.raw) for each in several]
+    return [(key, kinds.option_value(key, each.raw or "")) for each in several]
 
 
 MAPS: dict[Path_, Callable[[str, Item], Pairs]] = {

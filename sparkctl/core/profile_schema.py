@@ -74,6 +74,7 @@ Seconds = Annotated[
 Count = Annotated[int, BeforeValidator(_said(kinds.count)), _schema(["string", "integer"], examples=["27B", "350M"])]
 MountText = Annotated[str, BeforeValidator(_said(kinds.mount)), _schema("string", examples=["~/models:/models:ro"])]
 Regex = Annotated[str, BeforeValidator(_said(kinds.regex)), _schema("string", format="regex")]
+Gpus = Annotated[str, BeforeValidator(_said(kinds.gpus)), _schema(["string", "integer"], examples=["all", "none"])]
 HttpPath = Annotated[str, BeforeValidator(_said(kinds.http_path)), _schema("string", examples=["/health", "none"])]
 Device = Annotated[str, BeforeValidator(_said(kinds.device)), _schema("string", examples=["/dev/infiniband"])]
 EngineName = Annotated[str, AfterValidator(_engine), WithJsonSchema({"type": "string", "enum": list(engine_names())})]
@@ -122,7 +123,7 @@ class ContainerSection(_Section):
     """How Docker runs it."""
 
     name: Name | None = None
-    gpus: Text | None = None
+    gpus: Gpus | None = None
     shm_size: ShmSize | None = None
     ipc: Text | None = None
     network: Text | None = None

@@ -56,6 +56,9 @@ TOKEN = "hf_" + "a" * 30
         ("container: {options: {memroy: 1g}}\n", [
             "5:31: container.options.memroy: `memroy` is not a docker run flag that sparkctl can set; did you mean `memory`?",
         ]),
+        ("container: {gpus: al}\n", ["5:19: container.gpus: `al` cannot be"]),
+        ("container: {options: {oom-score-adj: high}}\n", ["5:38: container.options.oom-score-adj: `high` cannot be"]),
+        ("container: {options: {publish: [80, '8000:x']}}\n", ["5:32: container.options.publish: `8000:x` cannot be"]),
         ("container: {options: {init: 1}}\n", ["5:29: container.options.init: must be true or false"]),
         ("container: {options: {memory: [1g, 2g]}}\n", ["5:31: container.options.memory: takes one value"]),
         ("container: {ulimits: {memlok: -1, nofile: lots}}\n", [
@@ -347,3 +350,26 @@ def test_any_map_is_a_profile_or_has_located_faults(
     for fault in ProfileLibrary(path.parent / "none", path.parent / "none").check(path):
         assert fault.place.line is not None
         assert str(fault).isprintable()
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_what_a_profile_lets_through_docker_can_be_asked(data: st.DataObject) -> None:
+    """Every option value that passes is one that the create request can be made of."""
+    from dataclasses import replace as with_
+
+    from sparkctl import engines
+    from sparkctl.core.planning import plan
+    from sparkctl.core.profile_fields import gpus, option_value
+    from sparkctl.model.docker_options import DOCKER_OPTIONS, VALUES, OptionKind
+    from sparkctl.model.node import Node, NodeName
+    from sparkctl.wire.docker_body import create_body
+
+    key = data.draw(st.sampled_from([name for name, kind in DOCKER_OPTIONS.items() if kind is not OptionKind.FLAG]))
+    text = st.from_regex(VALUES[key][0], fullmatch=True) if key in VALUES else st.text(min_size=1)
+    value = option_value(key, data.draw(text))
+    cards = gpus(data.draw(st.sampled_from(["all", "1", "device=0", "count=2", '"device=0,1",capabilities=utility'])))
+    profile = ProfileLibrary(Path("/nonexistent")).load("qwen36")
+    made = plan(profile, Node(NodeName("n"), "h"), home="/h", operator="o", environ={}, engine=engines.load("sglang"))
+    body = create_body(with_(made, options=((key, value),), gpus=cards))
+    assert body["Image"] == profile.image
