@@ -78,7 +78,10 @@ class Dockerd:
                     f"Bind for 0.0.0.0:{port} failed: port is already allocated"
                 )
                 raise Refusal(500, container.error)
-        process = EngineProcess(self.node, container)
+        try:
+            process = EngineProcess(self.node, container)
+        except ValueError as error:
+            raise Refusal(500, f"the simulation cannot read this command: {error}") from error
         container.mark_started(process.pid)
         self.running[container.id] = process
         if ready_since is not None:

@@ -73,6 +73,7 @@ def _docker(node: SimNode) -> list[str]:
         "cli /usr/bin/docker",
         f"hook {'/usr/bin/nvidia-container-runtime-hook' if gpu else ''}",
         f"toolkit {'/usr/bin/nvidia-ctk' if gpu else ''}",
+        f"cdi {'nvidia.yaml' if gpu else ''}",
         f"member {member}",
     ]
 

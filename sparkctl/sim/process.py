@@ -32,7 +32,7 @@ class EngineProcess:
         self.decoding = Decoding(self.launch, node.pace)
         self.serving = Serving(self.launch, self.decoding, self._access)
         self._signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._deaf = False
+        self.deaf = False
         self._rushed: float | None = None
         self._handler = self.serving.handle
 
@@ -51,7 +51,7 @@ class EngineProcess:
 
     def terminate(self) -> None:
         """Send SIGTERM; a process that hangs does not hear it."""
-        if not self._deaf and not self._signal.done():
+        if not self.deaf and not self._signal.done():
             self._signal.set_result("TERM")
 
     def kill(self) -> None:
@@ -130,7 +130,7 @@ class EngineProcess:
                 self.node.ports[self.launch.port] = self._handler
                 self.serving.ready = ready
             case Hang():
-                self._deaf = True
+                self.deaf = True
                 await asyncio.Event().wait()
 
     def _write(self, text: str, stream: str) -> None:

@@ -75,7 +75,7 @@ async def test_faults(
 async def test_a_hang_is_deaf_to_sigterm(client: docker.DockerClient, sparks: SimulatedSparks) -> None:
     container = await in_thread(clients.launch, client, environment={"SIM_FAULT": "hang"})
     process = sparks.docker["spark1"].running[container.id]
-    await clients.eventually(lambda: process._deaf)
+    await clients.eventually(lambda: process.deaf)
     await in_thread(container.stop, timeout=5)
     await in_thread(container.reload)
     assert container.attrs["State"]["ExitCode"] == 137
