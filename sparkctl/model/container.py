@@ -38,7 +38,8 @@ class Container:
     error: str | None = None
     pid: int | None = None
     log_driver: str | None = None
-    ports: tuple[int, ...] = ()  # published on the node, from the list call
+    ports: tuple[int, ...] = ()  # published on the node, from both calls
+    tty: bool | None = None  # its log is one stream without frames
 
     def label(self, name: str) -> str | None:
         """Return one label's value, None where it is not set."""

@@ -84,10 +84,14 @@ async def _examine(session: Session, ctx: Context) -> list[Finding]:
             )
         )
         findings += _gpu(node, look, info)
-        findings += _disks(node, await session.look(f"disk={info.root_dir}", *_models(node)), info)
+        findings += _disks(node, await session.look(*_disks_of(info), *_models(node)), info)
     except DockerError as error:
         findings.append(Finding("docker", Severity.PROBLEM, error.message, error.hint))
     return findings
+
+
+def _disks_of(info: EngineInfo) -> list[str]:
+    return [f"disk={info.root_dir}"] if info.root_dir else []
 
 
 def _models(node: Node) -> list[str]:
@@ -174,8 +178,7 @@ def _habits(node: Node, look: Look) -> Iterator[Finding]:
 
 def _gpu(node: Node, look: Look, info: EngineInfo) -> Iterator[Finding]:
     access = look.docker
-    traces = "nvidia" in info.runtimes or info.cdi or (access is not None and (access.hook or access.toolkit))
-    if traces:
+    if "nvidia" in info.runtimes or (access is not None and access.can_give_gpu):
         yield Finding("gpu", Severity.GOOD, "the NVIDIA container toolkit is there")
     else:
         yield Finding(

@@ -85,7 +85,7 @@ def _refuse_without_image(plan: LaunchPlan, scene: Scene) -> None:
         raise ImageMissing(
             plan.node, f"{plan.node} does not have the image {plan.image}", f"on {plan.node}: docker pull {plan.image}"
         )
-    machine = _MACHINES.get(scene.engine.architecture)
+    machine = _MACHINES.get(scene.engine.architecture or "")
     if machine and scene.image.architecture in _MACHINES.values() and scene.image.architecture != machine:
         raise ImageMissing(
             plan.node,
@@ -99,8 +99,7 @@ def _refuse_without_gpu(plan: LaunchPlan, scene: Scene) -> None:
     access = scene.look.docker
     if not plan.gpus or access is None:
         return
-    traces = access.hook or access.toolkit or "nvidia" in scene.engine.runtimes or scene.engine.cdi
-    if not traces:
+    if not access.can_give_gpu and "nvidia" not in scene.engine.runtimes:
         raise NoGpuRuntime(
             plan.node,
             f"Docker on {plan.node} cannot give a container the GPU: no NVIDIA container toolkit",

@@ -14,7 +14,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, MemorySampled, Outcome, PhaseChanged, PlanMade, Warned
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.operations import readiness
 from sparkctl.operations.drop_caches import NoRight, drop
@@ -104,7 +104,8 @@ class _Up:
             session.docker.info(), session.docker.list(), session.docker.image(plan.image)
         )
         paths = [f"path={mount.source}" for mount in plan.mounts if mount.source.startswith("/")]
-        look = await session.look(*_IDENTITY, f"disk={engine.root_dir}", *paths)
+        disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
+        look = await session.look(*_IDENTITY, *disk, *paths)
         if look.memory is not None:
             self.emit(MemorySampled(self.ctx.clock.now(), session.node.name, look.memory))
         return Scene(look, containers, engine, image)
@@ -180,7 +181,10 @@ class _Up:
         )
 
     async def _create_and_start(self, session: Session, plan: LaunchPlan) -> str:
-        container_id = await session.docker.create(plan)
+        try:
+            container_id = await session.docker.create(plan)
+        except LinkLost:
+            container_id = await self._created_meanwhile(session, plan)
         try:
             await session.docker.start(container_id)
         except DockerError:
@@ -192,6 +196,14 @@ class _Up:
             if not (await session.docker.inspect(container_id)).is_alive:
                 await session.docker.start(container_id)
         return container_id
+
+    async def _created_meanwhile(self, session: Session, plan: LaunchPlan) -> str:
+        """The connection broke under the create call: it may have been done or not. Look, and only then do it again."""
+        await session.link.reconnect(give_up_after=plan.timeouts.creating)
+        for container in await session.docker.list():
+            if container.name == plan.container_name and container.label(Label.HASH) == plan.profile_hash:
+                return container.id
+        return await session.docker.create(plan)
 
     async def _undo(self, session: Session, plan: LaunchPlan) -> str:
         """Remove what a creation left; say so, or say that it could not be done."""

@@ -52,6 +52,12 @@ class DockerAccess:
     cli: bool
     hook: bool
     toolkit: bool
+    cdi: bool
+
+    @property
+    def can_give_gpu(self) -> bool:
+        """Tell whether any trace of NVIDIA's container toolkit was seen."""
+        return self.hook or self.toolkit or self.cdi
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +254,7 @@ def _docker(body: str | None) -> DockerAccess | None:
         cli=bool(word.get("cli")),
         hook=bool(word.get("hook")),
         toolkit=bool(word.get("toolkit")),
+        cdi=bool(word.get("cdi")),
     )
 
 

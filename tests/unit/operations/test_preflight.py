@@ -18,7 +18,7 @@ from sparkctl.probe.look import Disk, DockerAccess, Look
 
 Make = Callable[..., Container]
 ROOT = "/var/lib/docker"
-ACCESS = DockerAccess(socket=True, access=True, member=True, cli=True, hook=True, toolkit=True)
+ACCESS = DockerAccess(socket=True, access=True, member=True, cli=True, hook=True, toolkit=True, cdi=False)
 MEMORY = Memory(120 * GIB, 100 * GIB, 60 * GIB, 38 * GIB, 16 * GIB, 16 * GIB)
 
 
