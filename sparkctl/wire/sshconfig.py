@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -46,9 +47,13 @@ class Route:
     @property
     def ssh_command(self) -> str:
         """The ssh line that makes the same connection by hand."""
-        port = f"-p {self.port} " if self.port != SSH_PORT else ""
-        jump = f"-J {self.jump} " if self.jump else ""
-        return f"ssh {jump}{port}{self.target}"
+        words = ["ssh"]
+        if self.known_hosts and self.known_hosts[0] != Path.home() / ".ssh" / "known_hosts":
+            words += ["-o", f"UserKnownHostsFile={self.known_hosts[0]}"]
+        words += [word for path in self.identities for word in ("-i", str(path))]
+        words += ["-J", self.jump] if self.jump else []
+        words += ["-p", str(self.port)] if self.port != SSH_PORT else []
+        return shlex.join([*words, self.target])
 
 
 def config_files() -> list[Path]:

@@ -1,0 +1,182 @@
+"""The Docker Engine of one node: read over the raw channel (quick to start), changed through the docker SDK."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+from sparkctl.errors import DockerDown, DockerError, SparkctlError
+from sparkctl.model.container import Container
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.wire import docker_json, http
+from sparkctl.wire.docker_body import create_body
+from sparkctl.wire.docker_errors import refusal
+from sparkctl.wire.docker_json import EngineInfo, ImageInfo
+from sparkctl.wire.dockerway import SOCKET, down_silently
+from sparkctl.wire.link import Link
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+NEWEST_API = (1, 51)  # we speak no newer one, whatever the daemon offers
+READ_LIMIT = 10.0
+CHANGE_LIMIT = 60.0
+_STOP_MARGIN = 20.0  # what a stop may take beyond the grace it gives
+_MISSING = 404
+T = TypeVar("T")
+
+
+class Docker:
+    """Calls to one Engine. Each has a time limit: a daemon that hangs shows in no other way.
+
+    All raise `DockerError` and its kinds, and `LinkLost` where the connection to the node breaks under them.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._api: str | None = None
+
+    @property
+    def node(self) -> str:
+        """The node's configured name."""
+        return self._link.node.name
+
+    async def ping(self) -> str:
+        """Return the API version to speak: the daemon's, or ours where its is newer."""
+        answer = await self._ask("/_ping")
+        if not answer.ok:
+            raise refusal(self.node, answer.status, answer.body.decode("utf-8", "replace"))
+        self._api = negotiate(answer.header("api-version"))
+        return self._api
+
+    async def info(self) -> EngineInfo:
+        """Return what the Engine says of itself."""
+        data = await self._read("/info")
+        return docker_json.engine_info(data, await self.api())
+
+    async def list(self) -> tuple[Container, ...]:
+        """Return all containers, whoever made them and whether they run or not."""
+        data = await self._read_any("/containers/json?all=1")
+        entries = data if isinstance(data, list) else []
+        return tuple(docker_json.listed(entry) for entry in entries if isinstance(entry, dict))
+
+    async def inspect(self, ref: str) -> Container:
+        """Return everything about one container, by id or name. Raises NoSuchContainer."""
+        return docker_json.inspected(await self._read(f"/containers/{quote(ref, safe='')}/json"))
+
+    async def secrets(self, ref: str) -> frozenset[str]:
+        """Return the values of the container's environment that must never be shown. Raises NoSuchContainer."""
+        return docker_json.secrets(await self._read(f"/containers/{quote(ref, safe='')}/json"))
+
+    async def image(self, name: str) -> ImageInfo | None:
+        """Return the image of this name or id, None where it is not on the node."""
+        answer = await self._ask(f"/v{await self.api()}/images/{quote(name, safe='/:@')}/json")
+        if answer.status == _MISSING:
+            return None
+        return docker_json.image_info(self._object(answer))
+
+    async def create(self, plan: LaunchPlan) -> str:
+        """Create the plan's container, not started; return its id.
+
+        Raises NameTaken, ImageMissing, DiskFull. After LinkLost it may or may not exist: look for its labels.
+        """
+        from sparkctl.wire import docker_sdk
+
+        body = create_body(plan)
+        return await self._change(lambda api: docker_sdk.create(api, body, plan.container_name))
+
+    async def start(self, ref: str) -> None:
+        """Start a created container. Raises NoGpuRuntime, PortBusy, DiskFull; it then stays behind as created."""
+        await self._change(lambda api: api.start(ref))
+
+    async def stop(self, ref: str, grace: float) -> None:
+        """Ask it to end, kill it after ``grace`` seconds. A container that has ended already is fine."""
+        seconds = max(0, round(grace))
+        await self._change(lambda api: api.stop(ref, timeout=seconds), limit=seconds + _STOP_MARGIN)
+
+    async def kill(self, ref: str) -> None:
+        """Kill it now. Raises DockerError where it does not run."""
+        await self._change(lambda api: api.kill(ref))
+
+    async def remove(self, ref: str, force: bool = False) -> None:
+        """Remove the container, its log with it; ``force`` also one that runs. One being removed already is fine."""
+        try:
+            await self._change(lambda api: api.remove_container(ref, force=force))
+        except DockerError as error:
+            if "already in progress" not in error.message:
+                raise
+
+    async def aclose(self) -> None:
+        """Nothing is kept open between calls; the link is its owner's to close."""
+        self._api = None
+
+    async def api(self) -> str:
+        """Return the negotiated API version, asking once."""
+        return self._api if self._api is not None else await self.ping()
+
+    async def _read(self, path: str) -> docker_json.Json:
+        return self._object(await self._ask(f"/v{await self.api()}{path}"))
+
+    async def _read_any(self, path: str) -> object:
+        return self._decoded(await self._ask(f"/v{await self.api()}{path}"))
+
+    async def _ask(self, path: str) -> http.Response:
+        try:
+            return await http.request_unix(self._link, SOCKET, "GET", path, timeout=READ_LIMIT)
+        except TimeoutError as error:
+            raise down_silently(self.node, READ_LIMIT) from error
+        except http.BadAnswer as error:
+            raise DockerDown(self.node, f"Docker on {self.node} broke off: {error.message}", _STATUS_HINT) from error
+
+    def _decoded(self, answer: http.Response) -> object:
+        if not answer.ok:
+            raise refusal(self.node, answer.status, answer.body.decode("utf-8", "replace"))
+        try:
+            return docker_json.parse(answer.body)
+        except ValueError as error:
+            raise DockerError(self.node, f"Docker on {self.node} answered with broken JSON") from error
+
+    def _object(self, answer: http.Response) -> docker_json.Json:
+        data = self._decoded(answer)
+        if not isinstance(data, dict):
+            raise DockerError(self.node, f"Docker on {self.node} answered with something unexpected")
+        return data
+
+    async def _change(self, call: Callable[[APIClient], T], limit: float = CHANGE_LIMIT) -> T:
+        """Make one call of the SDK, in a thread with a client of its own."""
+        from sparkctl.wire import docker_sdk
+
+        version = await self.api()
+        path = await self._link.docker_socket()
+        try:
+            return await asyncio.to_thread(docker_sdk.call, f"unix://{path}", version, limit, call)
+        except docker_sdk.Refusal as error:
+            raise refusal(self.node, error.status, error.said) from error
+        except docker_sdk.NoAnswer as error:
+            raise down_silently(self.node, limit) from error
+        except docker_sdk.Broken as error:
+            raise await self._why_broken(error) from error
+
+    async def _why_broken(self, error: Exception) -> SparkctlError:
+        """Ask again, simply, what happened to a call that broke off."""
+        try:
+            await self.ping()
+        except SparkctlError as reason:
+            return reason
+        return DockerDown(self.node, f"Docker on {self.node} broke off in the middle: {error}", _STATUS_HINT)
+
+
+_STATUS_HINT = "on the node: sudo systemctl status docker"
+
+
+def negotiate(offered: str | None) -> str:
+    """Return the lower of the daemon's API version and ours."""
+    try:
+        major, _, minor = (offered or "").partition(".")
+        theirs = (int(major), int(minor))
+    except ValueError:
+        theirs = NEWEST_API
+    chosen = min(theirs, NEWEST_API)
+    return f"{chosen[0]}.{chosen[1]}"

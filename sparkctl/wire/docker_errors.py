@@ -1,0 +1,64 @@
+"""Docker's refusals as our own errors: what it said, which kind that is, and what mends it. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from sparkctl.errors import (
+    DiskFull,
+    DockerDenied,
+    DockerError,
+    ImageMissing,
+    NameTaken,
+    NoGpuRuntime,
+    NoSuchContainer,
+    PortBusy,
+)
+from sparkctl.model.text import clean
+
+_IMAGE = re.compile(r"no such image:? *(\S+)?", re.IGNORECASE)
+_NO_GPU = ("could not select device driver", "unresolvable cdi devices", "unknown or invalid runtime name: nvidia")
+_BUSY = ("port is already allocated", "address already in use", "ports are not available")
+
+
+def refusal(node: str, status: int, said: str) -> DockerError:
+    """Return the error for Docker's answer ``said`` (a JSON message or plain text) with an HTTP ``status``."""
+    words = sentence(said)
+    low = words.lower()
+    if status == 409 and "already in use by container" in low:
+        return NameTaken(node, words, "see what it is: docker ps -a; then remove it, or choose another name")
+    if status == 404 and (match := _IMAGE.search(words)):
+        image = (match[1] or "IMAGE").rstrip(".,")
+        return ImageMissing(node, f"the image {image} is not on {node}", f"on the node: docker pull {image}")
+    if status == 404 and "no such container" in low:
+        return NoSuchContainer(node, words, "list what there is: docker ps -a")
+    if any(mark in low for mark in _NO_GPU):
+        return NoGpuRuntime(
+            node,
+            f"Docker on {node} has no NVIDIA runtime: {words}",
+            "on the node: sudo apt-get install nvidia-container-toolkit && sudo nvidia-ctk runtime configure "
+            "--runtime=docker && sudo systemctl restart docker",
+        )
+    if any(mark in low for mark in _BUSY):
+        return PortBusy(node, words, "see who listens, on the node: sudo ss -ltnp; or give the profile another port")
+    if "no space left on device" in low:
+        return DiskFull(node, words, "see what fills it, on the node: df -h; docker system df")
+    if status == 403 or "permission denied while trying to connect" in low:
+        return DockerDenied(node, words, "on the node: sudo usermod -aG docker $USER (counts from the next login)")
+    if "exec format error" in low or "no matching manifest" in low or "does not match the specified platform" in low:
+        return DockerError(node, words, "the image is made for another processor; a Spark needs linux/arm64")
+    if "executable file not found" in low or "no such file or directory: unknown" in low:
+        return DockerError(node, words, "the image has no such program: check the profile's entrypoint and command")
+    return DockerError(node, words or f"Docker on {node} answered with status {status}")
+
+
+def sentence(said: str) -> str:
+    """Return Docker's own words as one printable line, taken out of their JSON."""
+    try:
+        data = json.loads(said)
+    except ValueError:
+        data = None
+    if isinstance(data, dict) and isinstance(data.get("message"), str):
+        said = data["message"]
+    return " ".join(clean(line) for line in said.split("\n")).strip()

@@ -1,0 +1,160 @@
+"""Docker's JSON answers as our own values. What an answer does not say is None."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.secrets import secret_values
+
+Json = Mapping[str, object]
+_NEVER = "0001-01-01"  # Go's zero time
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What the Docker Engine says of itself. ``cdi``: it takes CDI device names (28 and later do by default)."""
+
+    server_version: str
+    api_version: str
+    architecture: str | None
+    root_dir: str | None
+    storage_driver: str | None
+    cgroup_version: str | None
+    runtimes: tuple[str, ...]
+    cdi: bool
+    log_driver: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """An image that is on the node. ``architecture`` as Go spells it: arm64, amd64. ``size`` in bytes."""
+
+    id: str
+    architecture: str | None
+    size: int | None
+
+
+def parse(body: bytes) -> object:
+    """Return the decoded JSON. Raises ValueError."""
+    return json.loads(body.decode("utf-8", "replace"))
+
+
+def engine_info(data: Json, api_version: str) -> EngineInfo:
+    """Read ``GET /info``."""
+    runtimes = data.get("Runtimes")
+    return EngineInfo(
+        server_version=_text(data, "ServerVersion") or "unknown",
+        api_version=api_version,
+        architecture=_text(data, "Architecture"),
+        root_dir=_text(data, "DockerRootDir"),
+        storage_driver=_text(data, "Driver"),
+        cgroup_version=_text(data, "CgroupVersion"),
+        runtimes=tuple(sorted(str(name) for name in runtimes)) if isinstance(runtimes, dict) else (),
+        cdi=bool(data.get("CDISpecDirs")),
+        log_driver=_text(data, "LoggingDriver"),
+    )
+
+
+def image_info(data: Json) -> ImageInfo:
+    """Read ``GET /images/NAME/json``."""
+    return ImageInfo(_text(data, "Id") or "", _text(data, "Architecture"), _number(data, "Size"))
+
+
+def listed(data: Json) -> Container:
+    """Read one entry of ``GET /containers/json``."""
+    names = data.get("Names")
+    name = str(names[0]).lstrip("/") if isinstance(names, list) and names else ""
+    return Container(
+        id=_text(data, "Id") or "",
+        name=name,
+        image=_text(data, "Image") or "",
+        state=_state(_text(data, "State")),
+        status=_text(data, "Status") or "",
+        created=float(_number(data, "Created") or 0),
+        labels=_labels(data.get("Labels")),
+        ports=_listed_ports(data.get("Ports")),
+    )
+
+
+def inspected(data: Json) -> Container:
+    """Read ``GET /containers/ID/json``. An exit code is one only of what has run and ended."""
+    state, config, host = _part(data, "State"), _part(data, "Config"), _part(data, "HostConfig")
+    now = _state(_text(state, "Status"))
+    ended = now in (ContainerState.EXITED, ContainerState.DEAD, ContainerState.RESTARTING)
+    failed_to_start = now is ContainerState.CREATED and bool(_number(state, "ExitCode"))
+    code = _number(state, "ExitCode") if ended or failed_to_start else None
+    return Container(
+        id=_text(data, "Id") or "",
+        name=(_text(data, "Name") or "").lstrip("/"),
+        image=_text(config, "Image") or "",
+        state=now,
+        status=f"Exited ({code})" if now is ContainerState.EXITED else str(now).capitalize(),
+        created=moment(data.get("Created")) or 0.0,
+        labels=_labels(config.get("Labels")),
+        started=moment(state.get("StartedAt")),
+        finished=moment(state.get("FinishedAt")) if ended else None,
+        exit_code=code,
+        oom_killed=bool(state["OOMKilled"]) if "OOMKilled" in state else None,
+        error=_text(state, "Error") or None,
+        pid=_number(state, "Pid") or None,
+        log_driver=_text(_part(host, "LogConfig"), "Type"),
+        ports=_inspected_ports(_part(data, "NetworkSettings").get("Ports")),
+        tty=bool(config.get("Tty")),
+    )
+
+
+def secrets(data: Json) -> frozenset[str]:
+    """Read the secret values out of the environment in ``GET /containers/ID/json``."""
+    env = _part(data, "Config").get("Env")
+    pairs = (str(entry).partition("=") for entry in env) if isinstance(env, list) else ()
+    return secret_values((name, value) for name, _, value in pairs)
+
+
+def moment(value: object) -> float | None:
+    """Return unix seconds for Docker's RFC 3339 with nanoseconds; None for its zero time and for anything else."""
+    if not isinstance(value, str) or value.startswith(_NEVER):
+        return None
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except ValueError:
+        return None
+
+
+def _state(word: str | None) -> ContainerState:
+    """Return Docker's state; a word we do not know is no live container we could act on."""
+    return next((state for state in ContainerState if state == word), ContainerState.DEAD)
+
+
+def _labels(value: object) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((str(key), str(text)) for key, text in value.items())) if isinstance(value, dict) else ()
+
+
+def _listed_ports(value: object) -> tuple[int, ...]:
+    entries = value if isinstance(value, list) else []
+    found = (entry.get("PublicPort") for entry in entries if isinstance(entry, dict))
+    return tuple(sorted({port for port in found if isinstance(port, int)}))
+
+
+def _inspected_ports(value: object) -> tuple[int, ...]:
+    bindings = value.values() if isinstance(value, dict) else ()
+    found = {str(one.get("HostPort")) for some in bindings for one in some or () if isinstance(one, dict)}
+    return tuple(sorted(int(port) for port in found if port.isdigit()))
+
+
+def _part(data: Json, key: str) -> Json:
+    value = data.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(data: Json, key: str) -> str | None:
+    value = data.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _number(data: Json, key: str) -> int | None:
+    value = data.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

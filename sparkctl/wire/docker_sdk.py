@@ -1,0 +1,54 @@
+"""The docker SDK, one call at a time, in whatever thread calls this. Imported late: it takes a tenth of a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import docker
+import docker.errors
+import requests.exceptions
+
+T = TypeVar("T")
+
+
+class Refusal(Exception):
+    """Docker answered, and the answer was no."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(said)
+        self.status = status
+        self.said = said
+
+
+class NoAnswer(Exception):
+    """The time limit passed."""
+
+
+class Broken(Exception):
+    """The connection broke, or there was none."""
+
+
+def call(url: str, version: str, limit: float, function: Callable[[docker.APIClient], T]) -> T:
+    """Return what ``function`` returns for a fresh client. Never on the event loop's thread: it blocks.
+
+    The client is made here for the same reason, and per call because sharing one between threads is not promised.
+    """
+    try:
+        client = docker.APIClient(base_url=url, version=version, timeout=max(1, round(limit)))
+        try:
+            return function(client)
+        finally:
+            client.close()
+    except docker.errors.APIError as error:
+        raise Refusal(error.status_code or 0, str(error.explanation or error)) from error
+    except requests.exceptions.Timeout as error:
+        raise NoAnswer(str(error)) from error
+    except (requests.exceptions.RequestException, docker.errors.DockerException, OSError) as error:
+        raise Broken(str(error)) from error
+
+
+def create(client: docker.APIClient, body: dict[str, object], name: str) -> str:
+    """Create a container from a ready request body; return its id."""
+    answer = client.create_container_from_config(body, name)  # type: ignore[no-untyped-call]
+    return str(answer["Id"])

@@ -1,0 +1,209 @@
+"""Pieces put together to lines, and the place in the log from which to go on after a break: no line lost or doubled.
+
+Docker can be asked for everything since a stamp, but stamps are no line numbers: several pieces share one, those of
+stdout and stderr cross by some microseconds, and the later pieces of a long line carry the stamp of its first. So the
+place is an anchor, a stamp some time back that everything after it is not older than, and a count of the pieces seen
+from there on. Asked for the log since the anchor, Docker repeats exactly those, and they are skipped.
+"""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sparkctl.model.log import LogLine
+from sparkctl.wire.logframes import Piece
+
+LONGEST_LINE = 256 << 10  # bytes; of a longer line head and tail are kept, half of it each
+_HALF = LONGEST_LINE // 2
+_SETTLED = 1_000_000_000  # ns; stamps cross by far less
+_STREAMS = {1: "stdout", 2: "stderr"}
+_ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The beginning of a line whose end has not come. ``missing`` counts characters already dropped of its middle."""
+
+    stream: int
+    stamp: bytes
+    head: bytes
+    tail: bytes = b""
+    missing: int = 0
+
+    def plus(self, text: bytes) -> Pending:
+        """Return it with a further piece; memory stays within LONGEST_LINE and one piece."""
+        if not self.tail and len(self.head) + len(text) <= LONGEST_LINE:
+            return Pending(self.stream, self.stamp, self.head + text)
+        whole = self.head[_HALF:] + self.tail + text
+        cut = max(0, len(whole) - _HALF)
+        dropped = len(whole[:cut].decode("utf-8", "replace"))
+        return Pending(self.stream, self.stamp, self.head[:_HALF], whole[cut:], self.missing + dropped)
+
+    def line(self, number: int) -> LogLine:
+        """Return it as a line."""
+        text = self.head.decode("utf-8", "replace")
+        if self.tail:
+            text += _ELLIPSIS + self.tail.decode("utf-8", "replace")
+        return LogLine(_stamp(self.stamp), text, number, _STREAMS.get(self.stream, "stdout"), self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a log was read. ``seen`` pieces from ``anchor`` on, ``last`` being the latest stamp among them and
+    ``seen_last`` how many carry it; ``lines`` is the number of the last line given out."""
+
+    anchor: bytes
+    seen: int
+    last: bytes
+    seen_last: int
+    lines: int
+    pending: tuple[Pending, ...] = ()
+
+    @property
+    def since(self) -> str:
+        """The anchor as Docker takes it: unix seconds with nanoseconds."""
+        whole, nanos = divmod(nanoseconds(self.anchor), 1_000_000_000)
+        return f"{whole}.{nanos:09d}"
+
+
+@dataclass(slots=True)
+class LineJoiner:
+    """Takes pieces in the order of the log, gives lines. ``gap``: the log does not reach back to where we were."""
+
+    position: Position | None = None
+    gap: bool = False
+    _pending: dict[int, Pending] = field(default_factory=dict)
+    _number: int = 0
+    _anchor: bytes = b""
+    _seen: int = 0
+    _last: bytes = b""
+    _seen_last: int = 0
+    _candidate: bytes | None = None
+    _candidate_seen: int = 0
+    _skip: int = 0
+    _fresh: bool = False
+    _by_stamp: bool = False
+
+    def __post_init__(self) -> None:
+        if self.position is not None:
+            self.go_to(self.position)
+
+    def go_to(self, position: Position) -> None:
+        """Expect a stream that begins at ``position.anchor``, and skip what was seen of it."""
+        self._pending = {pending.stream: pending for pending in position.pending}
+        self._number, self._anchor = position.lines, position.anchor
+        self._seen = self._skip = position.seen
+        self._last, self._seen_last = position.last, position.seen_last
+        self._candidate = None
+        self._fresh, self._by_stamp, self.gap = True, False, False
+
+    def take(self, pieces: Sequence[Piece]) -> tuple[LogLine, ...]:
+        """Return the lines that ``pieces`` complete, without those already given out."""
+        if self._skip:
+            pieces = self._unseen(pieces)
+        if not pieces:
+            return ()
+        lines = self._join(pieces)
+        self._advance([piece.stamp for piece in pieces])
+        return lines
+
+    def finish(self) -> tuple[LogLine, ...]:
+        """Return the lines that no newline ended, at the end of the stream."""
+        lines = []
+        for pending in sorted(self._pending.values(), key=lambda pending: pending.stamp):
+            self._number += 1
+            lines.append(pending.line(self._number))
+        self._pending.clear()
+        self._note()
+        return tuple(lines)
+
+    def _join(self, pieces: Sequence[Piece]) -> tuple[LogLine, ...]:
+        lines: list[LogLine] = []
+        pending, number = self._pending, self._number
+        for stream, stamp, text, whole in pieces:
+            if whole and stream not in pending and len(text) <= LONGEST_LINE:
+                number += 1
+                lines.append(LogLine(_stamp(stamp), text.decode("utf-8", "replace"), number, _STREAMS[stream]))
+                continue
+            begun = pending.pop(stream, None) or Pending(stream, stamp, b"")
+            begun = begun.plus(text)
+            if whole:
+                number += 1
+                lines.append(begun.line(number))
+            else:
+                pending[stream] = begun
+        self._number = number
+        return tuple(lines)
+
+    def _advance(self, stamps: Sequence[bytes]) -> None:
+        """Count, and move the anchor forward once a later one is certain. Once a read, not once a piece."""
+        lowest, highest = min(stamps), max(stamps)
+        if not self._anchor:
+            self._anchor = lowest
+        if self._candidate is not None and lowest < self._candidate:
+            self._candidate = None
+        if self._candidate is None and stamps[0] == lowest > self._last:
+            self._candidate, self._candidate_seen = lowest, 0
+        if highest > self._last:
+            self._last, self._seen_last = highest, 0
+        self._seen_last += stamps.count(self._last)
+        self._seen += len(stamps)
+        self._candidate_seen += len(stamps)
+        self._settle()
+        self._note()
+
+    def _settle(self) -> None:
+        candidate = self._candidate
+        if candidate is None or nanoseconds(self._last) - nanoseconds(candidate) < _SETTLED:
+            return
+        # the further pieces of an open line will carry its first stamp: the anchor must not pass it
+        if all(pending.stamp >= candidate for pending in self._pending.values()):
+            self._anchor, self._seen, self._candidate = candidate, self._candidate_seen, None
+
+    def _note(self) -> None:
+        if self._anchor:
+            self.position = Position(
+                self._anchor, self._seen, self._last, self._seen_last, self._number, tuple(self._pending.values())
+            )
+
+    def _unseen(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+        if self._fresh and pieces:
+            self._fresh = False
+            if pieces[0].stamp != self._anchor:
+                # the log was rotated and no longer reaches back to the anchor: only the stamps are left to go by
+                self._by_stamp = True
+                self.gap = min(piece.stamp for piece in pieces) > self._last
+        if not self._by_stamp:
+            rest = pieces[self._skip :]
+            self._skip -= len(pieces) - len(rest)
+            return rest
+        return self._later(pieces)
+
+    def _later(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+        """Return the pieces after ``last``; this once the count from the anchor begins anew."""
+        for index, piece in enumerate(pieces):
+            if piece.stamp < self._last:
+                continue
+            if piece.stamp == self._last and self._seen_last > 0:
+                self._seen_last -= 1
+                continue
+            self._skip, self._by_stamp = 0, False
+            self._anchor, self._seen, self._seen_last, self._candidate = piece.stamp, 0, 0, None
+            return pieces[index:]
+        return ()
+
+
+def nanoseconds(stamp: bytes) -> int:
+    """Return unix time in nanoseconds of ``2026-11-20T23:13:59.123456789Z``; 0 for what is no such stamp."""
+    try:
+        date = tuple(int(stamp[a:b]) for a, b in ((0, 4), (5, 7), (8, 10), (11, 13), (14, 16), (17, 19)))
+        fraction = stamp[20:].rstrip(b"Z")[:9].ljust(9, b"0")
+        return calendar.timegm((*date, 0, 0, 0)) * 1_000_000_000 + int(fraction)
+    except ValueError:
+        return 0
+
+
+def _stamp(stamp: bytes) -> str:
+    return stamp.decode("ascii", "replace")
