@@ -1,4 +1,4 @@
-"""The environment an engine gets: the profile's ``env_file`` and ``env``, with ``${VAR}`` from the operator's own."""
+"""What an engine gets of the operator's environment: ``env_file``, ``env``, and ``${VAR}`` in ``env`` and ``args``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
 from sparkctl.core.profile_fields import VARIABLE
 from sparkctl.errors import InvalidInput
-from sparkctl.model.profile import Profile
+from sparkctl.model.profile import ArgValue, Profile
 
 MAX_BYTES = 64 * 1024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -24,15 +24,35 @@ def engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str,
     missing: dict[str, list[str]] = {}
     for name, text in profile.env:
         values[name] = _expanded(text, environ, missing.setdefault(name, []))
+    _refuse_missing(profile, "env", missing)
+    return tuple(values.items())
+
+
+def engine_args(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str, ArgValue], ...]:
+    """Return the profile's ``args`` with real values. Raises `InvalidFile` with every variable that is not set."""
+    missing: dict[str, list[str]] = {}
+
+    def filled(name: str, value: ArgValue) -> ArgValue:
+        if isinstance(value, str):
+            return _expanded(value, environ, missing.setdefault(name, []))
+        if isinstance(value, tuple):
+            return tuple(_expanded(text, environ, missing.setdefault(name, [])) for text in value)
+        return value
+
+    values = tuple((name, filled(name, value)) for name, value in profile.args)
+    _refuse_missing(profile, "args", missing)
+    return values
+
+
+def _refuse_missing(profile: Profile, section: str, missing: Mapping[str, list[str]]) -> None:
     faults = [
-        Fault(_place(profile, name), f"env.{name}: ${{{variable}}} is not set in your environment")
+        Fault(_place(profile, section, name), f"{section}.{name}: ${{{variable}}} is not set in your environment")
         for name, variables in missing.items()
         for variable in variables
     ]
     if faults:
         first = next(variable for variables in missing.values() for variable in variables)
         raise InvalidFile(faults, hint=f"export {first}=..., or give a default in the profile: ${{{first}:-...}}")
-    return tuple(values.items())
 
 
 def env_file_warnings(profile: Profile) -> tuple[str, ...]:
@@ -62,7 +82,7 @@ def _expanded(text: str, environ: Mapping[str, str], missing: list[str]) -> str:
     return VARIABLE.sub(value, text)
 
 
-def _place(profile: Profile, name: str) -> Place:
+def _place(profile: Profile, section: str, name: str) -> Place:
     """Return where the profile sets the variable; its file as a whole where a base or a flag does."""
     from sparkctl.core.yamlfile import at, read_yaml
 
@@ -70,7 +90,7 @@ def _place(profile: Profile, name: str) -> Place:
         root = read_yaml(Path(profile.origin)).root
     except InvalidInput:
         return Place(profile.origin)
-    item = at(root, ("env", name))
+    item = at(root, (section, name))
     return item.place if item else Place(profile.origin)
 
 

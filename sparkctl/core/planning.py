@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from sparkctl import __version__
-from sparkctl.core.env import engine_env
+from sparkctl.core.env import engine_args, engine_env
 from sparkctl.core.faults import quoted
 from sparkctl.engines.base import Engine
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node
-from sparkctl.model.plan import Label, LaunchPlan, Mount, ReadyRule
+from sparkctl.model.plan import Label, LaunchPlan, Mount, ReadyRule, node_port
 from sparkctl.model.profile import Profile
 
+_SERVER_KEYS = ("VLLM_API_KEY", "LLAMA_API_KEY")  # environment entries by which a server demands a key of its clients
 NONE = "none"  # written in a profile where the engine's own default is not wanted
 
 
@@ -37,7 +38,10 @@ def plan(
     box, rules = profile.container, profile.start
     instance = instance or profile.name
     port = profile.port or engine.defaults.port
+    env = engine_env(profile, environ)
+    profile = replace(profile, args=engine_args(profile, environ))
     ready = ready_rule(profile, engine)
+    network = box.network or _usual_network(port, box.options)
     return LaunchPlan(
         node=node.name,
         instance=instance,
@@ -48,19 +52,19 @@ def plan(
         image=profile.image,
         entrypoint=box.entrypoint,
         command=engine.argv(profile),
-        env=engine_env(profile, environ),
+        env=env,
         mounts=tuple(mount(text, home) for text in profile.mounts),
         gpus=_wanted(box.gpus, engine.defaults.gpus),
         shm_size=box.shm_size,
         ipc=box.ipc,
-        network=box.network,
+        network=network,
         ulimits=box.ulimits,
         devices=box.devices,
         options=box.options,
-        labels=_labels(profile, instance, operator, port, ready),
+        labels=_labels(profile, instance, operator, node_port(port, network, box.options), ready),
         port=port,
         served_model=profile.model.served_name or profile.model.path,
-        api_key=engine.api_key(profile),
+        api_key=engine.api_key(profile) or next((value for name, value in env if name in _SERVER_KEYS), None),
         ready=ready,
         timeouts=rules.timeouts,
         drop_caches=rules.drop_caches,
@@ -97,6 +101,12 @@ def mount(text: str, home: str) -> Mount:
     elif "/" in source and not source.startswith("/"):
         raise InvalidInput(f"mounts: {quoted(text)}: the source is a path on the node: begin it with / or ~/")
     return Mount(source, target, read_only=mode == ["ro"])
+
+
+def _usual_network(port: int | None, options: tuple[tuple[str, str], ...]) -> str | None:
+    """A server that publishes nothing is meant to be reached: it gets the host's network, as every Spark recipe does."""
+    published = any(name == "publish" for name, _ in options)
+    return "host" if port is not None and not published else None
 
 
 def _wanted(own: str | None, default: str | None) -> str | None:

@@ -28,7 +28,12 @@ class Session:
 
     def report_to(self, emit: Callable[[NodeStateChanged], None]) -> None:
         """Emit every change of the connection's state, reconnect attempts included."""
-        self.link.on_status(lambda status: emit(self.state_event(status)))
+
+        def told(status: LinkStatus) -> None:
+            if status.state is not NodeState.UNKNOWN:  # our own closing is no news
+                emit(self.state_event(status))
+
+        self.link.on_status(told)
 
     def state_event(self, status: LinkStatus | None = None) -> NodeStateChanged:
         """Return the link's state (or ``status``) as an event."""

@@ -14,7 +14,7 @@ from sparkctl.model.units import GIB, gib, spoken
 from sparkctl.operations.drop_caches import sudoers_hint
 from sparkctl.operations.stream import Context, Emit, stream
 from sparkctl.probe.look import Look
-from sparkctl.wire.docker import EngineInfo
+from sparkctl.wire.docker_json import EngineInfo
 
 _LOOK = ("identity", "memory", "docker", "sudo", "health", "gpu")
 _SKEW = 5.0

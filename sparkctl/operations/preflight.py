@@ -10,7 +10,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.units import GIB, MIB, gib
 from sparkctl.probe.look import Look
-from sparkctl.wire.docker import EngineInfo, ImageInfo
+from sparkctl.wire.docker_json import EngineInfo, ImageInfo
 
 _LEAST_DISK = 64 * MIB  # a container's own layer and log need this much to begin at all
 _SCARCE_DISK = 5 * GIB

@@ -32,7 +32,7 @@ async def health(link: Link, service: Service, timeout: float = _HEALTH_TIMEOUT)
         return Answer(True, "health is not asked")
     path = service.ready.health
     try:
-        response = await http.request(link, port, "GET", path, headers=_headers(service), timeout=timeout)
+        response = await http.request(link, port, "GET", path, headers=list(_headers(service).items()), timeout=timeout)
     except LinkLost:
         raise
     except ConnectionRefusedError:
@@ -64,7 +64,7 @@ async def _ask(link: Link, service: Service, path: str, body: dict[str, object])
     if port is None:
         return Answer(False, "the profile gives no port to ask"), None
     question = {"model": service.served_model or "default", **body, "max_tokens": 1, "temperature": 0, "stream": False}
-    headers = {"Content-Type": "application/json", **_headers(service)}
+    headers = [("Content-Type", "application/json"), *_headers(service).items()]
     try:
         response = await http.request(
             link, port, "POST", path, body=json.dumps(question).encode(), headers=headers, timeout=_TOKEN_TIMEOUT

@@ -171,7 +171,7 @@ class StartWatch:
                         self.ctx.clock.now(),
                         self.plan.node,
                         f"{self.plan.instance}: {answer.what}; it is alive, but no token proves it",
-                        "give the profile the same key under args.api-key, as ${VAR}",
+                        "give the profile the same key: args.api-key: ${VAR}",
                     )
                 )  # fmt: skip
         return Watched()

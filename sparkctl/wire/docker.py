@@ -70,6 +70,11 @@ class Docker:
         """Return the values of the container's environment that must never be shown. Raises NoSuchContainer."""
         return docker_json.secrets(await self._read(f"/containers/{quote(ref, safe='')}/json"))
 
+    async def secrets(self, ref: str) -> frozenset[str]:
+        """Return the secret values in a container's environment and command, for masking whatever it prints."""
+        data = await self._read(f"/containers/{quote(ref, safe='')}/json")
+        return docker_json.secrets(data)
+
     async def image(self, name: str) -> ImageInfo | None:
         """Return the image of this name or id, None where it is not on the node."""
         answer = await self._ask(f"/v{await self.api()}/images/{quote(name, safe='/:@')}/json")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.secrets import secret_arguments, secret_values
 from sparkctl.model.secrets import secret_values
 
 Json = Mapping[str, object]
@@ -114,6 +115,13 @@ def secrets(data: Json) -> frozenset[str]:
     return secret_values((name, value) for name, _, value in pairs)
 
 
+def secrets(data: Json) -> frozenset[str]:
+    """Read the secret values out of ``GET /containers/ID/json``: environment entries and flags named like secrets."""
+    config = _part(data, "Config")
+    pairs = (text.partition("=")[::2] for text in _texts(config.get("Env")))
+    return secret_values(pairs) | secret_arguments([*_texts(config.get("Entrypoint")), *_texts(config.get("Cmd"))])
+
+
 def moment(value: object) -> float | None:
     """Return unix seconds for Docker's RFC 3339 with nanoseconds; None for its zero time and for anything else."""
     if not isinstance(value, str) or value.startswith(_NEVER):
@@ -143,6 +151,10 @@ def _inspected_ports(value: object) -> tuple[int, ...]:
     bindings = value.values() if isinstance(value, dict) else ()
     found = {str(one.get("HostPort")) for some in bindings for one in some or () if isinstance(one, dict)}
     return tuple(sorted(int(port) for port in found if port.isdigit()))
+
+
+def _texts(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def _part(data: Json, key: str) -> Json:

@@ -40,7 +40,9 @@ def command(
     Ready means: its ready line was seen, its health path answers, and one token was generated. Ctrl-C stops watching,
     never the engine.
     """
+    from sparkctl.cli import narrate
     from sparkctl.cli.drive import drive
+    from sparkctl.core.env import env_file_warnings
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.engines import load
     from sparkctl.operations.up import UpRequest, up
@@ -50,6 +52,8 @@ def command(
         profile=chosen, engine=load(chosen.engine), node=one_node(node), dry_run=dry_run, detach=detach,
         replace=replace, timeout=timeout, environ=os.environ,
     )  # fmt: skip
+    for warning in env_file_warnings(chosen):
+        narrate.warning(None, warning, None)
     context = make_context(may_ask=not as_json)
     return drive(context, lambda: up(context, request), _teller(as_json, dry_run, plan_format))
 

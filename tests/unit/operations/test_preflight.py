@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from sparkctl.wire.docker import EngineInfo, ImageInfo
+from sparkctl.wire.docker_json import EngineInfo, ImageInfo
 
 from sparkctl.errors import DiskFull, DockerDenied, ImageMissing, NameTaken, NoGpuRuntime, PortBusy, Refused
 from sparkctl.model.container import Container, ContainerState
