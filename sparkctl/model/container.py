@@ -18,6 +18,7 @@ class ContainerState(StrEnum):
     REMOVING = "removing"
     EXITED = "exited"
     DEAD = "dead"
+    UNKNOWN = "unknown"  # a word that Docker did not have when this was written
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,5 +53,5 @@ class Container:
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether its processes exist (running, paused or restarting)."""
-        return self.state in (ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.RESTARTING)
+        """Tell whether its processes may exist: only what has certainly ended, or never ran, is not alive."""
+        return self.state not in (ContainerState.CREATED, ContainerState.EXITED, ContainerState.DEAD)

@@ -67,10 +67,6 @@ class Docker:
         return docker_json.inspected(await self._read(f"/containers/{quote(ref, safe='')}/json"))
 
     async def secrets(self, ref: str) -> frozenset[str]:
-        """Return the values of the container's environment that must never be shown. Raises NoSuchContainer."""
-        return docker_json.secrets(await self._read(f"/containers/{quote(ref, safe='')}/json"))
-
-    async def secrets(self, ref: str) -> frozenset[str]:
         """Return the secret values in a container's environment and command, for masking whatever it prints."""
         data = await self._read(f"/containers/{quote(ref, safe='')}/json")
         return docker_json.secrets(data)

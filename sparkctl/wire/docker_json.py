@@ -109,13 +109,6 @@ def inspected(data: Json) -> Container:
 
 
 def secrets(data: Json) -> frozenset[str]:
-    """Read the secret values out of the environment in ``GET /containers/ID/json``."""
-    env = _part(data, "Config").get("Env")
-    pairs = (str(entry).partition("=") for entry in env) if isinstance(env, list) else ()
-    return secret_values((name, value) for name, _, value in pairs)
-
-
-def secrets(data: Json) -> frozenset[str]:
     """Read the secret values out of ``GET /containers/ID/json``: environment entries and flags named like secrets."""
     config = _part(data, "Config")
     pairs = (text.partition("=")[::2] for text in _texts(config.get("Env")))
