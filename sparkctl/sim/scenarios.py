@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
 
 from sparkctl import __version__, engines
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.planning import plan
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import Label
+from sparkctl.model.plan import Label, ReadyRule
 from sparkctl.sim.container import Body
 from sparkctl.sim.dockerd import Dockerd
 from sparkctl.sim.node import HOME
@@ -18,17 +19,8 @@ from sparkctl.sim.node import HOME
 HOURS = 3600.0
 OPERATOR = "milo@desk"
 SGLANG_IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
-BIG_READY = {"line": "The server is fired up and ready to roll!", "health": "/health", "probe": "completions"}
-BIG_LABELS = {
-    Label.PROFILE: "qwen3-235b",
-    Label.HASH: "5e0d2a91c7b4",
-    Label.INSTANCE: "qwen3-235b",
-    Label.ENGINE: "sglang",
-    Label.OPERATOR: OPERATOR,
-    Label.PORT: "8010",
-    Label.READY: json.dumps({**BIG_READY, "prompt": "The capital of France is"}),
-    Label.VERSION: __version__,
-}
+HEAD_READY = ReadyRule("The server is fired up and ready to roll!", "/health")
+WORKER_READY = ReadyRule("Dummy health check server started", None, probe="none")
 
 
 async def empty(_nodes: Sequence[Dockerd]) -> None:
@@ -48,8 +40,22 @@ async def big_model(nodes: Sequence[Dockerd]) -> None:
         command = f"""python -m sglang.launch_server --model-path /models/Qwen3-235B-A22B-NVFP4 --port 8010
             --served-model-name qwen3-235b --tp 2 --nnodes 2 --node-rank {rank} --dist-init-addr 192.168.100.11:20000
             --mem-fraction-static 0.85 --enable-metrics"""
-        body = _body(SGLANG_IMAGE, command.split(), BIG_LABELS, [f"{HOME}/models:/models"], [])
+        ready = WORKER_READY if rank else HEAD_READY
+        body = _body(SGLANG_IMAGE, command.split(), _big_labels(ready), [f"{HOME}/models:/models"], [])
         await _run(docker, body, 26 * HOURS, requests=1 if rank == 0 else 0)
+
+
+def _big_labels(ready: ReadyRule) -> dict[str, str]:
+    return {
+        Label.PROFILE: "qwen3-235b",
+        Label.HASH: "5e0d2a91c7b4",
+        Label.INSTANCE: "qwen3-235b",
+        Label.ENGINE: "sglang",
+        Label.OPERATOR: OPERATOR,
+        Label.PORT: "8010",
+        Label.READY: json.dumps(asdict(ready)),
+        Label.VERSION: __version__,
+    }
 
 
 def _shipped(name: str) -> Body:
