@@ -1,0 +1,87 @@
+"""sparkctl's own Docker layer and engine HTTP against a simulated node, with the plan of a shipped profile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.planning import plan
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.errors import ImageMissing, NameTaken, NoGpuRuntime, NoSuchContainer
+from sparkctl.model.container import ContainerState
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.sim import NodeOptions, SimulatedSparks
+from sparkctl.wire.docker import Docker
+from sparkctl.wire.link import Link
+from sparkctl.wire.open import open_link
+from tests.sim import clients
+
+
+def _link(sparks: SimulatedSparks, name: str) -> Link:
+    words = {"user": "milo", "port": sparks.ports[name], "identity": str(sparks.identity)}
+    return open_link(Node(NodeName(name), "127.0.0.1", known_hosts=str(sparks.known_hosts), **words))
+
+
+def _plan(profile: str = "qwen36") -> LaunchPlan:
+    loaded = ProfileLibrary(user=shipped_profiles_dir()).load(profile)
+    node = Node(NodeName("spark1"), "127.0.0.1")
+    return plan(loaded, node, home="/home/milo", operator="t", environ={}, engine=engines.load(loaded.engine))
+
+
+@pytest.fixture
+async def docker(sparks: SimulatedSparks) -> AsyncIterator[Docker]:
+    """spark1's Docker through sparkctl's own layer."""
+    link = _link(sparks, "spark1")
+    await link.connect()
+    opened = Docker(link)
+    yield opened
+    await opened.aclose()
+    await link.close()
+
+
+@pytest.mark.parametrize("profile", ["qwen36", "qwen36-ngram", "qwen36-vllm", "orpheus-tts"])
+async def test_a_profile_runs_and_ends(profile: str, docker: Docker, sparks: SimulatedSparks) -> None:
+    wanted = _plan(profile)
+    made = await docker.create(wanted)
+    await docker.start(made)
+    process = sparks.docker["spark1"].running[made]
+    await clients.eventually(process.ready.is_set)
+    seen = await docker.inspect(wanted.container_name)
+    assert (seen.id, seen.state, seen.is_ours) == (made, ContainerState.RUNNING, True)
+    assert sparks.nodes["spark1"].ports.keys() == {wanted.port}
+    assert [one.name for one in await docker.list()] == [wanted.container_name]
+    await docker.stop(made, 10)
+    assert (await docker.inspect(made)).state is ContainerState.EXITED
+    await docker.remove(made)
+    assert await docker.list() == ()
+
+
+async def test_refusals_have_their_classes(docker: Docker) -> None:
+    with pytest.raises(ImageMissing):
+        await docker.create(replace(_plan(), image="missing:1"))
+    assert await docker.image("missing:1") is None
+    await docker.create(_plan())
+    with pytest.raises(NameTaken):
+        await docker.create(_plan())
+    with pytest.raises(NoSuchContainer):
+        await docker.inspect("nobody")
+
+
+async def test_no_gpu_runtime_has_its_class(tmp_path: Path) -> None:
+    options = {"spark2": NodeOptions(gpu_runtime=False)}
+    async with SimulatedSparks(**clients.FAST, options=options) as sparks:
+        link = _link(sparks, "spark2")
+        await link.connect()
+        docker = Docker(link)
+        made = await docker.create(_plan())
+        with pytest.raises(NoGpuRuntime):
+            await docker.start(made)
+        assert (await docker.inspect(made)).state is ContainerState.CREATED
+        await docker.aclose()
+        await link.close()
