@@ -24,17 +24,19 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure and its bound; a ratio has no unit."""
+    """A figure and its bound, None where it is only told; a ratio has no unit."""
 
     what: str
     value: float
-    bound: float
+    bound: float | None = None
     at_most: bool = True
     unit: str = ""
 
     @property
     def holds(self) -> bool:
         """Tell whether the figure is on the right side of the bound."""
+        if self.bound is None:
+            return True
         return self.value <= self.bound if self.at_most else self.value >= self.bound
 
 

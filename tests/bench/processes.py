@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
 
 
 def operators_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -31,3 +37,22 @@ def timed(argv: Sequence[str], env: Mapping[str, str] | None = None) -> float:
         said = done.stderr.decode(errors="replace").strip()[-2000:]
         raise RuntimeError(f"{' '.join(argv)}: exit {done.returncode}: {said}")
     return seconds
+
+
+def answer_of(module: str, *words: str, env: Mapping[str, str]) -> dict[str, Any]:
+    """Run ``python -m module`` from the repository and return the JSON object that it prints. Raises where it fails."""
+    command = [sys.executable, "-m", module, *words]
+    done = subprocess.run(
+        command,
+        env=operators_env(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=300,
+        check=False,
+        cwd=ROOT,
+    )
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()[-2000:]
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}: {said}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

@@ -28,6 +28,8 @@ def _row(series: Series, wide: int) -> str:
 def _goal(goal: Goal) -> str:
     sign = "<=" if goal.at_most else ">="
     unit = f" {goal.unit}" if goal.unit else "x"
+    if goal.bound is None:
+        return f"  {goal.what}: {goal.value:.2f}{unit}"
     verdict = "holds" if goal.holds else "short"
     return f"  {goal.what}: {goal.value:.2f}{unit}  (goal {sign} {goal.bound:g}{unit}: {verdict})"
 
