@@ -9,7 +9,6 @@ from datetime import datetime
 
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.secrets import secret_arguments, secret_values
-from sparkctl.model.secrets import secret_values
 
 Json = Mapping[str, object]
 _NEVER = "0001-01-01"  # Go's zero time
@@ -127,7 +126,7 @@ def moment(value: object) -> float | None:
 
 def _state(word: str | None) -> ContainerState:
     """Return Docker's state; a word we do not know is no live container we could act on."""
-    return next((state for state in ContainerState if state == word), ContainerState.DEAD)
+    return next((state for state in ContainerState if state == word), ContainerState.UNKNOWN)
 
 
 def _labels(value: object) -> tuple[tuple[str, str], ...]:

@@ -51,10 +51,14 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a log was read. ``seen`` pieces from ``anchor`` on, ``last`` being the latest stamp among them and
-    ``seen_last`` how many carry it; ``lines`` is the number of the last line given out."""
+    """How far a log was read: ``seen`` pieces since ``anchor`` (empty: since the reading's own beginning).
+
+    ``opening`` is the stamp of the first of them, ``last`` the latest and ``seen_last`` how many carry that;
+    ``lines`` is the number of the last line given out.
+    """
 
     anchor: bytes
+    opening: bytes
     seen: int
     last: bytes
     seen_last: int
@@ -62,21 +66,28 @@ class Position:
     pending: tuple[Pending, ...] = ()
 
     @property
-    def since(self) -> str:
-        """The anchor as Docker takes it: unix seconds with nanoseconds."""
+    def since(self) -> str | None:
+        """The anchor as Docker takes it: unix seconds with nanoseconds. None: ask as the first time."""
+        if not self.anchor:
+            return None
         whole, nanos = divmod(nanoseconds(self.anchor), 1_000_000_000)
         return f"{whole}.{nanos:09d}"
 
 
 @dataclass(slots=True)
 class LineJoiner:
-    """Takes pieces in the order of the log, gives lines. ``gap``: the log does not reach back to where we were."""
+    """Takes pieces in the order of the log, gives lines. ``gap``: the log does not reach back to where we were.
+
+    ``repeatable``: the first request can be made again and brings the same beginning (one with a tail does not).
+    """
 
     position: Position | None = None
+    repeatable: bool = True
     gap: bool = False
     _pending: dict[int, Pending] = field(default_factory=dict)
     _number: int = 0
     _anchor: bytes = b""
+    _opening: bytes = b""
     _seen: int = 0
     _last: bytes = b""
     _seen_last: int = 0
@@ -93,7 +104,7 @@ class LineJoiner:
     def go_to(self, position: Position) -> None:
         """Expect a stream that begins at ``position.anchor``, and skip what was seen of it."""
         self._pending = {pending.stream: pending for pending in position.pending}
-        self._number, self._anchor = position.lines, position.anchor
+        self._number, self._anchor, self._opening = position.lines, position.anchor, position.opening
         self._seen = self._skip = position.seen
         self._last, self._seen_last = position.last, position.seen_last
         self._candidate = None
@@ -140,8 +151,9 @@ class LineJoiner:
     def _advance(self, stamps: Sequence[bytes]) -> None:
         """Count, and move the anchor forward once a later one is certain. Once a read, not once a piece."""
         lowest, highest = min(stamps), max(stamps)
-        if not self._anchor:
-            self._anchor = lowest
+        if not self._opening:
+            self._opening = stamps[0]
+            self._anchor = b"" if self.repeatable else lowest
         if self._candidate is not None and lowest < self._candidate:
             self._candidate = None
         if self._candidate is None and stamps[0] == lowest > self._last:
@@ -160,19 +172,26 @@ class LineJoiner:
             return
         # the further pieces of an open line will carry its first stamp: the anchor must not pass it
         if all(pending.stamp >= candidate for pending in self._pending.values()):
-            self._anchor, self._seen, self._candidate = candidate, self._candidate_seen, None
+            self._anchor = self._opening = candidate
+            self._seen, self._candidate = self._candidate_seen, None
 
     def _note(self) -> None:
-        if self._anchor:
+        if self._opening:
             self.position = Position(
-                self._anchor, self._seen, self._last, self._seen_last, self._number, tuple(self._pending.values())
+                self._anchor,
+                self._opening,
+                self._seen,
+                self._last,
+                self._seen_last,
+                self._number,
+                tuple(self._pending.values()),
             )
 
     def _unseen(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
         if self._fresh and pieces:
             self._fresh = False
-            if pieces[0].stamp != self._anchor:
-                # the log was rotated and no longer reaches back to the anchor: only the stamps are left to go by
+            if pieces[0].stamp != self._opening:
+                # the log was rotated and no longer reaches back that far: only the stamps are left to go by
                 self._by_stamp = True
                 self.gap = min(piece.stamp for piece in pieces) > self._last
         if not self._by_stamp:
@@ -190,7 +209,8 @@ class LineJoiner:
                 self._seen_last -= 1
                 continue
             self._skip, self._by_stamp = 0, False
-            self._anchor, self._seen, self._seen_last, self._candidate = piece.stamp, 0, 0, None
+            self._anchor = self._opening = piece.stamp
+            self._seen, self._seen_last, self._candidate = 0, 0, None
             return pieces[index:]
         return ()
 

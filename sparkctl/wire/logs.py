@@ -53,7 +53,7 @@ class LogFollower:
         self._since = since
         self._tail = tail
         self._about: tuple[str, bool] | None = None
-        self._joiner = LineJoiner(position)
+        self._joiner = LineJoiner(position, repeatable=tail is None)
 
     @property
     def position(self) -> Position | None:
@@ -116,7 +116,7 @@ class LogFollower:
     def _query(self, follow: bool) -> str:
         words: dict[str, str] = {"stdout": "1", "stderr": "1", "timestamps": "1", "follow": "1" if follow else "0"}
         position = self._joiner.position
-        if position is not None:
+        if position is not None and position.since is not None:
             return urlencode(words | {"since": position.since})
         if self._since is not None:
             words["since"] = f"{self._since:.9f}"

@@ -200,7 +200,8 @@ class SshLink:
         return ChannelWriter(writer, self._lost)
 
     def _lost(self, error: BaseException | None) -> LinkLost:
-        detail = str(error) if error is not None else (self._status.detail or "not connected")
+        known = self._status.detail if self._is_dead() else None  # why the connection ended, not what the channel saw
+        detail = known or (str(error) if error is not None else "not connected")
         return LinkLost(self.node.name, f"the connection to {self.node.name} was lost: {detail}")
 
     def _on_lost(self, error: Exception | None) -> None:

@@ -1,0 +1,126 @@
+"""Lines are put together from pieces, and a reading that is cut anywhere goes on without losing or doubling one."""
+
+from __future__ import annotations
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sparkctl.model.log import LogLine
+from sparkctl.wire.logframes import Piece
+from sparkctl.wire.loglines import LONGEST_LINE, LineJoiner, nanoseconds
+from tests.unit.wire.daemon import Log, stamp
+
+SECOND = 1_000_000_000
+# what a container does next: (stream, pieces of the line, pause before it, how far the stamp lags behind the clock)
+lines = st.tuples(
+    st.sampled_from([1, 2]),
+    st.integers(1, 4),
+    st.sampled_from([0, 0, 0, 1, 500, 10_000_000, 400_000_000, 3 * SECOND, 90 * SECOND]),
+    st.sampled_from([0, 0, 0, 300, 5_000]),
+    st.booleans(),
+)
+
+
+def written(script: list[tuple[int, int, int, int, bool]]) -> tuple[Piece, ...]:
+    """Play a script: pieces of a long line share its first stamp; the other stream may cut in between them."""
+    now = 10 * SECOND
+    pieces: list[Piece] = []
+    for number, (stream, parts, pause, lag, crossing) in enumerate(script):
+        now += pause
+        mark = stamp(max(0, now - lag))
+        for part in range(parts):
+            pieces.append(Piece(stream, mark, b"%d.%d " % (number, part), part == parts - 1))
+            if crossing and part == 0 and parts > 1:
+                now += pause
+                pieces.append(Piece(3 - stream, stamp(now), b"%d crossing" % number, True))
+    return tuple(pieces)
+
+
+def read_with_cuts(log: Log, cuts: list[int], size: int) -> tuple[list[LogLine], bool]:
+    """Read ``size`` pieces at a time; the n-th connection breaks after ``cuts[n]`` pieces."""
+    joiner = LineJoiner()
+    got: list[LogLine] = []
+    for cut in [*cuts, 10**9]:
+        anchor = joiner.position.anchor or None if joiner.position is not None else None
+        if joiner.position is not None:
+            joiner = LineJoiner(joiner.position)
+        stream = log.since(anchor)[:cut]
+        for start in range(0, len(stream), size):
+            got += joiner.take(stream[start : start + size])
+    got += joiner.finish()
+    return got, joiner.gap
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(lines, max_size=40), st.lists(st.integers(0, 60), max_size=5), st.integers(1, 9), st.booleans())
+@example([(1, 4, 0, 0, True)] * 3, [1, 2, 3, 4], 1, True)
+def test_a_log_cut_anywhere_reads_the_same(
+    script: list[tuple[int, int, int, int, bool]], cuts: list[int], size: int, filters: bool
+) -> None:
+    log = Log(written(script), filters)
+    whole, _ = read_with_cuts(log, [], 1000)
+    assert read_with_cuts(log, cuts, size) == (whole, False)
+    assert [line.number for line in whole] == list(range(1, len(whole) + 1))
+
+
+def test_a_long_reading_repeats_only_the_last_second_or_so() -> None:
+    pieces = [Piece(1, stamp(i * 1_000_000), b"x", True) for i in range(60_000)]
+    joiner = LineJoiner()
+    for start in range(0, len(pieces), 100):
+        joiner.take(pieces[start : start + 100])
+    assert joiner.position is not None
+    assert joiner.position.seen <= 3_000
+    assert joiner.position.lines == 60_000
+
+
+def test_an_open_line_holds_the_anchor() -> None:
+    joiner = LineJoiner()
+    joiner.take([Piece(2, stamp(0), b"0% ", True)])
+    joiner.take([Piece(2, stamp(SECOND), b"10% ", False)])
+    for i in range(2, 100):
+        joiner.take([Piece(1, stamp(i * SECOND), b"tick", True)])
+    assert joiner.position is not None
+    assert joiner.position.anchor <= stamp(SECOND)
+    assert joiner.take([Piece(2, stamp(SECOND), b"100%", True)])[0].text == "10% 100%"
+
+
+def test_a_rotated_log_is_a_gap_and_no_line_comes_twice() -> None:
+    pieces = [Piece(1, stamp(i * SECOND), b"%d" % i, True) for i in range(20)]
+    joiner = LineJoiner()
+    joiner.take(pieces[:8])
+    assert joiner.position is not None
+    kept = LineJoiner(joiner.position)
+    assert [line.text for line in kept.take(pieces[7:])] == [str(i) for i in range(8, 20)]
+    assert not kept.gap
+    lost = LineJoiner(joiner.position)
+    assert [(line.text, line.number) for line in lost.take(pieces[12:])] == [(str(i), i - 3) for i in range(12, 20)]
+    assert lost.gap
+
+
+def test_a_line_of_a_megabyte_keeps_head_and_tail() -> None:
+    joiner = LineJoiner()
+    text = "".join(f"{i:07d} " for i in range(131_072))
+    raw = text.encode()
+    parts = [raw[i : i + 16384] for i in range(0, len(raw), 16384)]
+    got = joiner.take([Piece(1, stamp(5), part, i == len(parts) - 1) for i, part in enumerate(parts)])
+    (line,) = got
+    half = LONGEST_LINE // 2
+    assert line.text == text[:half] + "…" + text[-half:]
+    assert line.cut == len(text) - LONGEST_LINE
+
+
+def test_the_last_words_without_newline_are_a_line() -> None:
+    joiner = LineJoiner()
+    assert joiner.take([Piece(1, stamp(1), b"bye", False)]) == ()
+    assert [(line.text, line.stream) for line in joiner.finish()] == [("bye", "stdout")]
+    assert joiner.finish() == ()
+
+
+def test_invalid_utf_8_and_carriage_returns_are_kept_visible() -> None:
+    (line,) = LineJoiner().take([Piece(2, stamp(1), b"a\r\xffb", True)])
+    assert (line.text, line.stream, line.when) == ("a\r\N{REPLACEMENT CHARACTER}b", "stderr", stamp(1).decode())
+
+
+def test_a_stamp_is_nanoseconds() -> None:
+    assert nanoseconds(b"2026-11-20T23:13:59.123456789Z") == 1795216439123456789
+    assert nanoseconds(b"nonsense") == 0
