@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.errors import DiskFull, DockerDenied, ImageMissing, NameTaken, NoGpuRuntime, PortBusy, Refused
-from sparkctl.model.container import Container
+from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.units import GIB, MIB, gib
 from sparkctl.probe.look import Look
@@ -44,6 +44,11 @@ def decide(plan: LaunchPlan, scene: Scene, *, replace: bool) -> Decision:
     sweep: list[Container] = []
     stop: Container | None = None
     for container in existing:
+        if container.state in (ContainerState.REMOVING, ContainerState.UNKNOWN):
+            raise Refused(
+                f"{container.name} on {plan.node} is in between two states ({container.status})",
+                f"try again in a moment, or look: on {plan.node}: docker ps -a",
+            )
         if not container.is_alive:
             sweep.append(container)
         elif container.label(Label.HASH) == plan.profile_hash:
