@@ -26,7 +26,7 @@ from tests.lab.bed.names import ADDRESSES, IMAGE, USER
 PATIENCE = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Ran:
     """A finished command."""
 
@@ -56,8 +56,8 @@ class Ran:
         assert last["event"] == "result", last
         return last
 
-    def __str__(self) -> str:
-        return f"exit {self.code}\n--- stdout\n{self.out[-6000:]}\n--- stderr\n{self.err[-6000:]}"
+    def __repr__(self) -> str:
+        return f"exit {self.code}\n--- stdout\n{self.out[-2500:]}\n--- stderr\n{self.err[-6000:]}"
 
 
 class Running:
@@ -102,6 +102,11 @@ class Running:
     def interrupt(self) -> None:
         """Press Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
+
+    def kill(self) -> Ran:
+        """End it without asking and return what it had said by then."""
+        self.process.kill()
+        return self.end()
 
     def end(self, timeout: float = PATIENCE) -> Ran:
         """Wait for its end."""

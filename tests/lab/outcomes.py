@@ -12,6 +12,7 @@ from tests.lab.command import Ran, Sparkctl
 
 LABEL = "dev.sparkctl.instance"
 LOADING = r'"phase": ?"loading"'
+AWAY = r'"state": ?"unreachable"'
 
 
 def numbers(text: str) -> list[int]:
