@@ -104,7 +104,7 @@ def _by_exit_code(plan: LaunchPlan, log: LogReader, container: Container, ended:
         return Verdict(
             Cause.EXITED,
             f"{plan.instance} ended by itself, with exit code 0, before it was ready.",
-            evidence,
+            (*(_line(log.last_error) if log.last_error else ()), *_line(log.latest), ended),
             f"An engine that nobody stopped and that ends with 0 has crashed inside. Its log: {look}",
         )
     if container.exit_code == _SIGKILL and log.last_error is None:

@@ -13,6 +13,8 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import ReadyRule
 from sparkctl.model.text import clean
 
+# What engines print of every good start: optional models they lack, and their settings with words like "error" in them.
+_HARMLESS = re.compile(r"^(?:Ignore import error|server_args=|non-default args|Initializing a V1)")
 _SOUNDS_BAD = re.compile(r"\b(?:error|exception|fatal|failed|cannot|could not|no such|denied|killed)\b", re.IGNORECASE)
 
 
@@ -68,7 +70,7 @@ class LogReader:
         signal = self.engine.classify(text)
         if signal is not None:
             self._take(signal, number, text)
-        elif _SOUNDS_BAD.search(text):
+        elif _SOUNDS_BAD.search(text) and not _HARMLESS.match(text):
             self.last_error = Seen(number, clean(text))
 
     def _take(self, signal: Signal, number: int, text: str) -> None:

@@ -156,12 +156,14 @@ class StartWatch:
             await self._moved.wait()
         for question in (readiness.health, readiness.one_token):
             while True:
+                self._why_not = self._why_not or f"{question.__name__.replace('_', ' ')}: asked, no answer yet"
                 try:
                     answer = await question(self.session.link, self.plan.service)
                 except LinkLost:
                     await self.session.link.reconnect()
                     continue
                 if answer.good:
+                    self._why_not = None
                     break
                 self._why_not = answer.what
                 await self.ctx.clock.sleep(_POLL)

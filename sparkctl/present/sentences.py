@@ -61,15 +61,14 @@ def phase_line(event: PhaseChanged, elapsed: float | None, ascii_only: bool = Fa
 
 
 def caches_line(event: CachesDropped) -> str:
-    """Return what dropping gave back: free memory, page cache and available memory, before and after."""
+    """Return what dropping gave back: free memory and page cache before and after, available memory if it moved."""
     before, after = event.before, event.after
-    gained = after.free - before.free
     line = (
-        f"caches dropped   free {_arrow(before.free, after.free)}   page cache "
-        f"{_arrow(before.page_cache, after.page_cache)}   available {_arrow(before.available, after.available)} GiB"
+        f"caches dropped  {(after.free - before.free) / GIB:+.1f} GiB   free {_arrow(before.free, after.free)}   "
+        f"page cache {_arrow(before.page_cache, after.page_cache)}"
     )
-    if gained > 0:
-        line += f"   ({gained / GIB:+.1f})"
+    if abs(after.available - before.available) > GIB:
+        line += f"   available {_arrow(before.available, after.available)}"
     if event.proven is False:
         line += "   the kernel counted no drop"
     return line
