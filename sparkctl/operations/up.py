@@ -218,7 +218,7 @@ class _Up:
     # watching
 
     async def _watch(self, session: Session, plan: LaunchPlan, container_id: str) -> Ended:
-        watch = StartWatch(session, self.request.engine, plan, container_id, self.ctx, self.emit)
+        watch = StartWatch(session, self.request.engine, plan, container_id, self.ctx, self.emit, self.began)
         watch.expected = self.ctx.history.expected_start(plan.profile, plan.profile_hash, plan.node) or (
             self.request.profile.start.expected
         )
@@ -233,8 +233,7 @@ class _Up:
                 watch.saved.close()
         if watched.verdict is None:
             watch.report(Phase.READY)
-            seconds = self.ctx.clock.monotonic() - watch.began
-            self._remember(plan, seconds)
+            self._remember(plan, self.ctx.clock.monotonic() - self.began)
             return self._ended(plan, Outcome.READY)
         return await self._failed(session, plan, container_id, watch, watched)
 

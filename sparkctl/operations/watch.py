@@ -42,10 +42,20 @@ def secrets_of(plan: LaunchPlan) -> frozenset[str]:
 
 
 class StartWatch:
-    """One start on one node. `run` returns when it is ready, failed or out of time; nothing is stopped from here."""
+    """One start on one node. `run` returns when it is ready, failed or out of time; nothing is stopped from here.
+
+    ``began`` is when the verb began, by the context's clock: what its elapsed times and its timeout count from.
+    """
 
     def __init__(
-        self, session: Session, engine: Engine, plan: LaunchPlan, container_id: str, ctx: Context, emit: Emit
+        self,
+        session: Session,
+        engine: Engine,
+        plan: LaunchPlan,
+        container_id: str,
+        ctx: Context,
+        emit: Emit,
+        began: float | None = None,
     ) -> None:
         self.session = session
         self.plan = plan
@@ -53,17 +63,17 @@ class StartWatch:
         self.ctx = ctx
         self.emit = emit
         self.log = LogReader(engine, plan.ready)
-        self.began = ctx.clock.monotonic()
+        self.began = ctx.clock.monotonic() if began is None else began
         self.expected: float | None = None
         self.saved: LogWriter | None = None
         self._secrets = secrets_of(plan)
-        self._phase_began = self.began
+        self._phase_began = ctx.clock.monotonic()
         self._why_not: str | None = None
         self._moved = asyncio.Event()
         self._reported: tuple[Phase, Step | None] | None = None
 
     async def run(self, timeout: float | None) -> Watched:
-        """Watch until the end; ``timeout`` is for the whole watch, in seconds."""
+        """Watch until the end; ``timeout`` is for the whole verb, in seconds."""
         tasks = [
             asyncio.ensure_future(work)
             for work in (

@@ -1,0 +1,213 @@
+"""The real command on the simulated Sparks: every verb, every way a start ends, and what a script gets to see of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUICK = "40"
+
+
+def demo(*words: str, scenario: str = "empty", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sparkctl", "demo", "--scenario", scenario, "--speed", QUICK, *words],
+        capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def result(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [line["event"] for line in lines].count("result") == 1, ran
+    assert lines[-1]["event"] == "result"
+    assert lines[-1]["exit_code"] == ran.returncode
+    return lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("profile", "port"), [("qwen36", 8003), ("qwen36-ngram", 8003), ("qwen36-vllm", 8000), ("orpheus-tts", 5005)]
+)
+def test_every_shipped_profile_gets_ready(profile: str, port: int) -> None:
+    ran = demo("up", profile, "--node", "spark1", "--json")
+    ended = result(ran)
+    assert ended["outcome"] == "ready", ran.stderr
+    assert ended["endpoint"] == f"http://127.0.0.1:{port}"
+    phases = [json.loads(line)["phase"] for line in ran.stdout.splitlines() if '"event":"phase"' in line]
+    order = ["dropping-caches", "creating", "starting", "loading", "warming", "ready"]
+    assert list(dict.fromkeys(phases)) == [phase for phase in order if phase in phases]
+    assert {"creating", "warming", "ready"} <= set(phases)
+
+
+def test_stdout_is_the_endpoint_and_stderr_the_talk() -> None:
+    ran = demo("up", "qwen36", "--node", "spark1")
+    assert ran.returncode == 0
+    assert ran.stdout == "http://127.0.0.1:8003\n"
+    assert "ready after" in ran.stderr
+    assert "\x1b" not in ran.stderr
+
+
+FAULTS = [
+    ("cuda-oom", 1, "failed", "cuda-out-of-memory"),
+    ("oom-killed", 1, "failed", "oom-killed"),
+    ("bad-flag", 1, "failed", "bad-flag"),
+    ("exit0", 1, "failed", "exited"),
+    ("hang", 4, "timed-out", "timed-out"),
+    ("no-token", 4, "timed-out", "not-generating"),
+]
+
+
+@pytest.mark.parametrize(("fault", "code", "outcome", "cause"), FAULTS)
+def test_every_failure_has_its_code_its_cause_and_its_proof(fault: str, code: int, outcome: str, cause: str) -> None:
+    ran = demo("up", "qwen36", "-n", "spark1", "--set", f"env.SIM_FAULT={fault}", "--timeout", "4s", "--json")
+    ended = result(ran)
+    assert (ran.returncode, ended["outcome"]) == (code, outcome)
+    assert ended["verdict"]["cause"] == cause
+    assert ended["verdict"]["evidence"]
+    assert ended["verdict"]["remedy"]
+    assert ended["log"]
+
+
+def test_a_dry_run_changes_nothing_and_prints_the_docker_line() -> None:
+    ran = demo("up", "qwen36", "--node", "spark1", "--dry-run", "--format", "docker")
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("docker run -d")
+    assert "-v /home/milo/models:/models" in ran.stdout
+    text = demo("up", "qwen36", "--node", "spark1", "--dry-run")
+    assert "drop the page cache" in text.stdout
+
+
+def test_detach_returns_at_once() -> None:
+    ended = result(demo("up", "qwen36", "--node", "spark1", "--detach", "--json"))
+    assert ended["outcome"] == "detached"
+    assert ended["exit_code"] == 0
+
+
+def test_an_instance_that_is_ready_is_success_at_once() -> None:
+    ran = demo("up", "qwen36-ngram", "--node", "spark1", "--json", scenario="two-stacks")
+    assert result(ran)["outcome"] == "ready"
+    assert '"phase":"creating"' not in ran.stdout
+
+
+def test_another_version_wants_replace_and_gets_it() -> None:
+    words = ("up", "qwen36-ngram", "--node", "spark1", "--set", "args.mem-fraction-static=0.6", "--json")
+    refused = result(demo(*words, scenario="two-stacks"))
+    assert (refused["outcome"], refused["exit_code"]) == ("refused", 6)
+    assert "--replace" in refused["hint"]
+    replaced = demo(*words, "--replace", scenario="two-stacks")
+    assert result(replaced)["outcome"] == "ready"
+    assert '"phase":"stopped"' in replaced.stdout
+
+
+def test_a_busy_port_and_a_missing_image_are_refused_before_anything_is_changed() -> None:
+    port = demo("up", "qwen36", "--node", "spark1", "--json", scenario="two-stacks")
+    assert result(port)["exit_code"] == 6
+    assert "8003" in result(port)["message"]
+    image = demo("up", "qwen36", "--node", "spark1", "--set", "image=missing/image:1", "--json")
+    assert result(image)["exit_code"] == 6
+    assert "docker pull missing/image:1" in result(image)["hint"]
+    for ran in (port, image):
+        assert '"phase":"creating"' not in ran.stdout
+        assert '"phase":"dropping-caches"' not in ran.stdout
+
+
+def test_down_waits_for_the_memory_and_tells_what_came_back() -> None:
+    ran = demo("down", "--all", scenario="two-stacks")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("came back") == 2
+    again = demo("down", "qwen36")
+    assert again.returncode == 0
+    assert "nothing to stop" in again.stderr
+
+
+def test_status_shows_phase_memory_and_endpoint() -> None:
+    ran = demo("status", scenario="two-stacks")
+    assert ran.returncode == 0
+    assert "qwen36-ngram   ready" in ran.stdout
+    assert "GiB" in ran.stdout
+    document = json.loads(demo("status", "--json", scenario="big-model").stdout)
+    assert document["schema"] == 1
+    assert [i["phase"] for node in document["nodes"] for i in node["instances"]] == ["ready", "ready"]
+
+
+def test_logs_are_whole_filtered_and_tailed() -> None:
+    whole = demo("logs", "qwen36-ngram", scenario="two-stacks")
+    assert "The server is fired up and ready to roll!" in whole.stdout
+    some = demo("logs", "qwen36-ngram", "--grep", "fired up", scenario="two-stacks").stdout.splitlines()
+    assert len(some) == 1
+    assert len(demo("logs", "qwen36-ngram", "--tail", "3", scenario="two-stacks").stdout.splitlines()) == 3
+    none = demo("logs", "no-such-thing")
+    assert none.returncode == 2
+    assert "no instance" in none.stderr
+
+
+def test_drop_caches_prints_before_and_after() -> None:
+    ran = demo("drop-caches", "--node", "spark1")
+    assert ran.returncode == 0
+    assert "page cache" in ran.stdout
+    assert "spark2" not in ran.stdout
+
+
+def test_doctor_finds_nothing_wrong_with_a_simulated_spark() -> None:
+    ran = demo("doctor", "--json")
+    assert result(ran)["exit_code"] == 0
+    severities = {json.loads(line)["severity"] for line in ran.stdout.splitlines() if '"finding"' in line}
+    assert severities <= {"good", "note"}
+
+
+def test_the_operators_own_profile_runs_in_the_demo(tmp_path: Path) -> None:
+    mine = tmp_path / "sparkctl/profiles/mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("schema: 1\nname: mine\nextends: qwen36\nport: 8044\n")
+    ran = demo("up", "mine", "--node", "spark2", env={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert ran.stdout == "http://127.0.0.1:8044\n"
+
+
+def test_a_secret_appears_nowhere(tmp_path: Path) -> None:
+    canary = "hf_canary0123456789abcdef"
+    mine = tmp_path / "sparkctl/profiles/mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("schema: 1\nname: mine\nextends: qwen36\nenv:\n  HF_TOKEN: ${HF_TOKEN}\n")
+    env = {"XDG_CONFIG_HOME": str(tmp_path), "HF_TOKEN": canary}
+    for words in (["--json"], ["--dry-run"], ["--dry-run", "--format", "docker"], ["--dry-run", "--format", "json"]):
+        ran = demo("up", "mine", "--node", "spark1", *words, env=env)
+        assert ran.returncode == 0, ran.stderr
+        assert canary not in ran.stdout + ran.stderr
+
+
+def test_ctrl_c_stops_watching_and_says_that_the_engine_goes_on() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", "demo", "up", "qwen36", "--node", "spark1"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "loading" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(30) == 130
+    assert "goes on" in rest
+
+
+def test_serve_prints_a_config_that_other_terminals_can_use() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "--serve"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    config = process.stdout.readline().strip().removeprefix("export SPARKCTL_CONFIG=")
+    env = {**os.environ, "SPARKCTL_CONFIG": config}
+    try:
+        up = [sys.executable, "-m", "sparkctl", "up", "qwen36", "--node", "spark1"]
+        first = subprocess.run(up, env=env, capture_output=True, text=True, timeout=60)
+        assert first.returncode == 0, first.stderr
+        second = subprocess.run(up, env=env, capture_output=True, text=True, timeout=60)
+        assert "already runs" in second.stderr
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
