@@ -1,0 +1,134 @@
+"""Servers to connect to: a real SSH server in this process, and TCP listeners that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import asyncssh
+
+from sparkctl.model.ask import ConfirmHostKey, SudoPassword
+from sparkctl.wire.link import ByteReader, ByteWriter
+from sparkctl.wire.sshconnect import Limits
+
+QUICK = Limits(connect=2.0, login=0.6, keepalive=2.0)
+
+
+class Gate(asyncssh.SSHServer):
+    """Lets ``milo`` in with one key; forwards what it is asked to."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._server.connections.append(conn)
+
+    def begin_auth(self, username: str) -> bool:
+        self._server.logins += 1
+        return True
+
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        return username == "milo" and key == self._server.client.convert_to_public()
+
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
+        return True
+
+    def unix_connection_requested(self, dest_path: str) -> bool:
+        return True
+
+
+@dataclass
+class Server:
+    """One running SSH server. ``connections`` grows with every one made."""
+
+    client: asyncssh.SSHKey
+    keys: list[asyncssh.SSHKey]
+    port: int = 0
+    logins: int = 0
+    connections: list[asyncssh.SSHServerConnection] = field(default_factory=list)
+
+    def cut(self) -> None:
+        """Drop every connection as a killed sshd does."""
+        for connection in self.connections:
+            connection.abort()
+        self.connections.clear()
+
+
+async def _run(process: asyncssh.SSHServerProcess[bytes]) -> None:
+    """Run the command line in the machine's sh, as sshd would in the login shell."""
+    child = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", process.command or "",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    feeding = asyncio.create_task(_pump(process.stdin, child.stdin))
+    await asyncio.gather(_pump(child.stdout, process.stdout), _pump(child.stderr, process.stderr))
+    feeding.cancel()
+    process.exit(await child.wait())
+
+
+async def _pump(reader: ByteReader, writer: ByteWriter) -> None:
+    with suppress(OSError, asyncssh.Error):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+
+@asynccontextmanager
+async def ssh_server(client: asyncssh.SSHKey, *keys: asyncssh.SSHKey, port: int = 0) -> AsyncIterator[Server]:
+    """Listen on 127.0.0.1 with these host keys until the block ends."""
+    server = Server(client, list(keys))
+    listener = await asyncssh.listen(
+        "127.0.0.1",
+        port,
+        server_factory=lambda: Gate(server),
+        server_host_keys=server.keys,
+        process_factory=_run,
+        encoding=None,
+    )
+    server.port = listener.get_port()
+    try:
+        yield server
+    finally:
+        server.cut()
+        listener.close()
+        await listener.wait_closed()
+
+
+@asynccontextmanager
+async def listener(banner: bytes = b"", close: bool = False) -> AsyncIterator[int]:
+    """Take connections on a port, say ``banner``, and then nothing more, or hang up."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(banner)
+        if not close:
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+class Operator:
+    """Answers questions and remembers them."""
+
+    def __init__(self, answer: bool) -> None:
+        self.answer = answer
+        self.asked: list[ConfirmHostKey] = []
+
+    async def confirm(self, question: ConfirmHostKey) -> bool:
+        """Return the answer given beforehand."""
+        self.asked.append(question)
+        return self.answer
+
+    async def password(self, question: SudoPassword) -> str | None:
+        """Know none."""
+        return None

@@ -1,0 +1,69 @@
+"""What known_hosts says, hashed entries and ports included."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from sparkctl.wire import hostkeys
+
+A = asyncssh.generate_private_key("ssh-ed25519")
+B = asyncssh.generate_private_key("ssh-ed25519")
+RSA = asyncssh.generate_private_key("ssh-rsa", key_size=2048)
+
+
+def public(key: asyncssh.SSHKey) -> str:
+    return " ".join(key.export_public_key("openssh").decode().split()[:2])
+
+
+def hashed(name: str) -> str:
+    salt = b"0123456789abcdefghij"
+    digest = hmac.new(salt, name.encode(), hashlib.sha1).digest()
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+
+
+def look_up(tmp_path: Path, text: str, host: str = "spark1.local", port: int = 22) -> hostkeys.KnownKeys:
+    file = tmp_path / "known_hosts"
+    file.write_text(text)
+    return hostkeys.look_up([tmp_path / "missing", file], host, port)
+
+
+@pytest.mark.parametrize("host", ["spark1.local", "SPARK1.local"])
+@pytest.mark.parametrize("name", ["spark1.local", "a,spark1.local", hashed("spark1.local"), "spark*.local"])
+def test_a_name_is_found_in_every_spelling(tmp_path: Path, name: str, host: str) -> None:
+    assert look_up(tmp_path, f"{name} {public(A)}\n", host).exact == (A.convert_to_public(),)
+
+
+@pytest.mark.parametrize("name", ["[spark1.local]:2222", hashed("[spark1.local]:2222")])
+def test_a_port_is_part_of_the_name(tmp_path: Path, name: str) -> None:
+    assert look_up(tmp_path, f"{name} {public(A)}\n", port=2222).exact == (A.convert_to_public(),)
+    assert look_up(tmp_path, f"{name} {public(A)}\n").trusted == ()
+
+
+def test_a_key_without_the_port_is_trusted_and_says_nothing_of_change(tmp_path: Path) -> None:
+    known = look_up(tmp_path, f"spark1.local {public(A)}\n", port=2222)
+    assert (known.exact, known.loose) == ((), (A.convert_to_public(),))
+
+
+def test_one_bad_line_does_not_hide_the_others(tmp_path: Path) -> None:
+    known = look_up(tmp_path, f"@nonsense x y\n|1|bad {public(B)}\n# note\nspark1.local {public(A)}\n")
+    assert known.exact == (A.convert_to_public(),)
+
+
+def test_known_types_come_first_and_ed25519_before_rsa_otherwise(tmp_path: Path) -> None:
+    assert look_up(tmp_path, "").algorithms()[0] == "ssh-ed25519"
+    known = look_up(tmp_path, f"spark1.local {public(RSA)}\n")
+    assert known.algorithms()[0].startswith("rsa-sha2-")
+    assert "ssh-ed25519" in known.algorithms()
+
+
+def test_a_line_is_added_after_a_file_without_a_last_newline(tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text("first")
+    hostkeys.remember(file, hostkeys.known_hosts_line("Spark1", 2222, A))
+    assert file.read_text() == f"first\n[spark1]:2222 {public(A)}\n"
