@@ -157,18 +157,22 @@ def _publish(body: Body, host: Body, value: str) -> None:
 _Converter = Callable[[str], object]
 _CONFIG: Mapping[str, tuple[str, _Converter]] = {
     "hostname": ("Hostname", str),
+    "stop-signal": ("StopSignal", str),
     "user": ("User", str),
     "workdir": ("WorkingDir", str),
 }
 _HOST: Mapping[str, tuple[str, _Converter]] = {
+    "cpus": ("NanoCpus", lambda value: round(float(value) * 1e9)),
     "cpuset-cpus": ("CpusetCpus", str),
     "init": ("Init", _flag),
     "memory": ("Memory", _size),
     "memory-swap": ("MemorySwap", _size),
     "oom-score-adj": ("OomScoreAdj", int),
     "pid": ("PidMode", str),
+    "pids-limit": ("PidsLimit", int),
     "privileged": ("Privileged", _flag),
     "read-only": ("ReadonlyRootfs", _flag),
+    "runtime": ("Runtime", str),
 }
 _HOST_LISTS: Mapping[str, str] = {
     "add-host": "ExtraHosts",

@@ -1,0 +1,101 @@
+"""Docker's answers: what is read out of its JSON, and what its refusals are called."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sparkctl import errors
+from sparkctl.model.container import ContainerState
+from sparkctl.wire import docker_json
+from sparkctl.wire.docker import negotiate
+from sparkctl.wire.docker_errors import refusal
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind", "hint"),
+    [
+        (409, 'Conflict. The container name "/x" is already in use by container "1".', errors.NameTaken, "docker ps -a"),
+        (404, "No such image: a/b:1", errors.ImageMissing, "docker pull a/b:1"),
+        (404, "No such container: x", errors.NoSuchContainer, "docker ps"),
+        (500, 'could not select device driver "" with capabilities: [[gpu]]', errors.NoGpuRuntime, "nvidia-ctk"),
+        (500, "Bind for 0.0.0.0:80 failed: port is already allocated", errors.PortBusy, "ss -ltnp"),
+        (500, "listen tcp4 0.0.0.0:22: bind: address already in use", errors.PortBusy, "ss -ltnp"),
+        (500, "write /var/lib/docker/x: no space left on device", errors.DiskFull, "df -h"),
+        (400, 'exec /usr/bin/python: exec format error', errors.DockerError, "linux/arm64"),
+        (500, "something else", errors.DockerError, ""),
+        (502, "", errors.DockerError, ""),
+    ],
+)  # fmt: skip
+def test_a_refusal_has_its_kind_and_its_remedy(
+    status: int, said: str, kind: type[errors.DockerError], hint: str
+) -> None:
+    error = refusal("spark1", status, json.dumps({"message": said}))
+    assert type(error) is kind
+    assert hint in (error.hint or "")
+    assert "spark1" in error.message or error.message == said
+
+
+def test_no_control_byte_of_dockers_words_comes_through() -> None:
+    error = refusal("spark1", 500, "bad\x1b]0;title\x07\x1b[31m\nnext\r")
+    assert error.message == "bad next"
+
+
+def test_the_older_of_two_api_versions_is_spoken() -> None:
+    assert [negotiate(text) for text in ("1.41", "1.51", "1.99", "1.9", None, "x")] == [
+        "1.41", "1.51", "1.51", "1.9", "1.51", "1.51",
+    ]  # fmt: skip
+
+
+INSPECT = {
+    "Id": "abc",
+    "Name": "/qwen",
+    "Created": "2026-11-20T23:13:59.5Z",
+    "State": {
+        "Status": "exited", "ExitCode": 137, "OOMKilled": True, "Error": "", "Pid": 0,
+        "StartedAt": "2026-11-20T23:14:00.123456789Z", "FinishedAt": "2026-11-20T23:15:00Z",
+    },
+    "Config": {"Image": "img:1", "Labels": {"b": "2", "a": "1"}, "Tty": False, "Env": ["HF_TOKEN=hf_secret", "A=b", "X"]},
+    "HostConfig": {"LogConfig": {"Type": "json-file"}},
+    "NetworkSettings": {"Ports": {"80/tcp": [{"HostIp": "0.0.0.0", "HostPort": "8080"}], "81/tcp": None}},
+}  # fmt: skip
+
+
+def test_a_container_that_was_killed() -> None:
+    container = docker_json.inspected(INSPECT)
+    assert (container.name, container.image, container.labels) == ("qwen", "img:1", (("a", "1"), ("b", "2")))
+    assert (container.exit_code, container.oom_killed, container.pid, container.error) == (137, True, None, None)
+    assert container.finished is not None
+    assert container.started is not None
+    assert container.finished - container.started == pytest.approx(59.876543)
+    assert (container.ports, container.log_driver, container.tty) == ((8080,), "json-file", False)
+
+
+def test_a_container_that_never_ran_has_no_times_and_no_exit_code() -> None:
+    zero = "0001-01-01T00:00:00Z"
+    state = {"Status": "created", "ExitCode": 0, "StartedAt": zero, "FinishedAt": zero}
+    container = docker_json.inspected({"Id": "a", "State": state})
+    assert (container.started, container.finished, container.exit_code, container.oom_killed) == (None,) * 4
+    assert container.state is ContainerState.CREATED
+
+
+def test_secrets_are_found_by_name() -> None:
+    assert "hf_secret" in docker_json.secrets(INSPECT)
+    assert "b" not in docker_json.secrets(INSPECT)
+
+
+def test_a_listed_container() -> None:
+    container = docker_json.listed(
+        {
+            "Id": "a", "Names": ["/x"], "Image": "i", "State": "running", "Status": "Up 3 hours", "Created": 5, "Labels": None,
+            "Ports": [{"PublicPort": 80}, {"PublicPort": 80}, {"PrivatePort": 1}],
+        }
+    )  # fmt: skip
+    assert (container.name, container.status, container.ports, container.labels) == ("x", "Up 3 hours", (80,), ())
+    assert (container.exit_code, container.started) == (None, None)
+
+
+def test_an_engine_that_says_little_leaves_the_rest_unknown() -> None:
+    info = docker_json.engine_info({"ServerVersion": "28.5.2", "CDISpecDirs": ["/etc/cdi"]}, "1.51")
+    assert (info.server_version, info.cdi, info.architecture, info.runtimes) == ("28.5.2", True, None, ())

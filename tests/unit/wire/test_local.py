@@ -1,0 +1,144 @@
+"""The link to this very machine, and the HTTP client on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from sparkctl.errors import DockerDown
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.wire import http
+from sparkctl.wire.dial import interleave
+from sparkctl.wire.dockerway import SOCKET
+from sparkctl.wire.local import LocalLink
+from sparkctl.wire.open import open_link
+from sparkctl.wire.output import OutputTooLong
+from sparkctl.wire.relay import SocketRelay
+
+NODE = Node(NodeName("here"), "local")
+
+
+@asynccontextmanager
+async def answering(*parts: bytes, hang: bool = False) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Serve ``parts`` as the answer to whatever is asked; yields the port and what was asked."""
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+        if hang:
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], asked
+    finally:
+        server.close()
+
+
+async def test_a_local_node_needs_no_ssh() -> None:
+    link = open_link(NODE)
+    seen = []
+    link.on_status(lambda status: seen.append(status.state))
+    await link.connect()
+    await link.connect()
+    assert isinstance(link, LocalLink)
+    assert seen == [NodeState.OK]
+
+
+async def test_commands() -> None:
+    link = LocalLink(NODE)
+    done = await link.run(["sh", "-c", 'cat; printf "%s" "$1" >&2; exit 3', "sh", "a 'b"], stdin=b"in")
+    assert (done.stdout, done.stderr, done.status) == (b"in", b"a 'b", 3)
+    assert (await link.run(["/no/such/program"])).status == 127
+    assert (await link.run(["sh", "-c", "kill -9 $$"])).status is None
+    with pytest.raises(OutputTooLong):
+        await link.run(["head", "-c", "17000000", "/dev/zero"])
+
+
+async def test_a_command_is_killed_with_its_children(tmp_path: Path) -> None:
+    fifo = tmp_path / "alive"
+    with pytest.raises(TimeoutError):
+        await LocalLink(NODE).run(["sh", "-c", f"mkfifo {fifo}; sleep 60 >{fifo} & exec cat {fifo}"], timeout=0.3)
+    # the last writer is gone: reading ends instead of waiting a minute
+    done = await LocalLink(NODE).run(["sh", "-c", f": >{fifo} & exec cat {fifo}"], timeout=10)
+    assert done.status == 0
+
+
+async def test_a_held_command_ends_when_released() -> None:
+    held = await LocalLink(NODE).hold(["sh", "-c", "echo begun; cat"])
+    assert await held.readline() == b"begun\n"
+    await held.release()
+    assert await held.readline() == b""
+
+
+async def test_a_docker_that_is_not_there_is_down(tmp_path: Path) -> None:
+    link = LocalLink(NODE, docker=str(tmp_path / "docker.sock"))
+    with pytest.raises(DockerDown, match="here"):
+        await link.open_unix(SOCKET)
+    assert await link.docker_socket() == tmp_path / "docker.sock"
+
+
+async def test_a_chunked_answer_and_what_was_asked() -> None:
+    parts = (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n5\r\nhel", b"lo\r\n0\r\n\r\n")
+    async with answering(*parts) as (port, asked):
+        answer = await http.request(LocalLink(NODE), port, "POST", "/v1/x?y=1", body=b"{}", headers=[("X-B", "2")])
+    assert (answer.status, answer.body, answer.header("X-A"), answer.ok) == (200, b"hello", "1", True)
+    head = asked[0].lower()
+    assert head.startswith(b"post /v1/x?y=1 http/1.1\r\n")
+    assert b"content-length: 2\r\n" in head
+    assert b"x-b: 2\r\n" in head
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [(b"SSH-2.0-x\r\n",), (), (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal",)],
+    ids=["ssh", "none", "half"],
+)
+async def test_what_is_no_whole_answer(parts: tuple[bytes, ...]) -> None:
+    async with answering(*parts) as (port, _):
+        with pytest.raises(http.BadAnswer):
+            await http.request(LocalLink(NODE), port, "GET", "/")
+
+
+async def test_an_answer_that_does_not_end_in_time_or_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal", hang=True) as (port, _):
+        with pytest.raises(TimeoutError):
+            await http.request(LocalLink(NODE), port, "GET", "/", timeout=0.1)
+    monkeypatch.setattr(http, "LARGEST_BODY", 2)
+    async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhal") as (port, _):
+        with pytest.raises(http.BadAnswer, match="longer"):
+            await http.request(LocalLink(NODE), port, "GET", "/")
+
+
+async def test_nobody_listens() -> None:
+    async with answering() as (port, _):
+        pass
+    with pytest.raises(ConnectionRefusedError):
+        await http.request(LocalLink(NODE), port, "GET", "/")
+
+
+async def test_the_relay_carries_both_ways_and_cleans_up() -> None:
+    async with answering(b"answer") as (port, asked):
+        relay = await SocketRelay.start(lambda: LocalLink(NODE).open_tcp("127.0.0.1", port))
+        assert relay.path.parent.stat().st_mode & 0o777 == 0o700
+        reader, writer = await asyncio.open_unix_connection(relay.path)
+        writer.write(b"question\r\n\r\n")
+        assert await reader.read() == b"answer"
+        assert asked == [b"question\r\n\r\n"]
+        writer.close()
+        await relay.close()
+    assert not relay.path.parent.exists()
+
+
+def test_addresses_alternate_and_ipv4_comes_first() -> None:
+    four, six = 2, 10
+    found = [(six, ("a",)), (six, ("b",)), (four, ("c",)), (four, ("c",))]
+    assert interleave(found) == [(four, ("c",)), (six, ("a",)), (six, ("b",))]
