@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.lab.bed.faults import Faults
-from tests.lab.bed.lab import Lab, alone, why_not
+from tests.lab.bed.lab import BY_HAND, Lab, alone, why_not
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import BedError
 from tests.lab.command import Sparkctl
+from tests.lab.outcomes import CI
 
 HERE = Path(__file__).parent
-CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -34,11 +34,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
-    """Both nodes, up. SPARKCTL_LAB_KEEP=1 leaves them up afterwards and takes what is up already."""
+    """Both nodes, up. What was brought up by hand, or with SPARKCTL_LAB_KEEP=1, is used and left up."""
     if reason := why_not():
         pytest.fail(f"CI is set and the lab cannot run: {reason}", pytrace=False)
-    keep = bool(os.environ.get("SPARKCTL_LAB_KEEP"))
     with alone():
+        keep = bool(os.environ.get("SPARKCTL_LAB_KEEP")) or BY_HAND.exists()
         bed = Lab()
         try:
             if not keep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from tests.lab.bed.node import LabNode
 from tests.lab.command import Ran, Sparkctl
 
+CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
 LABEL = "dev.sparkctl.instance"
 LOADING = r'"phase": ?"loading"'
 AWAY = r'"state": ?"unreachable"'

@@ -9,7 +9,7 @@ import time
 
 from tests.lab.bed import cgroups
 from tests.lab.bed.files import SUDO_RULES, NodeOptions
-from tests.lab.bed.lab import KEYS, Lab, alone, known_hosts, why_not
+from tests.lab.bed.lab import BY_HAND, KEYS, Lab, alone, known_hosts, why_not
 from tests.lab.bed.names import CLEAN_ENV, DATA_SIZE, SCRATCH, USER
 
 
@@ -38,6 +38,7 @@ def main() -> None:
         with alone():
             lab.up(made, talk=True)
             (SCRATCH / "known_hosts").write_text(known_hosts())
+            BY_HAND.touch()
     elif options.verb == "down":
         with alone():
             begun = time.monotonic()
