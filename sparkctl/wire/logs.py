@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from urllib.parse import quote, urlencode
 
-from sparkctl.errors import DockerDown, DockerError
+from sparkctl.errors import DockerDown, DockerError, NoSuchContainer
 from sparkctl.model.log import LogLine
 from sparkctl.wire.docker import Docker
 from sparkctl.wire.docker_errors import refusal, sentence
@@ -71,11 +71,23 @@ class LogFollower:
         Ends only at Docker's own end mark; ask Docker whether the container has really ended. Raises LinkLost or
         DockerDown where the stream was cut, NoSuchContainer, and DockerError for a log that cannot be read.
         """
-        return self._stream(follow=True)
+        return self._followed()
 
     def read(self) -> AsyncIterator[tuple[LogLine, ...]]:
         """Yield the lines there are now, in batches; raises as `follow`."""
         return self._stream(follow=False)
+
+    async def _followed(self) -> AsyncIterator[tuple[LogLine, ...]]:
+        async for lines in self._stream(follow=True):
+            yield lines
+        # Docker ends a follow without the last piece of a container that ends right after it (its own CLI loses the
+        # crash message, too); by then the log is whole, so what is left is read from there
+        try:
+            async for lines in self._stream(follow=False):
+                yield lines
+        except NoSuchContainer:
+            if lines := self._joiner.finish():
+                yield lines
 
     async def _stream(self, follow: bool) -> AsyncIterator[tuple[LogLine, ...]]:
         api, terminal = await self._ask_about()
@@ -90,6 +102,8 @@ class LogFollower:
                 self._joiner.go_to(self._joiner.position)
             async for lines in self._lines(body, TerminalParser() if terminal else FrameParser()):
                 yield lines
+            if not follow and (lines := self._joiner.finish()):
+                yield lines
         except (BrokenStream, ConnectionError) as error:
             raise _cut(self._link.node.name) from error
         except DaemonSays as error:
@@ -102,7 +116,7 @@ class LogFollower:
             if lines := self._joiner.take(parser.feed(await body.read())):
                 yield lines
             await asyncio.sleep(0)  # bytes that have arrived already would never let anybody else run
-        if lines := self._joiner.take(parser.finish()) + self._joiner.finish():
+        if lines := self._joiner.take(parser.finish()):
             yield lines
 
     async def _ask_about(self) -> tuple[str, bool]:
