@@ -1,0 +1,153 @@
+"""The follower against a socket that answers as Docker does, breaks included."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from sparkctl.errors import DockerDown, DockerError, NoSuchContainer
+from sparkctl.model.log import LogLine
+from sparkctl.model.node import Node, NodeName
+from sparkctl.wire.local import LocalLink
+from sparkctl.wire.logframes import Piece
+from sparkctl.wire.loglines import nanoseconds
+from sparkctl.wire.logs import LogFollower
+from tests.unit.wire.daemon import chunked, stamp
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+LOG = [Piece(1, stamp(i * 200_000_000), b"line %d" % i, True) for i in range(30)]
+Answer = Callable[[dict[str, str]], bytes]
+
+
+def stream(pieces: list[Piece], final: bool = True) -> bytes:
+    frames = []
+    for stream_number, mark, text, whole in pieces:
+        payload = mark + b" " + text + (b"\n" if whole else b"")
+        frames.append(bytes([stream_number, 0, 0, 0]) + len(payload).to_bytes(4, "big") + payload)
+    return HEAD + chunked(frames, final)
+
+
+def since(query: dict[str, str]) -> list[Piece]:
+    seconds, _, nanos = query.get("since", "0.0").partition(".")
+    asked = int(seconds) * 1_000_000_000 + int(nanos)
+    return [piece for piece in LOG if nanoseconds(piece.stamp) >= asked]
+
+
+def plain(status: str, body: bytes, more: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\n{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@asynccontextmanager
+async def docker(tmp_path: Path, answer: Answer) -> AsyncIterator[tuple[LocalLink, list[dict[str, str]]]]:
+    """A Docker with one container, whose log requests ``answer`` answers; yields the link and the queries."""
+    queries: list[dict[str, str]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        url = urlsplit(head.split(" ", 2)[1])
+        if url.path == "/_ping":
+            writer.write(plain("200 OK", b"OK", "Api-Version: 1.47\r\n"))
+        elif re.fullmatch(r"/v1\.47/containers/abc/json", url.path):
+            writer.write(plain("200 OK", b'{"Id": "abc", "State": {"Status": "running"}, "Config": {"Tty": false}}'))
+        elif re.fullmatch(r"/v1\.47/containers/abc/logs", url.path):
+            queries.append({key: values[0] for key, values in parse_qs(url.query).items()})
+            writer.write(answer(queries[-1]))
+        else:
+            writer.write(plain("404 Not Found", b'{"message": "No such container: x"}'))
+        await writer.drain()
+        writer.close()
+
+    path = tmp_path / "docker.sock"
+    server = await asyncio.start_unix_server(serve, path)
+    try:
+        yield LocalLink(Node(NodeName("spark1"), "local"), str(path)), queries
+    finally:
+        server.close()
+
+
+async def texts(source: AsyncIterator[tuple[LogLine, ...]], into: list[str] | None = None) -> list[str]:
+    """Add the lines to ``into`` as they come, so that those before an error are there."""
+    got = [] if into is None else into
+    async for batch in source:
+        got += [line.text for line in batch]
+    return got
+
+
+EVERYTHING = [f"line {i}" for i in range(30)]
+
+
+async def test_a_log_is_read_once(tmp_path: Path) -> None:
+    async with docker(tmp_path, lambda query: stream(since(query))) as (link, queries):
+        assert await texts(LogFollower(link, "abc", since=1.5, tail=7).read()) == EVERYTHING
+    assert queries == [
+        {"stdout": "1", "stderr": "1", "timestamps": "1", "follow": "0", "since": "1.500000000", "tail": "7"}
+    ]
+
+
+async def test_a_follow_broken_anywhere_goes_on_there(tmp_path: Path) -> None:
+    cuts = iter([40, 0, 300, 301, 700, 1100])
+
+    def answer(query: dict[str, str]) -> bytes:
+        whole = stream(since(query))
+        cut = next(cuts, None)
+        return whole if cut is None else whole[: len(HEAD) + cut]
+
+    got: list[str] = []
+    async with docker(tmp_path, answer) as (link, _):
+        follower = LogFollower(link, "abc")
+        for _ in range(6):
+            with pytest.raises(DockerDown):
+                await texts(follower.follow(), got)
+        await texts(follower.follow(), got)
+        assert got == EVERYTHING
+        assert follower.position is not None
+        assert (follower.position.lines, follower.gap) == (30, False)
+        assert await texts(LogFollower(link, "abc", position=follower.position).follow()) == []
+
+
+async def test_the_last_words_that_dockers_follow_loses_are_read(tmp_path: Path) -> None:
+    def answer(query: dict[str, str]) -> bytes:
+        return stream(LOG[:20] if query["follow"] == "1" else since(query))
+
+    async with docker(tmp_path, answer) as (link, queries):
+        assert await texts(LogFollower(link, "abc").follow()) == EVERYTHING
+    assert [query["follow"] for query in queries] == ["1", "0"]
+
+
+async def test_an_end_without_the_end_mark_is_no_end(tmp_path: Path) -> None:
+    async with docker(tmp_path, lambda query: stream(LOG, final=False)) as (link, _):
+        with pytest.raises(DockerDown, match="cut the log off"):
+            await texts(LogFollower(link, "abc").follow())
+
+
+async def test_refusals_are_dockers_own(tmp_path: Path) -> None:
+    refused = plain("501 Not Implemented", b'{"message": "configured logging driver does not support reading"}')
+    async with docker(tmp_path, lambda query: refused) as (link, _):
+        with pytest.raises(DockerError, match="does not support reading"):
+            await texts(LogFollower(link, "abc").read())
+        with pytest.raises(NoSuchContainer):
+            await texts(LogFollower(link, "other").read())
+
+
+async def test_an_error_inside_the_stream_is_dockers_own(tmp_path: Path) -> None:
+    said = b"Error grabbing logs: unexpected EOF"
+    broken = bytes([3, 0, 0, 0]) + len(said).to_bytes(4, "big") + said
+    raw = stream(LOG[:2], final=False) + chunked([broken])
+    got: list[str] = []
+    async with docker(tmp_path, lambda query: raw) as (link, _):
+        with pytest.raises(DockerError, match="Error grabbing logs"):
+            await texts(LogFollower(link, "abc").read(), got)
+    assert got == ["line 0", "line 1"]
+
+
+async def test_an_empty_log_is_no_error(tmp_path: Path) -> None:
+    async with docker(tmp_path, lambda query: plain("200 OK", b"")) as (link, _):
+        follower = LogFollower(link, "abc")
+        assert await texts(follower.read()) == []
+        assert follower.position is None
