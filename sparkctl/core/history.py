@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import statistics
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -94,7 +93,11 @@ class History:
         same = [r["seconds"] for r in records if r.get("hash") == digest and r.get("node") == node]
         named = [r["seconds"] for r in records if r.get("profile") == profile]
         chosen = (same or named)[-5:]
-        return statistics.median(chosen) if chosen else None
+        if not chosen:
+            return None
+        import statistics  # 4 ms, and most verbs never ask
+
+        return statistics.median(chosen)
 
     @property
     def _starts(self) -> Path:
