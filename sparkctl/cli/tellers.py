@@ -52,7 +52,8 @@ class JsonTeller:
 class WordTeller:
     """For people: one live line per phase on a terminal, plain lines elsewhere. stdout gets the endpoint alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_interrupt: str = "stopping ...") -> None:
+        self.on_interrupt = on_interrupt
         self.live = narrate.LiveLine()
         self.colour = wants_colour(sys.stderr)
         self.ascii = ascii_only(sys.stderr)
@@ -60,7 +61,7 @@ class WordTeller:
         self._told_at = 0.0
         self._phase_since = 0.0
         self._phase_at = 0.0
-        self._away = False
+        self._away: set[str] = set()
 
     def tell(self, event: Event) -> None:
         """Say one event."""
@@ -70,11 +71,8 @@ class WordTeller:
             case CachesDropped():
                 self._line(event.node, "good", symbol(Phase.READY, self.ascii), caches_line(event))
                 self._phase = None
-            case NodeStateChanged() if event.state is not NodeState.OK or self._was_away(event):
-                mark = symbol(event.state, self.ascii)
-                self._line(
-                    event.node, "attention" if event.state is not NodeState.OK else "good", mark, node_line(event)
-                )
+            case NodeStateChanged():
+                self._tell_node(event)
             case Warned():
                 self.live.clear()
                 narrate.warning(event.node, event.message, event.hint)
@@ -91,15 +89,22 @@ class WordTeller:
     def interrupted(self, presses: int) -> None:
         """Say that the key was heard."""
         self.live.clear()
-        narrate.say("stopping to watch ..." if presses == 1 else "undoing what is half done ...")
+        narrate.say(self.on_interrupt if presses == 1 else "undoing what is half done ...")
 
-    def _was_away(self, event: NodeStateChanged) -> bool:
-        was, self._away = self._away, event.state is not NodeState.OK
-        return was
+    def _tell_node(self, event: NodeStateChanged) -> None:
+        """A first connection is no news; a lost one is, and so is its return."""
+        was_away, away = event.node in self._away, event.state is not NodeState.OK
+        if away:
+            self._away.add(event.node)
+        else:
+            self._away.discard(event.node)
+        if away or was_away:
+            self._line(event.node, "attention" if away else "good", symbol(event.state, self.ascii), node_line(event))
 
     def _tell_phase(self, event: PhaseChanged) -> None:
         before, now = self._phase, time.monotonic()
-        if before is not None and before.phase is not event.phase and before.phase in _WORTH_A_LINE and self.live.on:
+        moved_on = before is not None and event.phase not in (before.phase, Phase.FAILED)
+        if before is not None and moved_on and before.phase in _WORTH_A_LINE and self.live.on:
             words = f"{phase_word(before.phase)} done   {spoken(now - self._phase_since)}"
             self._line(before.node, "good", symbol(Phase.READY, self.ascii), words)
         new_phase = before is None or before.phase is not event.phase

@@ -56,10 +56,11 @@ class History:
         self.directory = directory
 
     def log_writer(self, instance: str, node: str, container_id: str, secrets: Iterable[str]) -> LogWriter:
-        """Open the file for this run of a container; an earlier file of the same run is replaced, old runs are pruned."""
+        """Open the file for this run of a container: always the same one; files of old runs are pruned."""
         folder = self._log_folder(instance, node)
-        for stale in folder.glob(f"*-{container_id[:12]}.log"):
-            stale.unlink(missing_ok=True)
+        same = sorted(folder.glob(f"*-{container_id[:12]}.log"))
+        if same:
+            return LogWriter(same[-1], secrets)  # the operator may have been told this name already
         for old in sorted(folder.glob("*.log"))[: -_KEPT_LOGS + 1]:
             old.unlink(missing_ok=True)
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -92,7 +93,7 @@ class History:
         records = self._start_records()
         same = [r["seconds"] for r in records if r.get("hash") == digest and r.get("node") == node]
         named = [r["seconds"] for r in records if r.get("profile") == profile]
-        chosen = (same or named)[-5:]
+        chosen: list[float] = (same or named)[-5:]
         if not chosen:
             return None
         import statistics  # 4 ms, and most verbs never ask

@@ -12,9 +12,9 @@ from sparkctl.model.ask import Asker, Nobody
 from sparkctl.model.events import NodeStateChanged
 from sparkctl.model.node import Node, NodeState
 from sparkctl.probe import look as probe
-from sparkctl.wire.open import open_link
 from sparkctl.wire.docker import Docker
 from sparkctl.wire.link import Completed, Link, LinkStatus
+from sparkctl.wire.open import open_link
 
 
 class Session:

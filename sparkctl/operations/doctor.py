@@ -64,7 +64,7 @@ def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
             return Ended(ctx.clock.now(), Outcome.UNHEALTHY, int(ExitCode.UNHEALTHY), seconds)
         return Ended(ctx.clock.now(), Outcome.DONE, 0, seconds)
 
-    return stream(ctx, job)
+    return stream(ctx, job, on_interrupt="interrupted")
 
 
 async def _examine(session: Session, ctx: Context) -> list[Finding]:

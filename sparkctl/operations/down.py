@@ -30,7 +30,12 @@ class DownRequest:
 
 def down(ctx: Context, request: DownRequest) -> AsyncIterator[Event]:
     """Stop what was asked. Nothing running is success; a node that could not be asked never counts as stopped."""
-    return stream(ctx, lambda emit: _down(ctx, request, emit), request.instance)
+    return stream(
+        ctx,
+        lambda emit: _down(ctx, request, emit),
+        request.instance,
+        on_interrupt="interrupted; what was told to stop goes on stopping: sparkctl status",
+    )
 
 
 async def _down(ctx: Context, request: DownRequest, emit: Emit) -> Ended:

@@ -101,4 +101,4 @@ def drop_caches(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
             return ended_by(failure, ctx, seconds)
         return Ended(ctx.clock.now(), Outcome.DONE, 0, seconds)
 
-    return stream(ctx, job)
+    return stream(ctx, job, on_interrupt="interrupted")

@@ -20,9 +20,9 @@ PATH = "/tmp/sparkctl.lock"  # noqa: S108  the sticky directory every user of th
 # A file that another user made may be locked through a read-only descriptor; sticky directories refuse more than that.
 _SCRIPT = """umask 0
 if [ -e "$1" ] && ! [ -O "$1" ]; then exec 9<"$1"; else exec 9>>"$1"; fi
-if ! flock -n 9; then cat "$1"; exit 75; fi
+if ! flock -n 9; then echo "@@ taken"; cat "$1"; exit 75; fi
 if [ -O "$1" ]; then { printf %s "$2"; echo; } >"$1"; fi
-echo held
+echo "@@ held"
 exec cat >/dev/null
 """
 
@@ -42,14 +42,24 @@ async def acquire(session: Session, ctx: Context, doing: str) -> StartLock:
     """Take the node's lock or raise `Refused` naming who holds it, what they are doing and since when."""
     about = json.dumps({"operator": ctx.operator, "doing": doing, "since": round(ctx.clock.now())})
     held = await session.link.hold(["sh", "-c", _SCRIPT, "sparkctl-lock", PATH, about])
-    answer = clean((await held.readline()).decode("utf-8", "replace"))
-    if answer.strip() == "held":
+    answer = await _answer(held)
+    if answer == "@@ held":
         return StartLock(held)
+    holder = clean((await held.readline()).decode("utf-8", "replace"))
     await held.release()
     raise Refused(
-        f"{session.node.name}: {_holder(answer, ctx)}",
+        f"{session.node.name}: {_holder(holder, ctx)}",
         f"wait for it, or watch: sparkctl status --node {session.node.name} --watch",
     )
+
+
+async def _answer(held: Held) -> str:
+    """Return the script's own line, past whatever a login shell prints before it; "" where there is none."""
+    while line := await held.readline():
+        text = line.decode("utf-8", "replace").rstrip()
+        if text.startswith("@@ "):
+            return text
+    return ""
 
 
 def _holder(answer: str, ctx: Context) -> str:

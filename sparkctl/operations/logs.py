@@ -54,7 +54,7 @@ def logs(ctx: Context, request: LogsRequest) -> AsyncIterator[Event]:
                 emit(Warned(ctx.clock.now(), node.name, error.message, error.hint))
         return _from_disk(ctx, request, unreachable, emit, began)
 
-    return stream(ctx, job, request.instance)
+    return stream(ctx, job, request.instance, on_interrupt="")
 
 
 async def _find(session: Session, instance: str) -> Container | None:

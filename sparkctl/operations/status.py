@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 
 from sparkctl.core.session import Session, state_of
 from sparkctl.core.store import InstanceView, NodeView
+from sparkctl.core.together import together
 from sparkctl.engines import load, names
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.model.container import Container
+from sparkctl.model.memory import Memory
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import Label, ReadyRule, Service
@@ -29,17 +31,32 @@ async def look_at(ctx: Context, session: Session) -> NodeView:
     node = session.node
     try:
         await session.link.connect()
-        look, containers = await asyncio.gather(session.look("memory", "processes", "gpu"), session.docker.list())
-        instances = await asyncio.gather(*(_instance(session, c, look.held_by(c.id)) for c in containers))
+        look, containers = await together(session.look("memory", "processes", "gpu"), _containers(session))
+        if isinstance(containers, DockerError):
+            return _without_docker(ctx, node, containers, look.memory)
+        instances = await together(*(_instance(session, c, look.held_by(c.id)) for c in containers))
     except NodeError as error:
-        status = session.link.status
+        now = session.link.status
         return NodeView(
-            node.name, state_of(error), ctx.clock.now(), error.message, error.hint, status.attempt, status.next_try
+            node.name, state_of(error), ctx.clock.now(), error.message, error.hint, now.attempt, now.next_try
         )
-    except DockerError as error:
-        return NodeView(node.name, NodeState.OK, ctx.clock.now(), error.message, error.hint, docker_known=False)
+    except DockerError as error:  # it broke off between the list and a question about one container
+        return _without_docker(ctx, node, error, None)
     return NodeView(
         node.name, NodeState.OK, ctx.clock.now(), memory=look.memory, instances=tuple(i for i in instances if i)
+    )
+
+
+async def _containers(session: Session) -> tuple[Container, ...] | DockerError:
+    try:
+        return await session.docker.list()
+    except DockerError as error:
+        return error
+
+
+def _without_docker(ctx: Context, node: Node, error: DockerError, memory: Memory | None) -> NodeView:
+    return NodeView(
+        node.name, NodeState.OK, ctx.clock.now(), error.message, error.hint, memory=memory, docker_known=False
     )
 
 
@@ -50,7 +67,7 @@ async def status(ctx: Context, nodes: Sequence[Node]) -> tuple[NodeView, ...]:
         async with Session(node, ctx.asker, ctx.clock) as session:
             return await look_at(ctx, session)
 
-    return tuple(await asyncio.gather(*(one(node) for node in nodes)))
+    return tuple(await together(*(one(node) for node in nodes)))
 
 
 async def watch(ctx: Context, nodes: Sequence[Node], every: float = 2.0) -> AsyncIterator[tuple[NodeView, ...]]:
@@ -59,7 +76,7 @@ async def watch(ctx: Context, nodes: Sequence[Node], every: float = 2.0) -> Asyn
     returning: dict[str, asyncio.Task[None]] = {}
     try:
         while True:
-            yield tuple(await asyncio.gather(*(_look_or_wait(ctx, s, returning) for s in sessions)))
+            yield tuple(await together(*(_look_or_wait(ctx, s, returning) for s in sessions)))
             await ctx.clock.sleep(every)
     finally:
         for task in returning.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from sparkctl.model.node import NodeName
 
 T = TypeVar("T")
 Emit = Callable[[Event], None]
-Job = Callable[[Emit], Awaitable[Ended]]
+Job = Callable[[Emit], Coroutine[Any, Any, Ended]]
 
 _OUTCOMES = {
     ExitCode.ENGINE_FAILED: Outcome.FAILED,
@@ -78,9 +78,12 @@ class Context:
     interrupt: Interrupt = field(default_factory=Interrupt)
 
 
-async def stream(ctx: Context, job: Job, instance: str | None = None) -> AsyncIterator[Event]:
+async def stream(
+    ctx: Context, job: Job, instance: str | None = None, *, on_interrupt: str | None
+) -> AsyncIterator[Event]:
     """Run ``job`` and yield what it emits, then its `Ended`; an error of ours becomes an `Ended` that says so.
 
+    ``on_interrupt``: what to say when Ctrl-C ends the job where it is; None for a job that minds Ctrl-C itself.
     Anything else that is raised is a defect and comes through as it is. Closing the generator cancels the job.
     """
     events: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -88,7 +91,8 @@ async def stream(ctx: Context, job: Job, instance: str | None = None) -> AsyncIt
 
     async def finish() -> Ended:
         try:
-            return await job(events.put_nowait)
+            work = job(events.put_nowait)
+            return await (work if on_interrupt is None else ctx.interrupt.guard(work, on_interrupt))
         except SparkctlError as error:
             return ended_by(error, ctx, ctx.clock.monotonic() - began, instance)
         finally:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sparkctl.core.planning import plan as make_plan
 from sparkctl.core.session import Session
+from sparkctl.core.together import together
 from sparkctl.engines.base import Engine
 from sparkctl.errors import DockerError, ExitCode, LinkLost, NodeError, NoSuchContainer, Refused
 from sparkctl.model.container import Container
@@ -45,7 +46,7 @@ class UpRequest:
 
 def up(ctx: Context, request: UpRequest) -> AsyncIterator[Event]:
     """Start a profile on a node and stream what happens; the last event is `Ended`."""
-    return stream(ctx, lambda emit: _Up(ctx, request, emit).run(), request.profile.name)
+    return stream(ctx, lambda emit: _Up(ctx, request, emit).run(), request.profile.name, on_interrupt=None)
 
 
 class _Up:
@@ -100,7 +101,7 @@ class _Up:
         return plan, await self._scene(session, plan)
 
     async def _scene(self, session: Session, plan: LaunchPlan) -> Scene:
-        engine, containers, image = await asyncio.gather(
+        engine, containers, image = await together(
             session.docker.info(), session.docker.list(), session.docker.image(plan.image)
         )
         paths = [f"path={mount.source}" for mount in plan.mounts if mount.source.startswith("/")]

@@ -77,7 +77,7 @@ def caches_line(event: CachesDropped) -> str:
 def node_line(event: NodeStateChanged) -> str:
     """Return a connection's state in words."""
     if event.state is NodeState.OK:
-        return "connected"
+        return "connected again"
     words = f"{event.state}"
     if event.detail:
         words += f": {clean(event.detail)}"

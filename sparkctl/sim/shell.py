@@ -81,7 +81,7 @@ async def _lock(node: SimNode, path: str, info: str, streams: Streams) -> int:
         return HELD_BY_ANOTHER
     node.locks[path] = info
     try:
-        streams.stdout.write(b"held\n")
+        streams.stdout.write(b"@@ held\n")
         await streams.all_input()
     finally:
         del node.locks[path]

@@ -117,16 +117,26 @@ class _HeldChild:
 
 
 async def _start(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess.Process:
-    """Start in the home directory and in a group of its own, as a login over SSH would; a Ctrl-C is ours alone."""
-    return await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL if quiet else asyncio.subprocess.PIPE,
-        cwd=Path.home(),
-        start_new_session=True,
-        limit=_LINE_LIMIT,
+    """Start in the home directory and in a group of its own, as a login over SSH would; a Ctrl-C is ours alone.
+
+    asyncio waits for ever when it is cancelled between starting a child and connecting its pipes: let it finish first.
+    """
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL if quiet else asyncio.subprocess.PIPE,
+            cwd=Path.home(),
+            start_new_session=True,
+            limit=_LINE_LIMIT,
+        )
     )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _end(await starting)
+        raise
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -41,7 +41,7 @@ async def test_a_look_and_a_lock(link: Link) -> None:
     assert look.identity is not None
     assert look.identity.product == "DGX Spark"
     held = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/tmp/l", "me"])
-    assert await held.readline() == b"held\n"
+    assert await held.readline() == b"@@ held\n"
     second = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/tmp/l", "you"])
     assert await second.readline() == b"me\n"
     await second.release()
@@ -55,7 +55,7 @@ async def test_nobody_listens(link: Link) -> None:
 
 async def test_a_cut_is_noticed_and_mended(link: Link, sparks: SimulatedSparks) -> None:
     held = await link.hold(["sh", "-c", "x", "sparkctl-lock", "/tmp/l", "me"])
-    assert await held.readline() == b"held\n"
+    assert await held.readline() == b"@@ held\n"
     sparks.sshd["spark1"].cut()
     with pytest.raises(LinkLost):
         await asyncio.wait_for(held.readline(), 5)

@@ -64,7 +64,7 @@ def _teller(as_json: bool, dry_run: bool, plan_format: str) -> Any:
     if as_json:
         return JsonTeller()
     if not dry_run:
-        return WordTeller()
+        return WordTeller("stopping to watch ...")
     from sparkctl.cli.plan_teller import PlanTeller
 
     return PlanTeller(plan_format)
