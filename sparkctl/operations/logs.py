@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 from sparkctl.core.history import SavedLog
@@ -15,7 +18,7 @@ from sparkctl.model.events import Ended, Event, LogArrived, Outcome, Warned
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
-from sparkctl.model.secrets import redact
+from sparkctl.operations.masking import masked
 from sparkctl.operations.stream import Context, Emit, stream
 from sparkctl.wire.logs import LogFollower
 
@@ -73,7 +76,7 @@ async def _live(session: Session, ctx: Context, request: LogsRequest, container:
         try:
             source = follower.follow() if request.follow else follower.read()
             async for batch in source:
-                lines = tuple(_wanted((replace(line, text=redact(line.text, secrets)) for line in batch), request))
+                lines = _wanted(masked(batch, secrets), request)
                 if lines:
                     emit(LogArrived(ctx.clock.now(), session.node.name, request.instance, lines))
             return
@@ -88,8 +91,8 @@ async def _live(session: Session, ctx: Context, request: LogsRequest, container:
             await ctx.clock.sleep(2.0)
 
 
-def _wanted(lines: Iterator[LogLine], request: LogsRequest) -> Iterator[LogLine]:
-    return lines if request.grep is None else (line for line in lines if request.grep.search(line.text))
+def _wanted(lines: tuple[LogLine, ...], request: LogsRequest) -> tuple[LogLine, ...]:
+    return lines if request.grep is None else tuple(line for line in lines if request.grep.search(line.text))
 
 
 def _from_disk(ctx: Context, request: LogsRequest, unreachable: NodeError | None, emit: Emit, began: float) -> Ended:
@@ -111,7 +114,8 @@ def _from_disk(ctx: Context, request: LogsRequest, unreachable: NodeError | None
             None,
         )
     )
-    for lines in _saved_batches(saved, request):
+    since = None if request.since is None else ctx.clock.now() - request.since
+    for lines in _saved_batches(saved, request, since):
         emit(LogArrived(ctx.clock.now(), NodeName(saved.node), request.instance, lines))
     code = 0 if unreachable is None else int(unreachable.exit_code)
     return Ended(
@@ -124,17 +128,18 @@ def _from_disk(ctx: Context, request: LogsRequest, unreachable: NodeError | None
     )
 
 
-def _saved_batches(saved: SavedLog, request: LogsRequest) -> Iterator[tuple[LogLine, ...]]:
-    batch: list[LogLine] = []
-    for line in _wanted(_saved_lines(saved.path), request):
-        batch.append(line)
-        if request.tail is not None:
-            batch = batch[-request.tail :]
-        elif len(batch) == _BATCH:
-            yield tuple(batch)
-            batch = []
-    if batch:
-        yield tuple(batch)
+def _saved_batches(saved: SavedLog, request: LogsRequest, since: float | None) -> Iterator[tuple[LogLine, ...]]:
+    lines = _saved_lines(saved.path)
+    if since is not None:
+        earliest = datetime.fromtimestamp(since, UTC).strftime(
+            "%Y-%m-%dT%H:%M:%S.%f"
+        )  # stamps of one form sort as text
+        lines = (line for line in lines if line.when >= earliest)
+    if request.tail is not None:
+        yield _wanted(tuple(deque(lines, maxlen=request.tail)), request)
+        return
+    while batch := tuple(islice(lines, _BATCH)):
+        yield _wanted(batch, request)
 
 
 def _saved_lines(path: Path) -> Iterator[LogLine]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerError, NoSuchContainer
 from sparkctl.model.container import Container
 from sparkctl.model.events import Warned
 from sparkctl.model.plan import Label
-from sparkctl.model.secrets import redact
+from sparkctl.operations.masking import masked
 from sparkctl.operations.stream import Context, Emit
 from sparkctl.wire.logs import LogFollower
 
@@ -30,7 +28,7 @@ async def save_log(session: Session, ctx: Context, emit: Emit, container: Contai
         return None
     try:
         async for batch in LogFollower(session.link, container.id).read():
-            writer.write(replace(line, text=redact(line.text, secrets)) for line in batch)
+            writer.write(masked(batch, secrets))
     except (DockerError, OSError) as broken:
         emit(Warned(ctx.clock.now(), session.node.name, f"the saved log of {instance} is not whole: {broken}", None))
     finally:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sparkctl.core.history import LogWriter
 from sparkctl.core.session import Session
@@ -15,9 +14,10 @@ from sparkctl.model.events import LogArrived, PhaseChanged, Warned
 from sparkctl.model.log import LogLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.model.secrets import redact, secret_arguments, secret_values
+from sparkctl.model.secrets import secret_arguments, secret_values
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations import judge, readiness
+from sparkctl.operations.masking import masked
 from sparkctl.operations.progress import LogReader
 from sparkctl.operations.stream import Context, Emit
 from sparkctl.wire.logs import LogFollower
@@ -132,7 +132,7 @@ class StartWatch:
                 failures += 1
 
     def _take(self, batch: tuple[LogLine, ...]) -> None:
-        lines = tuple(self._masked(batch))
+        lines = masked(batch, self._secrets)
         if self.saved is not None:
             self.saved.write(lines)
         moved = self.log.read(lines)
@@ -140,11 +140,6 @@ class StartWatch:
         if moved:
             self.report()
         self._moved.set()
-
-    def _masked(self, batch: Iterable[LogLine]) -> Iterable[LogLine]:
-        for line in batch:
-            text = redact(line.text, self._secrets)
-            yield line if text == line.text else replace(line, text=text)
 
     async def _ended(self) -> Watched | None:
         """An ended stream proves nothing by itself: ask Docker. None while the container lives."""

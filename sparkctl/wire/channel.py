@@ -8,6 +8,7 @@ from collections.abc import Callable
 import asyncssh
 
 from sparkctl.errors import LinkLost
+from sparkctl.wire.link import ByteReader, ByteWriter
 
 # What asyncssh and the socket under it raise when the connection breaks.
 BROKEN = (asyncssh.DisconnectError, ConnectionError, BrokenPipeError)
@@ -19,7 +20,7 @@ Lost = Callable[[BaseException | None], LinkLost]
 class ChannelReader:
     """Reads one channel. ``lost`` makes the error, ``dead`` tells whether the connection is gone."""
 
-    def __init__(self, reader: asyncssh.SSHReader[bytes], lost: Lost, dead: Callable[[], bool]) -> None:
+    def __init__(self, reader: ByteReader, lost: Lost, dead: Callable[[], bool]) -> None:
         self._reader = reader
         self._lost = lost
         self._dead = dead
@@ -34,21 +35,11 @@ class ChannelReader:
             raise self._lost(None)
         return data
 
-    async def readline(self) -> bytes:
-        """Return the next line with its newline, b"" at the channel's end."""
-        try:
-            data = await self._reader.readline()
-        except BROKEN as error:
-            raise self._lost(error) from error
-        if not data and self._dead():
-            raise self._lost(None)
-        return data
-
 
 class ChannelWriter:
     """Writes one channel. ``close`` closes it in both directions."""
 
-    def __init__(self, writer: asyncssh.SSHWriter[bytes], lost: Lost) -> None:
+    def __init__(self, writer: ByteWriter, lost: Lost) -> None:
         self._writer = writer
         self._lost = lost
 
@@ -81,13 +72,20 @@ class ChannelWriter:
 class HeldProcess:
     """A remote command whose stdin we keep open."""
 
-    def __init__(self, process: asyncssh.SSHClientProcess[bytes], reader: ChannelReader) -> None:
+    def __init__(self, process: asyncssh.SSHClientProcess[bytes], lost: Lost, dead: Callable[[], bool]) -> None:
         self._process = process
-        self._reader = reader
+        self._lost = lost
+        self._dead = dead
 
     async def readline(self) -> bytes:
         """Return its next line of stdout, b"" when it has ended."""
-        return await self._reader.readline()
+        try:
+            line = await self._process.stdout.readline()
+        except BROKEN as error:
+            raise self._lost(error) from error
+        if not line and self._dead():
+            raise self._lost(None)
+        return line
 
     async def release(self) -> None:
         """Close its stdin, give it a moment to end, then close the channel."""

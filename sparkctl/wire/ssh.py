@@ -23,6 +23,7 @@ from sparkctl.model.ask import Asker, Nobody
 from sparkctl.model.node import Node, NodeState
 from sparkctl.wire import dockerway
 from sparkctl.wire.channel import BROKEN, ChannelReader, ChannelWriter, HeldProcess
+from sparkctl.wire.flow import WINDOW, FlowSession
 from sparkctl.wire.link import ByteReader, ByteWriter, Completed, Held, LinkStatus
 from sparkctl.wire.output import gather
 from sparkctl.wire.quoting import command_line
@@ -108,7 +109,7 @@ class SshLink:
     async def hold(self, argv: Sequence[str]) -> Held:
         """Start a command and keep its stdin open."""
         process = await self._start(argv)
-        return HeldProcess(process, self._reader(process.stdout))
+        return HeldProcess(process, self._lost, self._is_dead)
 
     async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
         """Open a unix socket on the node.
@@ -119,7 +120,7 @@ class SshLink:
         if path == dockerway.SOCKET and self._by_stdio:
             return await self._dial_stdio()
         try:
-            reader, writer = await self._live().open_unix_connection(path, encoding=None)
+            _, flow = await self._live().create_unix_connection(FlowSession, path, encoding=None, window=WINDOW)
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
             if path != dockerway.SOCKET:
@@ -129,12 +130,12 @@ class SshLink:
             return await self._dial_stdio()
         except BROKEN as error:
             raise self._lost(error) from error
-        return self._reader(reader), self._writer(writer)
+        return self._streams(flow)
 
     async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
         """Open a TCP connection from the node; ConnectionRefusedError where nobody listens."""
         try:
-            reader, writer = await self._live().open_connection(host, port, encoding=None)
+            _, flow = await self._live().create_connection(FlowSession, host, port, encoding=None, window=WINDOW)
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
             if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
@@ -146,7 +147,7 @@ class SshLink:
             raise ConnectionRefusedError(f"{host}:{port} on {self.node.name}: {error.reason}") from error
         except BROKEN as error:
             raise self._lost(error) from error
-        return self._reader(reader), self._writer(writer)
+        return self._streams(flow)
 
     async def docker_socket(self) -> Path:
         """Return a local socket, in a 0700 directory, each connection to which becomes one to the node's Docker."""
@@ -193,10 +194,14 @@ class SshLink:
         if self._is_dead():
             raise self._lost(error) from error
 
-    def _reader(self, reader: asyncssh.SSHReader[bytes]) -> ChannelReader:
+    def _streams(self, session: object) -> tuple[ByteReader, ByteWriter]:
+        assert isinstance(session, FlowSession)
+        return self._reader(session), self._writer(session)
+
+    def _reader(self, reader: ByteReader) -> ChannelReader:
         return ChannelReader(reader, self._lost, self._is_dead)
 
-    def _writer(self, writer: asyncssh.SSHWriter[bytes]) -> ChannelWriter:
+    def _writer(self, writer: ByteWriter) -> ChannelWriter:
         return ChannelWriter(writer, self._lost)
 
     def _lost(self, error: BaseException | None) -> LinkLost:

@@ -38,6 +38,7 @@ class Route:
     global_known_hosts: tuple[Path, ...]
     identities: tuple[Path, ...]
     identities_only: bool
+    own_ciphers: bool  # the ssh config names ciphers: then it decides, not we
 
     @property
     def target(self) -> str:
@@ -104,6 +105,7 @@ def resolve(
         global_known_hosts=() if known_hosts else _global_files(config.get("GlobalKnownHostsFile")),
         identities=_identities(identity, config.get("IdentityFile")),
         identities_only=bool(config.get("IdentitiesOnly")),
+        own_ciphers=config.get("Ciphers") is not None,
     )
 
 

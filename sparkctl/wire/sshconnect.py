@@ -20,6 +20,8 @@ CONNECT_LIMIT = 8.0  # seconds for name and TCP
 LOGIN_LIMIT = 8.0  # seconds from TCP to logged in
 KEEPALIVE_INTERVAL = 2.0
 KEEPALIVE_COUNT = 3  # a dead peer is seen after interval * (count + 1) = 8 s
+# In front of what asyncssh likes best, which it computes piecewise in Python: a quarter less processor time a log line.
+FAST_CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
 _MOST_HOPS = 8
 
 OnLost = Callable[[Exception | None], None]
@@ -202,6 +204,7 @@ class _Hop:
                 login_timeout=self.limits.login,
                 keepalive_interval=self.limits.keepalive,
                 keepalive_count_max=KEEPALIVE_COUNT,
+                encryption_algs=() if route.own_ciphers else FAST_CIPHERS,
                 agent_forwarding=False,
                 x11_forwarding=False,
                 request_pty=False,
