@@ -8,8 +8,8 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
+from sparkctl.core.context import Context
 from sparkctl.model.events import Ended, Event
-from sparkctl.operations.stream import Context
 
 
 class Teller(Protocol):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from sparkctl.core.context import Context
     from sparkctl.model.node import Node
-    from sparkctl.operations.stream import Context
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,9 +20,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 def make_context(*, may_ask: bool = True) -> Context:
     """Return the context of this operator on this terminal."""
     from sparkctl.cli.asking import asker
+    from sparkctl.core.context import Context
     from sparkctl.core.history import History
     from sparkctl.core.paths import state_dir
-    from sparkctl.operations.stream import Context
 
     return Context(history=History(state_dir()), operator=operator(), asker=asker(allowed=may_ask))
 

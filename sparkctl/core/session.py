@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.errors import LoginRefused, NodeError, Starved, Untrusted
 from sparkctl.model.ask import Asker, Nobody
-from sparkctl.model.events import NodeStateChanged
 from sparkctl.model.node import Node, NodeState
 from sparkctl.probe import look as probe
 from sparkctl.wire.docker import Docker
 from sparkctl.wire.link import Completed, Link, LinkStatus
 from sparkctl.wire.open import open_link
+
+if TYPE_CHECKING:
+    from sparkctl.model.events import NodeStateChanged
 
 
 class Session:
@@ -37,6 +39,8 @@ class Session:
 
     def state_event(self, status: LinkStatus | None = None) -> NodeStateChanged:
         """Return the link's state (or ``status``) as an event."""
+        from sparkctl.model.events import NodeStateChanged  # `status` has no use for events
+
         status = status or self.link.status
         return NodeStateChanged(
             self.clock.now(), self.node.name, status.state, status.detail, status.attempt, status.next_try

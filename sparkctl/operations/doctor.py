@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
+from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.events import Ended, Event, Found, Outcome, Severity
 from sparkctl.model.node import Node
 from sparkctl.model.units import GIB, gib, spoken
 from sparkctl.operations.drop_caches import sudoers_hint
-from sparkctl.operations.stream import Context, Emit, stream
+from sparkctl.operations.stream import Emit, stream
 from sparkctl.probe.look import Look
 from sparkctl.wire.docker_json import EngineInfo
 

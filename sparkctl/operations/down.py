@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import ExitCode, Refused, SparkctlError
 from sparkctl.model.container import Container
@@ -14,7 +15,7 @@ from sparkctl.model.node import Node
 from sparkctl.model.plan import Label
 from sparkctl.operations.lock import acquire
 from sparkctl.operations.stop import Stopped, stop
-from sparkctl.operations.stream import Context, Emit, ended_by, stream
+from sparkctl.operations.stream import Emit, ended_by, stream
 
 DEFAULT_GRACE = 30.0
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
+from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import Refused, SparkctlError
 from sparkctl.model.ask import SudoPassword
 from sparkctl.model.events import CachesDropped, Ended, Event, Outcome, Warned
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import Node
-from sparkctl.operations.stream import Context, Emit, ended_by, stream
+from sparkctl.operations.stream import Emit, ended_by, stream
 from sparkctl.probe.look import Look
 
 TEE = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.model.node import Node
-from sparkctl.operations.stream import Context
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import Refused
 from sparkctl.model.text import clean
 from sparkctl.model.units import spoken
-from sparkctl.operations.stream import Context
 from sparkctl.wire.link import Held
 
 PATH = "/tmp/sparkctl.lock"  # noqa: S108  the sticky directory every user of the node can reach

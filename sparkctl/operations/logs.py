@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
+from sparkctl.core.context import Context
 from sparkctl.core.history import SavedLog
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerDown, InvalidInput, LinkLost, NodeError
@@ -19,7 +20,7 @@ from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
 from sparkctl.operations.masking import masked
-from sparkctl.operations.stream import Context, Emit, stream
+from sparkctl.operations.stream import Emit, stream
 from sparkctl.wire.logs import LogFollower
 
 _BATCH = 500

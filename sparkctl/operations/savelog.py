@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerError, NoSuchContainer
 from sparkctl.model.container import Container
 from sparkctl.model.events import Warned
 from sparkctl.model.plan import Label
 from sparkctl.operations.masking import masked
-from sparkctl.operations.stream import Context, Emit
+from sparkctl.operations.stream import Emit
 from sparkctl.wire.logs import LogFollower
 
 

@@ -6,10 +6,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 
+from sparkctl.core.context import Context
 from sparkctl.core.session import Session, state_of
 from sparkctl.core.store import InstanceView, NodeView
 from sparkctl.core.together import together
-from sparkctl.engines import load, names
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.model.container import Container
 from sparkctl.model.memory import Memory
@@ -18,9 +18,6 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import Label, ReadyRule, Service
 from sparkctl.operations import readiness
 from sparkctl.operations.endpoint import endpoint
-from sparkctl.operations.progress import LogReader
-from sparkctl.operations.stream import Context
-from sparkctl.wire.logs import LogFollower
 
 _TAIL = 400
 _HEALTH_TIMEOUT = 5.0
@@ -126,17 +123,28 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
     if rule is None:
         return Phase.UNKNOWN, None, "its labels do not say when it is ready"
     answer = await readiness.health(session.link, Service(_port(container), rule), _HEALTH_TIMEOUT)
-    engine = container.label(Label.ENGINE) or ""
     if answer.good and rule.health is not None:
         return Phase.READY, None, None
+    return await _phase_by_log(session, container, rule, answer.what)
+
+
+async def _phase_by_log(
+    session: Session, container: Container, rule: ReadyRule, why_not: str
+) -> tuple[Phase, Step | None, str | None]:
+    """Read the tail of the log for the step; the imports wait, because mostly everything is ready and this not needed."""
+    from sparkctl.engines import load, names
+    from sparkctl.operations.progress import LogReader
+    from sparkctl.wire.logs import LogFollower
+
+    engine = container.label(Label.ENGINE) or ""
     if engine not in names():
-        return Phase.UNKNOWN, None, answer.what
+        return Phase.UNKNOWN, None, why_not
     log = LogReader(load(engine), rule)
     async for batch in LogFollower(session.link, container.id, tail=_TAIL).read():
         log.read(batch)
     if rule.health is None and log.ready_line_seen:
         return Phase.READY, None, None
-    return (log.phase if log.fatal is None else Phase.FAILED), log.step, answer.what
+    return (log.phase if log.fatal is None else Phase.FAILED), log.step, why_not
 
 
 def _rule(container: Container) -> ReadyRule | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
+from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import NoSuchContainer, SparkctlError
 from sparkctl.model.container import Container
@@ -14,7 +15,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.units import MIB, gib
 from sparkctl.operations.savelog import save_log
-from sparkctl.operations.stream import Context, Emit
+from sparkctl.operations.stream import Emit
 from sparkctl.probe.look import Look
 
 _SETTLED = 512 * MIB  # two readings closer than this are a plateau

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
+from sparkctl.core.context import Context, Interrupted
 from sparkctl.core.planning import plan as make_plan
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
@@ -24,7 +25,7 @@ from sparkctl.operations.lock import acquire
 from sparkctl.operations.preflight import Decision, Scene, decide, refuse_without_docker
 from sparkctl.operations.savelog import save_log
 from sparkctl.operations.stop import stop, sweep
-from sparkctl.operations.stream import Context, Emit, Interrupted, stream
+from sparkctl.operations.stream import Emit, stream
 from sparkctl.operations.watch import StartWatch, Watched, secrets_of
 
 _IDENTITY = ("identity", "memory", "processes", "gpu", "listen", "docker")

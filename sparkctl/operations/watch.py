@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from sparkctl.core.context import Context
 from sparkctl.core.history import LogWriter
 from sparkctl.core.session import Session
 from sparkctl.engines.base import Engine
-from sparkctl.errors import DockerDown, LinkLost, NoSuchContainer
+from sparkctl.errors import DockerDown, DockerError, LinkLost, NoSuchContainer
 from sparkctl.model.container import Container
 from sparkctl.model.events import LogArrived, PhaseChanged, Warned
 from sparkctl.model.log import LogLine
@@ -19,7 +20,7 @@ from sparkctl.model.verdict import Verdict
 from sparkctl.operations import judge, readiness
 from sparkctl.operations.masking import masked
 from sparkctl.operations.progress import LogReader
-from sparkctl.operations.stream import Context, Emit
+from sparkctl.operations.stream import Emit
 from sparkctl.wire.logs import LogFollower
 
 _POLL = 1.0
@@ -115,6 +116,8 @@ class StartWatch:
         failures = 0
         while True:
             try:
+                if failures and (ended := await self._ended()) is not None:
+                    return ended
                 async for batch in follower.follow():
                     failures = 0
                     self._take(batch)
@@ -129,6 +132,12 @@ class StartWatch:
                 if failures == 0:
                     self.emit(Warned(self.ctx.clock.now(), self.plan.node, down.message, down.hint))
                 await self.ctx.clock.sleep(_DOCKER_PAUSE[min(failures, len(_DOCKER_PAUSE) - 1)])
+                failures += 1
+            except DockerError:
+                # The log of a container that is being removed cannot be read: that is its end, not our failure.
+                if failures == len(_DOCKER_PAUSE):
+                    raise
+                await self.ctx.clock.sleep(_DOCKER_PAUSE[failures])
                 failures += 1
 
     def _take(self, batch: tuple[LogLine, ...]) -> None:

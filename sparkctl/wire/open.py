@@ -13,6 +13,9 @@ def open_link(node: Node, asker: Asker | None = None) -> Link:
         from sparkctl.wire.local import LocalLink
 
         return LocalLink(node)
+    from sparkctl.wire.lean import import_asyncssh
+
+    import_asyncssh()
     from sparkctl.wire.ssh import SshLink
 
     return SshLink(node, asker if asker is not None else Nobody())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,9 @@ from sparkctl.cli.setup import chosen_nodes, json_option, make_context, node_opt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sparkctl.core.context import Context
     from sparkctl.core.store import NodeView
     from sparkctl.model.node import Node
-    from sparkctl.operations.stream import Context
 
 
 @click.command("status", short_help="Show the nodes, their memory and what runs there.")
@@ -38,7 +39,11 @@ def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool) -> i
 async def _once(context: Context, nodes: Sequence[Node], check: bool, as_json: bool) -> int:
     from sparkctl.operations.status import status
 
-    views = await status(context, nodes)
+    looking = asyncio.ensure_future(status(context, nodes))
+    await asyncio.sleep(0)  # the connections set out; what printing needs is imported while they are on their way
+    if not as_json:
+        importlib.import_module("sparkctl.present.status_table")
+    views = await looking
     _print(views, as_json)
     return _exit_code(views, check)
 

@@ -1,0 +1,66 @@
+"""What every verb is given: who acts, how to ask, what time it is, where history lies, and Ctrl-C as a fact."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sparkctl.core.clock import Clock, SystemClock
+from sparkctl.core.history import History
+from sparkctl.errors import ExitCode, SparkctlError
+from sparkctl.model.ask import Asker, Nobody
+
+T = TypeVar("T")
+
+
+class Interrupted(SparkctlError):
+    """The operator pressed Ctrl-C; ``message`` says what goes on without us."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
+class Interrupt:
+    """Ctrl-C as a fact that an operation can wait for, so that it stops where stopping is safe."""
+
+    def __init__(self) -> None:
+        self.presses = 0
+        self._pressed = asyncio.Event()
+
+    def press(self) -> None:
+        """Count one more; called from the front end's signal handler, on the loop."""
+        self.presses += 1
+        self._pressed.set()
+
+    async def wait(self, presses: int = 1) -> None:
+        """Return once it was pressed this often."""
+        while self.presses < presses:
+            self._pressed.clear()
+            await self._pressed.wait()
+
+    async def guard(self, work: Coroutine[Any, Any, T], goes_on: str) -> T:
+        """Return what ``work`` returns, or cancel it and raise `Interrupted` with ``goes_on`` at the first press."""
+        task = asyncio.ensure_future(work)
+        press = asyncio.ensure_future(self.wait())
+        try:
+            await asyncio.wait({task, press}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise Interrupted(goes_on)
+        finally:
+            press.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+
+@dataclass(slots=True)
+class Context:
+    """What every verb is given: who acts, how to ask, what time it is, where history lies."""
+
+    history: History
+    operator: str
+    asker: Asker = field(default_factory=Nobody)
+    clock: Clock = field(default_factory=SystemClock)
+    interrupt: Interrupt = field(default_factory=Interrupt)
