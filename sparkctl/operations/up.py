@@ -28,6 +28,7 @@ from sparkctl.operations.stop import stop, sweep
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.operations.watch import StartWatch, Watched, secrets_of
 
+_UNDO_PATIENCE = 15.0
 _IDENTITY = ("identity", "memory", "processes", "gpu", "listen", "docker")
 
 
@@ -159,7 +160,7 @@ class _Up:
             self.emit(Warned(self.ctx.clock.now(), session.node.name, message, no.hint))
 
     async def _create(self, session: Session, plan: LaunchPlan) -> str:
-        """Create and start. The first Ctrl-C lets this finish (the engine then goes on without us), a second one undoes it."""
+        """Create and start. The first Ctrl-C lets this finish (the engine then goes on without us), a second undoes it."""
         self._phase(plan, Phase.CREATING)
         work = asyncio.ensure_future(self._create_and_start(session, plan))
         second = asyncio.ensure_future(self.ctx.interrupt.wait(2))
@@ -167,20 +168,18 @@ class _Up:
             await asyncio.wait({work, second}, timeout=plan.timeouts.creating, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 return work.result()
-            interrupted = second.done()
+            removed = await self._undo(session, plan, work)
+            if second.done():
+                raise Interrupted(f"interrupted while {plan.container_name} was created; {removed}")
+            raise DockerError(
+                plan.node,
+                f"Docker on {plan.node} did not create {plan.container_name} within {plan.timeouts.creating:.0f} s; {removed}",
+                f"on {plan.node}: systemctl status docker",
+            )
         finally:
             second.cancel()
-            if not work.done():
-                work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
-        removed = await self._undo(session, plan)
-        if interrupted:
-            raise Interrupted(f"interrupted while {plan.container_name} was created; {removed}")
-        raise DockerError(
-            plan.node,
-            f"Docker on {plan.node} did not create {plan.container_name} within {plan.timeouts.creating:.0f} s; {removed}",
-            f"on {plan.node}: systemctl status docker",
-        )
+            work.cancel()
+            await asyncio.gather(work, second, return_exceptions=True)
 
     async def _create_and_start(self, session: Session, plan: LaunchPlan) -> str:
         try:
@@ -207,12 +206,20 @@ class _Up:
                 return container.id
         return await session.docker.create(plan)
 
-    async def _undo(self, session: Session, plan: LaunchPlan) -> str:
-        """Remove what a creation left; say so, or say that it could not be done."""
+    async def _undo(self, session: Session, plan: LaunchPlan, work: asyncio.Future[str]) -> str:
+        """Remove what a creation left; say so, or say that it could not be done.
+
+        The call that is under way is waited for: cancelled here, it would still be carried out there, after our look.
+        """
+        await asyncio.wait({work}, timeout=_UNDO_PATIENCE)
+        if not work.done():
+            return f"Docker has not answered yet: {plan.container_name} may still appear"
+        if work.exception() is not None:
+            return "nothing was left behind"  # it failed by itself, and cleaned up after itself
         try:
-            await session.docker.remove(plan.container_name, force=True)
+            await session.docker.remove(work.result(), force=True)
         except NoSuchContainer:
-            return "nothing was left behind"
+            return "it is gone"
         except (DockerError, NodeError) as error:
             return f"it may still be there ({error.message})"
         return "it was removed again"

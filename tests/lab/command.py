@@ -199,8 +199,14 @@ class Sparkctl:
         """Run to the end."""
         return self.start(*words, env=env).end(timeout)
 
-    def on_terminal(self, *words: str, timeout: float = PATIENCE) -> tuple[int, bytes]:
-        """Run on a pseudo-terminal of 100 columns; return the exit code and every byte that reached the terminal."""
+    def on_terminal(
+        self, *words: str, timeout: float = PATIENCE, answers: Mapping[bytes, bytes] | None = None
+    ) -> tuple[int, bytes]:
+        """Run on a pseudo-terminal of 100 columns; return the exit code and every byte that reached the terminal.
+
+        ``answers`` are typed, each once, as soon as their prompt is there.
+        """
+        waiting = dict(answers or {})
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         process = subprocess.Popen(
@@ -220,6 +226,8 @@ class Sparkctl:
                     seen += os.read(ours, 65536)
                 except OSError:  # the other side is closed
                     break
+                for prompt in [prompt for prompt in waiting if prompt in seen]:
+                    os.write(ours, waiting.pop(prompt))
         os.close(ours)
         if process.poll() is None and time.monotonic() >= end:
             process.kill()

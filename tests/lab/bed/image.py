@@ -13,7 +13,7 @@ from tests.lab.bed.names import IMAGE
 TAGS = (
     IMAGE,
     "scitrera/dgx-spark-sglang:0.5.12",
-    "vllm/vllm-openai:v0.19.1",
+    "scitrera/dgx-spark-vllm:0.19.1",
 )
 STANDIN = Path(__file__).with_name("standin")
 LEFT_OUT = {"test", "tests", "lib2to3", "pydoc_data", "ensurepip", "distutils", "idlelib", "tkinter", "turtledemo"}
