@@ -125,6 +125,7 @@ def _labels(
         (Label.ENGINE, profile.engine),
         (Label.OPERATOR, operator),
         (Label.READY, rule),
+        (Label.GRACE, f"{profile.stop_grace:g}"),
         (Label.VERSION, __version__),
     ]
     if port is not None:

@@ -40,6 +40,8 @@ def encode(event: events.Event) -> dict[str, object]:
     body = plain(event)
     assert isinstance(body, dict)
     head = {"ts": round(event.ts, 3), "event": _NAMES[type(event)], "node": body.get("node")}
+    if isinstance(event, events.Ended):
+        head["schema"] = SCHEMA
     return head | {key: value for key, value in body.items() if key not in head}
 
 
@@ -49,7 +51,9 @@ def decode(data: Mapping[str, object]) -> events.Event:
     if kind is None:
         raise ValueError(f"no such event: {data.get('event')!r}")
     try:
-        return typing.cast("events.Event", _build(kind, {k: v for k, v in data.items() if k != "event"}))
+        return typing.cast(
+            "events.Event", _build(kind, {k: v for k, v in data.items() if k not in ("event", "schema")})
+        )
     except (TypeError, KeyError) as wrong:
         raise ValueError(f"not a whole {data.get('event')} event: {wrong}") from wrong
 

@@ -18,6 +18,7 @@ class Label:
     OPERATOR = PREFIX + "operator"
     PORT = PREFIX + "port"  # on the node
     READY = PREFIX + "ready"  # the ReadyRule as JSON, so that another operator can judge the same instance
+    GRACE = PREFIX + "grace"  # seconds between SIGTERM and SIGKILL
     VERSION = PREFIX + "version"
 
 

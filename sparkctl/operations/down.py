@@ -83,10 +83,19 @@ async def _down_on(ctx: Context, request: DownRequest, node: Node, emit: Emit) -
             return []
         lock = await acquire(session, ctx, f"stopping {request.instance or 'everything'}")
         try:
-            grace = DEFAULT_GRACE if request.grace is None else request.grace
-            return [await stop(session, ctx, emit, container, grace) for container in chosen]
+            return [await stop(session, ctx, emit, container, _grace(request, container)) for container in chosen]
         finally:
             await lock.release()
+
+
+def _grace(request: DownRequest, container: Container) -> float:
+    """What was asked for now, else what the profile said when this was started."""
+    if request.grace is not None:
+        return request.grace
+    try:
+        return max(0.0, float(container.label(Label.GRACE) or DEFAULT_GRACE))
+    except ValueError:
+        return DEFAULT_GRACE
 
 
 def _refuse_foreign(request: DownRequest, node: Node, containers: Sequence[Container]) -> None:

@@ -9,10 +9,11 @@ from sparkctl.core.context import Context
 from sparkctl.core.history import LogWriter
 from sparkctl.core.session import Session
 from sparkctl.engines.base import Engine
-from sparkctl.errors import DockerDown, DockerError, LinkLost, NoSuchContainer
+from sparkctl.errors import DockerDown, DockerError, LinkLost, NoSuchContainer, Unreachable
 from sparkctl.model.container import Container
 from sparkctl.model.events import LogArrived, PhaseChanged, Warned
 from sparkctl.model.log import LogLine
+from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.secrets import secret_arguments, secret_values
@@ -217,4 +218,13 @@ class StartWatch:
             await self.ctx.clock.sleep(0.2)
 
     def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> Watched:
+        link = self.session.link.status
+        if link.state is not NodeState.OK:
+            # What the engine did meanwhile is not known: neither ready nor failed may be said of it.
+            raise Unreachable(
+                self.plan.node,
+                f"{self.plan.node} was lost ({link.detail or link.state}) and did not come back in time; "
+                f"{self.plan.instance} may well go on there",
+                f"when it answers again: sparkctl up {self.plan.profile} --node {self.plan.node} goes on watching",
+            )
         return Watched(judge.of_time(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True)
