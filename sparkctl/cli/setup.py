@@ -40,10 +40,13 @@ def chosen_nodes(names: Sequence[str]) -> list[Node]:
     """Return the named nodes, or all configured ones; the config's warnings are said once."""
     from sparkctl.cli import narrate
     from sparkctl.core.config import find_node, load_config
+    from sparkctl.errors import InvalidInput
 
     config = load_config(required=not names)
     for warning in config.warnings:
         narrate.warning(None, warning, None)
+    if not names and not config.nodes:
+        raise InvalidInput("no node is configured", "sparkctl init")
     if not names:
         return list(config.nodes)
     found = [find_node(config, name) for name in names]

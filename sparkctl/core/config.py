@@ -81,7 +81,7 @@ def find_node(config: Config, text: str) -> Node:
     near = did_you_mean(text, [*names, *aliases])
     raise InvalidInput(
         f"no node is called {quoted(text)} ({known}){near}",
-        hint="name a node of the config, an alias of ~/.ssh/config, or user@host",
+        hint="name a node of the config, an alias of ~/.ssh/config, or user@host" if names else "sparkctl init",
     )
 
 

@@ -48,6 +48,9 @@ class NodeView:
 
     @property
     def is_well(self) -> bool:
-        """Tell whether everything of ours on the node is ready or on its way, and nothing is unknown."""
-        bad = (Phase.FAILED, Phase.UNKNOWN)
+        """Tell whether everything of ours on the node is ready or on its way, and nothing is unknown.
+
+        `down` removes what it stops: a container of ours that has ended and is still there ended in some other way.
+        """
+        bad = (Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
         return self.state is NodeState.OK and self.docker_known and not any(i.phase in bad for i in self.instances)

@@ -84,13 +84,19 @@ def _by_line(failure: Failure, seen: Seen, more: tuple[Evidence, ...]) -> Verdic
 
 def _limit_kill(plan: LaunchPlan, log: LogReader, ended: Evidence) -> Verdict:
     limit = dict(plan.options).get("memory")
-    where = f" while {log.step.name} was going on" if log.step else ""
+    where = f" (last step: {log.step.name})" if log.step else ""
+    proof = (ended, *_line(log.latest))
+    if limit is None:
+        return Verdict(
+            Cause.OOM_KILLED,
+            f"The kernel's OOM killer ended {plan.instance}{where}: {plan.node} ran out of memory.",
+            proof,
+            f"See what else holds memory (sparkctl status --node {plan.node}) and stop it, or let this one claim less.",
+        )
     return Verdict(
         Cause.OOM_KILLED,
-        f"The kernel killed {plan.instance}: it reached its container's memory limit"
-        + (f" of {limit}" if limit else "")
-        + f"{where}.",
-        (ended, *_line(log.latest)),
+        f"The kernel killed {plan.instance}{where}: it reached its container's memory limit of {limit}.",
+        proof,
         "Raise or remove the limit (container.options.memory). It never counts GPU memory on a Spark, so it protects nothing.",
         "container.options.memory",
     )

@@ -57,8 +57,8 @@ def decide(plan: LaunchPlan, scene: Scene, *, replace: bool) -> Decision:
             stop = container
         else:
             raise Refused(
-                f"{plan.instance} already runs on {plan.node} from another version of the profile "
-                f"({container.label(Label.HASH)}, this is {plan.profile_hash})",
+                f"{plan.instance} already runs on {plan.node} with other settings, from another version of the profile "
+                f"(hash {container.label(Label.HASH)}, this is {plan.profile_hash})",
                 f"stop that one and start this: sparkctl up {plan.profile} --node {plan.node} --replace",
             )
     _refuse_without_image(plan, scene)
@@ -119,12 +119,14 @@ def _refuse_busy_port(plan: LaunchPlan, scene: Scene, stop: Container | None) ->
         return
     if stop is not None and stop.label(Label.PORT) == str(port):
         return  # the one we are about to stop holds it
-    holders = [c.name for c in scene.containers if c.is_alive and (c.label(Label.PORT) == str(port) or port in c.ports)]
-    who = f"the container {holders[0]}" if holders else "another process"
+    holders = [c for c in scene.containers if c.is_alive and (c.label(Label.PORT) == str(port) or port in c.ports)]
+    who = f"the container {holders[0].name}" if holders else "another process"
+    other = f"start on another port: --set port={port + 1}"
+    ours = holders[0].label(Label.INSTANCE) if holders else None
     raise PortBusy(
         plan.node,
         f"port {port} on {plan.node} is in use by {who}",
-        f"stop it, or start on another port: sparkctl up {plan.profile} --node {plan.node} --set port={port + 1}",
+        f"sparkctl down {ours} --node {plan.node}   or {other}" if ours else f"stop it, or {other}",
     )
 
 
@@ -161,9 +163,12 @@ def _memory(plan: LaunchPlan, scene: Scene, stop: Container | None) -> tuple[tup
     could = memory.available + back
     if plan.expected_memory <= could:
         return ()
+    held = [(scene.look.held_by(c.id) or 0, c.name) for c in scene.containers if c.is_alive and c is not stop]
+    size, name = max(held, default=(0, ""))
+    who = f"; {name} holds {gib(size)}" if size > GIB else ""
     return (
         (
-            f"{plan.profile} is expected to hold {gib(plan.expected_memory)}, {plan.node} has {gib(could)} available",
+            f"{plan.profile} is expected to hold {gib(plan.expected_memory)}, {plan.node} has {gib(could)} available{who}",
             f"see what holds it: sparkctl status --node {plan.node}",
         ),
     )

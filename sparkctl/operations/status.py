@@ -35,8 +35,9 @@ async def look_at(ctx: Context, session: Session) -> NodeView:
     except NodeError as error:
         now = session.link.status
         return NodeView(
-            node.name, state_of(error), ctx.clock.now(), error.message, error.hint, now.attempt, now.next_try
-        )
+            node.name, state_of(error), ctx.clock.now(), error.message, error.hint, now.attempt, now.next_try,
+            docker_known=False,
+        )  # fmt: skip
     except DockerError as error:  # it broke off between the list and a question about one container
         return _without_docker(ctx, node, error, None)
     return NodeView(

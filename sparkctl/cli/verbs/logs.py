@@ -16,12 +16,13 @@ from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_option, mak
 @click.option("--since", callback=seconds, metavar="TIME", help="Only the last TIME, e.g. 10m.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
 @click.option("--grep", metavar="RE", help="Only lines that match this regular expression.")
+@click.option("-i", "--ignore-case", is_flag=True, help="For --grep.")
 @click.option("-t", "--timestamps", is_flag=True, help="Docker's time stamp before each line.")
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, instance: str, node: tuple[str, ...], follow: bool, since: float | None, tail: int | None,
-    grep: str | None, timestamps: bool, as_json: bool,
+    grep: str | None, ignore_case: bool, timestamps: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Show the log of INSTANCE: from its container, or the saved one where the container is gone."""
     from sparkctl.cli.drive import drive
@@ -30,7 +31,7 @@ def command(
     from sparkctl.operations.logs import LogsRequest, logs
 
     try:
-        pattern = re.compile(grep) if grep is not None else None
+        pattern = re.compile(grep, re.IGNORECASE if ignore_case else 0) if grep is not None else None
     except re.error as wrong:
         raise click.BadParameter(f"{grep!r} is not a regular expression: {wrong}", ctx, param_hint="--grep") from wrong
     context = make_context(may_ask=not as_json)
