@@ -33,6 +33,11 @@ class Interrupt:
         self.presses += 1
         self._pressed.set()
 
+    def check(self, goes_on: str) -> None:
+        """Raise `Interrupted` with ``goes_on`` if it was pressed: before the next thing is changed."""
+        if self.presses:
+            raise Interrupted(goes_on)
+
     async def wait(self, presses: int = 1) -> None:
         """Return once it was pressed this often."""
         while self.presses < presses:

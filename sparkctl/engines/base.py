@@ -83,3 +83,7 @@ class Engine(Protocol):
     def api_key(self, profile: Profile) -> str | None:
         """Return the key its HTTP API will demand, from the profile's args, or None."""
         ...
+
+    def cautions(self, profile: Profile) -> tuple[tuple[str, str | None], ...]:
+        """Return what is known to go wrong with this profile: the sentence, and the ``field=value`` that mends it."""
+        ...

@@ -43,5 +43,9 @@ class Container:
         """Return the value of ``--api-key``, or None."""
         return _launch.api_key(profile)
 
+    def cautions(self, profile: Profile) -> tuple[tuple[str, str | None], ...]:
+        """Return nothing: no profile is known that cannot start for reasons of its own."""
+        return ()
+
 
 ENGINE = Container()

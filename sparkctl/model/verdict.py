@@ -29,6 +29,7 @@ class Cause(StrEnum):
     TIMED_OUT = "timed-out"
     NOT_GENERATING = "not-generating"  # health answers, no token came
     NODE_LOST = "node-lost"
+    DOCKER_REFUSED = "docker-refused"  # the container could not be created or started
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, Warned
 from sparkctl.model.node import Node
 from sparkctl.model.plan import Label
+from sparkctl.operations.labels import grace_of
 from sparkctl.operations.lock import acquire
 from sparkctl.operations.stop import Stopped, stop
 from sparkctl.operations.stream import Emit, ended_by, stream
@@ -77,25 +78,32 @@ async def _down_on(ctx: Context, request: DownRequest, node: Node, emit: Emit) -
         session.report_to(emit)
         await session.link.connect()
         containers = await session.docker.list()
-        chosen = [c for c in containers if c.is_ours and request.instance in (None, c.label(Label.INSTANCE))]
-        if not chosen:
+        if not _chosen(request, containers):
             _refuse_foreign(request, node, containers)
             return []
-        lock = await acquire(session, ctx, f"stopping {request.instance or 'everything'}")
+
+        def warn(message: str) -> None:
+            emit(Warned(ctx.clock.now(), node.name, message, None))
+
+        doing = f"stopping {request.instance or 'everything'}"
+        lock = await acquire(session, ctx, doing, warn, beside_ourselves=True)
         try:
+            chosen = _chosen(request, await session.docker.list())  # somebody may have stopped it while we waited
             return [await stop(session, ctx, emit, container, _grace(request, container)) for container in chosen]
         finally:
             await lock.release()
+
+
+def _chosen(request: DownRequest, containers: Sequence[Container]) -> list[Container]:
+    return [c for c in containers if c.is_ours and request.instance in (None, c.label(Label.INSTANCE))]
 
 
 def _grace(request: DownRequest, container: Container) -> float:
     """What was asked for now, else what the profile said when this was started."""
     if request.grace is not None:
         return request.grace
-    try:
-        return max(0.0, float(container.label(Label.GRACE) or DEFAULT_GRACE))
-    except ValueError:
-        return DEFAULT_GRACE
+    own = grace_of(container)
+    return DEFAULT_GRACE if own is None else own
 
 
 def _refuse_foreign(request: DownRequest, node: Node, containers: Sequence[Container]) -> None:

@@ -1,56 +1,141 @@
-"""One starter per node at a time: a lock on the node itself, held by an open channel.
+"""One starter per node at a time: a lock on the node itself, held by an open channel and a heartbeat.
 
-It lives exactly as long as the connection of whoever holds it: a laptop that crashes or loses its network frees it
-without anybody's help. `flock` is part of every Linux; the file tells a second operator who is at work.
+It lives as long as the connection of whoever holds it, and 30 s at most after a laptop that vanished without a word. After
+a reconnect it is taken again. `flock` is part of every Linux; the file tells a second operator who is at work.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
-from sparkctl.errors import Refused
+from sparkctl.errors import LinkLost, NodeError, Refused
+from sparkctl.model.node import NodeState
 from sparkctl.model.text import clean
 from sparkctl.model.units import spoken
 from sparkctl.wire.link import Held
 
 PATH = "/tmp/sparkctl.lock"  # noqa: S108  the sticky directory every user of the node can reach
-# A file that another user made may be locked through a read-only descriptor; sticky directories refuse more than that.
+_BEAT = 10.0
+_PATIENCE = 45.0  # longer than a lock of our own that the break left behind can live
+# A file that another user made may be locked through a read-only descriptor, and be written where nothing is created.
 _SCRIPT = """umask 0
 if [ -e "$1" ] && ! [ -O "$1" ]; then exec 9<"$1"; else exec 9>>"$1"; fi
-if ! flock -n 9; then echo "@@ taken"; cat "$1"; exit 75; fi
-if [ -O "$1" ]; then { printf %s "$2"; echo; } >"$1"; fi
+if ! flock -n 9; then echo "@@ taken"; cat "$1"; echo; exit 75; fi
+printf %s "$2" | dd of="$1" conv=nocreat 2>/dev/null
 echo "@@ held"
-exec cat >/dev/null
+while [ -n "$(timeout 30 dd bs=1 count=1 2>/dev/null)" ]; do :; done
 """
 
 
 @dataclass(frozen=True, slots=True)
-class StartLock:
-    """A held lock; `release` frees it, and so does the end of the connection."""
+class Holder:
+    """Who holds a lock, as its file says; empty words where the file is not to be read."""
 
-    held: Held
+    operator: str
+    doing: str
+    since: float | None
+    token: str
+
+
+class Taken(Refused):
+    """Somebody else holds the lock."""
+
+    def __init__(self, message: str, hint: str, holder: Holder) -> None:
+        super().__init__(message, hint)
+        self.holder = holder
+
+
+class StartLock:
+    """A held lock. `ensure` before anything is created after a break; `release` frees it."""
+
+    def __init__(self, session: Session, ctx: Context, doing: str, warn: Callable[[str], None]) -> None:
+        self._session = session
+        self._ctx = ctx
+        self._about = {
+            "operator": ctx.operator, "doing": doing, "since": round(ctx.clock.now()), "token": uuid.uuid4().hex
+        }  # fmt: skip
+        self._warn = warn
+        self._held: Held | None = None
+        self._taking = asyncio.Lock()
+        self._beating: asyncio.Task[None] | None = None
+
+    async def take(self) -> None:
+        """Take it now, or raise `Taken`."""
+        self._held = await self._try()
+        self._beating = asyncio.create_task(self._beat())
+
+    async def ensure(self) -> None:
+        """Have it, taking it again where a break of the connection lost it. Raises `Taken` if another was faster."""
+        async with self._taking:
+            began = self._ctx.clock.monotonic()
+            while self._held is None:
+                try:
+                    self._held = await self._try()
+                except Taken as taken:
+                    # the node may not have noticed yet that the connection which held it for us is gone
+                    ours = taken.holder.token == self._about["token"]
+                    if not ours or self._ctx.clock.monotonic() - began > _PATIENCE:
+                        raise
+                    await self._ctx.clock.sleep(1.0)
 
     async def release(self) -> None:
         """Free the lock."""
-        await self.held.release()
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+        if self._held is not None:
+            await self._held.release()
+            self._held = None
+
+    async def _try(self) -> Held:
+        held = await self._session.link.hold(["sh", "-c", _SCRIPT, "sparkctl-lock", PATH, json.dumps(self._about)])
+        answer = await _answer(held)
+        if answer == "@@ held":
+            return held
+        holder = read_holder(clean((await held.readline()).decode("utf-8", "replace")))
+        await held.release()
+        raise _taken(self._session.node.name, holder, self._ctx)
+
+    async def _beat(self) -> None:
+        """Keep it alive, and get it back after a break; another who has it by then is worth a word, not an end."""
+        while True:
+            await self._ctx.clock.sleep(_BEAT)
+            try:
+                if self._held is not None:
+                    await self._held.write(b".")
+            except LinkLost:
+                self._held = None
+            if self._held is None and self._session.link.status.state is NodeState.OK:
+                try:
+                    with contextlib.suppress(NodeError):  # it broke again: the next beat tries once more
+                        await self.ensure()
+                except Taken as taken:
+                    self._warn(f"the connection was lost for a while, and now {taken.message}")
+                    return
 
 
-async def acquire(session: Session, ctx: Context, doing: str) -> StartLock:
-    """Take the node's lock or raise `Refused` naming who holds it, what they are doing and since when."""
-    about = json.dumps({"operator": ctx.operator, "doing": doing, "since": round(ctx.clock.now())})
-    held = await session.link.hold(["sh", "-c", _SCRIPT, "sparkctl-lock", PATH, about])
-    answer = await _answer(held)
-    if answer == "@@ held":
-        return StartLock(held)
-    holder = clean((await held.readline()).decode("utf-8", "replace"))
-    await held.release()
-    raise Refused(
-        f"{session.node.name}: {_holder(holder, ctx)}",
-        f"wait for it, or watch: sparkctl status --node {session.node.name} --watch",
-    )
+async def acquire(
+    session: Session, ctx: Context, doing: str, warn: Callable[[str], None], *, beside_ourselves: bool = False
+) -> StartLock:
+    """Take the node's lock or raise `Taken`, naming who holds it, what they are doing and since when.
+
+    ``beside_ourselves``: a lock that this very operator holds in another terminal is no obstacle, only worth a word.
+    """
+    lock = StartLock(session, ctx, doing, warn)
+    try:
+        await lock.take()
+    except Taken as taken:
+        if not beside_ourselves or taken.holder.operator != ctx.operator:
+            raise
+        warn(f"you are {taken.holder.doing} in another terminal, which will see it stop")
+    return lock
 
 
 async def _answer(held: Held) -> str:
@@ -62,10 +147,23 @@ async def _answer(held: Held) -> str:
     return ""
 
 
-def _holder(answer: str, ctx: Context) -> str:
+def read_holder(text: str) -> Holder:
+    """Return what a lock's file says, with empty words for what it does not: anybody may have written it."""
     try:
-        about = json.loads(answer)
-        since = max(0.0, ctx.clock.now() - float(about["since"]))
-        return f"{about['operator']} is {about['doing']} (for {spoken(since)})"
-    except (ValueError, KeyError, TypeError):
-        return "somebody else is starting or stopping something here" + (f": {answer}" if answer else f" ({PATH})")
+        about = json.loads(text)
+        since = float(about["since"])
+        known = Holder(str(about["operator"]), str(about["doing"]), since, str(about.get("token", "")))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return Holder("", "", None, "")
+    return known if abs(since) < 1e12 else Holder(known.operator, known.doing, None, known.token)
+
+
+def _taken(node: str, holder: Holder, ctx: Context) -> Taken:
+    if not holder.operator:
+        return Taken(f"{node}: somebody is starting or stopping something here ({PATH})", "wait for it", holder)
+    since = "" if holder.since is None else f" (for {spoken(max(0.0, ctx.clock.now() - holder.since))})"
+    if holder.operator == ctx.operator:
+        hint = "end that one with Ctrl-C (the engine goes on), or stop the engine: sparkctl down"
+        return Taken(f"{node}: you ({holder.operator}) are {holder.doing} in another terminal{since}", hint, holder)
+    hint = f"wait for it, or watch: sparkctl status --node {node} --watch"
+    return Taken(f"{node}: {holder.operator} is {holder.doing}{since}", hint, holder)

@@ -38,8 +38,11 @@ class Decision:
     warnings: tuple[tuple[str, str | None], ...] = ()
 
 
-def decide(plan: LaunchPlan, scene: Scene, *, replace: bool) -> Decision:
-    """Return what to do, or raise the `Refused`-like error of the first thing that stands in the way."""
+def decide(plan: LaunchPlan, scene: Scene, *, replace: bool, again: str) -> Decision:
+    """Return what to do, or raise the `Refused`-like error of the first thing that stands in the way.
+
+    ``again`` is the command that asks for the same once more, for advice.
+    """
     existing = _existing(plan, scene.containers)
     sweep: list[Container] = []
     stop: Container | None = None
@@ -59,11 +62,11 @@ def decide(plan: LaunchPlan, scene: Scene, *, replace: bool) -> Decision:
             raise Refused(
                 f"{plan.instance} already runs on {plan.node} with other settings, from another version of the profile "
                 f"(hash {container.label(Label.HASH)}, this is {plan.profile_hash})",
-                f"stop that one and start this: sparkctl up {plan.profile} --node {plan.node} --replace",
+                f"stop that one and start this: {again} --replace",
             )
     _refuse_without_image(plan, scene)
     _refuse_without_gpu(plan, scene)
-    _refuse_busy_port(plan, scene, stop)
+    _refuse_busy_port(plan, scene, stop, again)
     warnings = _disk(plan, scene) + _mounts(plan, scene) + _memory(plan, scene, stop)
     return Decision(stop=stop, sweep=tuple(sweep), warnings=warnings)
 
@@ -113,7 +116,7 @@ def _refuse_without_gpu(plan: LaunchPlan, scene: Scene) -> None:
         )
 
 
-def _refuse_busy_port(plan: LaunchPlan, scene: Scene, stop: Container | None) -> None:
+def _refuse_busy_port(plan: LaunchPlan, scene: Scene, stop: Container | None, again: str) -> None:
     port = plan.node_port
     if port is None or scene.look.listening is None or port not in scene.look.listening:
         return
@@ -121,7 +124,7 @@ def _refuse_busy_port(plan: LaunchPlan, scene: Scene, stop: Container | None) ->
         return  # the one we are about to stop holds it
     holders = [c for c in scene.containers if c.is_alive and (c.label(Label.PORT) == str(port) or port in c.ports)]
     who = f"the container {holders[0].name}" if holders else "another process"
-    other = f"start on another port: --set port={port + 1}"
+    other = f"start on another port: {again} --set port={port + 1}"
     ours = holders[0].label(Label.INSTANCE) if holders else None
     raise PortBusy(
         plan.node,

@@ -105,7 +105,7 @@ def _choice_has_token(text: str) -> bool:
             part = choice.get("message") or choice.get("delta") or choice
             if part.get("text") or part.get("content") or part.get("reasoning_content") or part.get("tool_calls"):
                 return True
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         return False
     return False
 

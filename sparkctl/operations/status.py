@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Sequence
 
 from sparkctl.core.context import Context
@@ -18,6 +17,7 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import Label, ReadyRule, Service
 from sparkctl.operations import readiness
 from sparkctl.operations.endpoint import endpoint
+from sparkctl.operations.labels import port_of, rule_of
 
 _TAIL = 400
 _HEALTH_TIMEOUT = 5.0
@@ -110,7 +110,7 @@ async def _instance(session: Session, container: Container, held: int | None) ->
         container.state, container.status, ours=True, memory=held, phase=phase, step=step,
         profile=container.label(Label.PROFILE), engine=container.label(Label.ENGINE),
         operator=container.label(Label.OPERATOR),
-        endpoint=endpoint(session.node, _port(container)), detail=detail,
+        endpoint=endpoint(session.node, port_of(container)), detail=detail,
     )  # fmt: skip
 
 
@@ -120,10 +120,10 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
         ended = await session.docker.inspect(container.id)
         failed = ended.exit_code not in (0, None) or ended.error
         return (Phase.FAILED if failed else Phase.STOPPED), None, ended.error or None
-    rule = _rule(container)
+    rule = rule_of(container)
     if rule is None:
         return Phase.UNKNOWN, None, "its labels do not say when it is ready"
-    answer = await readiness.health(session.link, Service(_port(container), rule), _HEALTH_TIMEOUT)
+    answer = await readiness.health(session.link, Service(port_of(container), rule), _HEALTH_TIMEOUT)
     if answer.good and rule.health is not None:
         return Phase.READY, None, None
     return await _phase_by_log(session, container, rule, answer.what)
@@ -146,16 +146,3 @@ async def _phase_by_log(
     if rule.health is None and log.ready_line_seen:
         return Phase.READY, None, None
     return (log.phase if log.fatal is None else Phase.FAILED), log.step, why_not
-
-
-def _rule(container: Container) -> ReadyRule | None:
-    try:
-        fields = json.loads(container.label(Label.READY) or "")
-        return ReadyRule(**{key: fields[key] for key in ("line", "health", "probe") if key in fields})
-    except (ValueError, TypeError):
-        return None
-
-
-def _port(container: Container) -> int | None:
-    port = container.label(Label.PORT) or ""
-    return int(port) if port.isdigit() else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
-from sparkctl.errors import NoSuchContainer, SparkctlError
+from sparkctl.errors import NoSuchContainer, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import MemorySampled, PhaseChanged, Warned
-from sparkctl.model.memory import Memory
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.units import MIB, gib
@@ -20,6 +20,7 @@ from sparkctl.probe.look import Look
 
 _SETTLED = 512 * MIB  # two readings closer than this are a plateau
 _PAUSE = 1.5
+_PLATEAU = 2
 _PATIENCE = 60.0  # unified memory has been seen to take this long after a kill
 _WORTH_WAITING = 256 * MIB
 _WORTH_SAYING = 1024 * MIB
@@ -47,38 +48,50 @@ async def stop(session: Session, ctx: Context, emit: Emit, container: Container,
     held = before.held_by(container.id)
     phase(Phase.STOPPING)
     if container.is_alive:
-        await session.docker.stop(container.id, grace)
+        with contextlib.suppress(NoSuchContainer):
+            await session.docker.stop(container.id, grace)
     saved = await save_log(session, ctx, emit, container)
-    with contextlib.suppress(NoSuchContainer):  # somebody was faster; gone is what we wanted
-        await session.docker.remove(container.id)
-    freed, missing, after = await _wait_for_memory(session, ctx, emit, before, held)
+    if saved.whole:
+        with contextlib.suppress(NoSuchContainer):  # somebody was faster; gone is what we wanted
+            await session.docker.remove(container.id)
+    else:
+        emit(Warned(ctx.clock.now(), session.node.name, *_kept(session, container)))
+    freed, missing, after = await _wait_for_memory(
+        session, ctx, emit, before, held, lambda words: phase(Phase.STOPPING, words)
+    )
     phase(Phase.STOPPED, f"{gib(freed)} came back" if freed is not None and freed > _WORTH_WAITING else None)
     if missing is not None and missing > _WORTH_SAYING:
         emit(_still_held(session, ctx, missing, after))
-    return Stopped(freed, missing, saved)
+    return Stopped(freed, missing, saved.path)
 
 
 async def _wait_for_memory(
-    session: Session, ctx: Context, emit: Emit, before: Look, held: int | None
+    session: Session, ctx: Context, emit: Emit, before: Look, held: int | None, tell: Callable[[str], None]
 ) -> tuple[int | None, int | None, Look]:
-    """Read MemAvailable until it rose by what was held, or until it stops rising. Bytes freed and missing."""
+    """Read MemAvailable until what was held is back. Returns bytes freed and missing, None where not known.
+
+    What was held is known: only its return ends the wait, or patience (unified memory has been seen to come back a
+    minute after its process). It is not known: two pauses without a change are all that can be waited for.
+    """
     began = ctx.clock.monotonic()
     after = await session.look("memory", "processes", "gpu")
-    last: Memory | None = None
+    still = 0
     while True:
         if before.memory is None or after.memory is None:
             return None, None, after
         freed = after.memory.available - before.memory.available
-        missing = max(0, (held or 0) - freed)
-        small = held is not None and held < _WORTH_WAITING
-        plateau = last is not None and abs(after.memory.available - last.available) < _SETTLED
-        late = ctx.clock.monotonic() - began > _PATIENCE
-        if small or (held is not None and missing < held // 10) or plateau or late:
+        missing = None if held is None else max(0, held - freed)
+        back = missing is not None and held is not None and (held < _WORTH_WAITING or missing < held // 10)
+        if back or still >= _PLATEAU or ctx.clock.monotonic() - began > _PATIENCE:
             emit(MemorySampled(ctx.clock.now(), session.node.name, after.memory))
-            return freed, 0 if small else missing, after
-        last = after.memory
+            return freed, 0 if back else missing, after
+        if held is not None:
+            tell(f"{gib(max(0, freed))} of {gib(held)} back")
+        last = after.memory.available
         await ctx.clock.sleep(_PAUSE)
         after = await session.look("memory", "processes", "gpu")
+        settled = held is None and after.memory is not None and abs(after.memory.available - last) < _SETTLED
+        still = still + 1 if settled else 0
 
 
 def _still_held(session: Session, ctx: Context, missing: int, after: Look) -> Warned:
@@ -101,10 +114,20 @@ def _still_held(session: Session, ctx: Context, missing: int, after: Look) -> Wa
     )
 
 
+def _kept(session: Session, container: Container) -> tuple[str, str]:
+    """What to say, and what to do, where the only whole log of a container is the one that Docker has."""
+    instance = container.label(Label.INSTANCE) or container.name
+    return (
+        f"the log of {instance} could not be saved whole, so its container was kept",
+        f"on {session.node.name}: docker rm {container.name}   when you do not need it",
+    )
+
+
 async def sweep(session: Session, ctx: Context, emit: Emit, container: Container) -> None:
-    """Remove an ended container of ours so that its name is free; its log is saved first."""
+    """Remove an ended container of ours so that its name is free; refuses where its log cannot be saved first."""
     if container.is_alive:
         raise SparkctlError(f"{container.name} runs: it is stopped, never swept away", None)
-    await save_log(session, ctx, emit, container)
+    if not (await save_log(session, ctx, emit, container)).whole:
+        raise Refused(*_kept(session, container))
     with contextlib.suppress(NoSuchContainer):
         await session.docker.remove(container.id)

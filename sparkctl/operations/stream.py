@@ -24,7 +24,7 @@ _OUTCOMES = {
 
 
 async def stream(
-    ctx: Context, job: Job, instance: str | None = None, *, on_interrupt: str | None
+    ctx: Context, job: Job, instance: str | None = None, node: str | None = None, *, on_interrupt: str | None
 ) -> AsyncIterator[Event]:
     """Run ``job`` and yield what it emits, then its `Ended`; an error of ours becomes an `Ended` that says so.
 
@@ -39,7 +39,7 @@ async def stream(
             work = job(events.put_nowait)
             return await (work if on_interrupt is None else ctx.interrupt.guard(work, on_interrupt))
         except SparkctlError as error:
-            return ended_by(error, ctx, ctx.clock.monotonic() - began, instance)
+            return ended_by(error, ctx, ctx.clock.monotonic() - began, instance, node)
         finally:
             events.put_nowait(None)
 
@@ -54,9 +54,11 @@ async def stream(
             await asyncio.gather(task, return_exceptions=True)
 
 
-def ended_by(error: SparkctlError, ctx: Context, seconds: float, instance: str | None = None) -> Ended:
+def ended_by(
+    error: SparkctlError, ctx: Context, seconds: float, instance: str | None = None, node: str | None = None
+) -> Ended:
     """Return the end that an error stands for."""
-    node = getattr(error, "node", None)
+    node = getattr(error, "node", None) or node
     return Ended(
         ts=ctx.clock.now(),
         outcome=_OUTCOMES.get(error.exit_code, Outcome.REFUSED),

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
+import shlex
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
-from sparkctl.core.context import Context, Interrupted
+from sparkctl.core.context import Context
 from sparkctl.core.planning import plan as make_plan
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
 from sparkctl.engines.base import Engine
-from sparkctl.errors import DockerError, ExitCode, LinkLost, NodeError, NoSuchContainer, Refused
+from sparkctl.errors import DockerError, ExitCode, InvalidInput, NodeError, Refused
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, MemorySampled, Outcome, PhaseChanged, PlanMade, Warned
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import Label, LaunchPlan
+from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
+from sparkctl.model.secrets import redact
+from sparkctl.model.units import spoken
+from sparkctl.model.verdict import Cause, Evidence, Verdict
 from sparkctl.operations import readiness
+from sparkctl.operations.create import CreatingTooLong, create
 from sparkctl.operations.drop_caches import NoRight, drop
 from sparkctl.operations.endpoint import endpoint
-from sparkctl.operations.lock import acquire
+from sparkctl.operations.lock import StartLock, acquire
 from sparkctl.operations.preflight import Decision, Scene, decide, refuse_without_docker
 from sparkctl.operations.savelog import save_log
 from sparkctl.operations.stop import stop, sweep
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.operations.watch import StartWatch, Watched, secrets_of
 
-_UNDO_PATIENCE = 15.0
+_UNCHANGED = "interrupted before anything was changed"
+_OLD_GONE = "interrupted: the one that ran before was stopped, the new one was not started"
 _IDENTITY = ("identity", "memory", "processes", "gpu", "listen", "docker")
 
 
 @dataclass(frozen=True, slots=True)
 class UpRequest:
-    """What to start and how. ``timeout`` is seconds for the whole start, None: only the phases' own limits."""
+    """What to start and how. ``timeout`` is seconds for the whole start, None: only the phases' own limits.
+
+    ``words`` are the profile and its overrides as the operator gave them, so that advice repeats what was meant.
+    """
 
     profile: Profile
     engine: Engine
@@ -44,47 +52,70 @@ class UpRequest:
     replace: bool = False
     timeout: float | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+
+    @property
+    def again(self) -> str:
+        """The command that asks for the same once more."""
+        words = self.words or (self.profile.name,)
+        return shlex.join(["sparkctl", "up", words[0], "--node", self.node.name, *words[1:]])
 
 
 def up(ctx: Context, request: UpRequest) -> AsyncIterator[Event]:
     """Start a profile on a node and stream what happens; the last event is `Ended`."""
-    return stream(ctx, lambda emit: _Up(ctx, request, emit).run(), request.profile.name, on_interrupt=None)
+    run = _Up(ctx, request)
+    return stream(ctx, run.run, request.profile.name, request.node.name, on_interrupt=None)
 
 
 class _Up:
     """One run of the verb; the attributes are what later steps need of earlier ones."""
 
-    def __init__(self, ctx: Context, request: UpRequest, emit: Emit) -> None:
+    def __init__(self, ctx: Context, request: UpRequest) -> None:
         self.ctx = ctx
         self.request = request
-        self.emit = emit
+        self.emit: Emit = lambda event: None
         self.began = ctx.clock.monotonic()
+        self.stopped_another = False
 
-    async def run(self) -> Ended:
-        node = self.request.node
+    async def run(self, emit: Emit) -> Ended:
+        """Do it all. Ctrl-C ends it wherever nothing is half done; see `_create` for the one place where it waits."""
+        self.emit = emit
+        node, guard = self.request.node, self.ctx.interrupt.guard
+        if self.request.profile.nodes != 1:
+            raise InvalidInput(
+                f"{self.request.profile.name} is a profile for {self.request.profile.nodes} nodes; "
+                "so far sparkctl starts profiles of one node"
+            )
         async with Session(node, self.ctx.asker, self.ctx.clock) as session:
             session.report_to(self.emit)
-            quietly = self.ctx.interrupt.guard
-            plan, scene = await quietly(self._look(session), "interrupted before anything was changed")
+            plan, scene = await guard(self._look(session), _UNCHANGED)
             self.emit(PlanMade(self.ctx.clock.now(), node.name, plan))
-            decision = decide(plan, scene, replace=self.request.replace)
+            self._caution()
+            decision = self._decide(plan, scene)
             if self.request.dry_run:
                 self._warn(decision)
                 return self._ended(plan, Outcome.PLANNED)
-            if decision.attach is not None and (await readiness.health(session.link, plan.service)).good:
-                return await self._already_there(session, plan, decision.attach)
-            lock = await acquire(session, self.ctx, f"starting {plan.instance}")
+            if decision.attach is not None:
+                ready = await guard(self._already_there(session, plan, decision.attach), _UNCHANGED)
+                if ready is not None:
+                    return ready
+            lock = await guard(acquire(session, self.ctx, f"starting {plan.instance}", self._warn_of), _UNCHANGED)
             try:
                 # Between the look and the lock somebody may have started something: decide on what is true now.
-                scene = await self._scene(session, plan)
-                decision = decide(plan, scene, replace=self.request.replace)
+                scene = await guard(self._scene(session, plan), _UNCHANGED)
+                decision = self._decide(plan, scene)
                 self._warn(decision)
-                container_id = await self._container(session, plan, decision)
+                failed, container_id = await self._container(session, plan, decision, lock)
+                if failed is not None:
+                    return failed
                 if self.request.detach:
                     return self._ended(plan, Outcome.DETACHED, message=self._goes_on(plan))
                 return await self._watch(session, plan, container_id)
             finally:
                 await lock.release()
+
+    def _decide(self, plan: LaunchPlan, scene: Scene) -> Decision:
+        return decide(plan, scene, replace=self.request.replace, again=self.request.again)
 
     # looking
 
@@ -115,41 +146,65 @@ class _Up:
 
     def _warn(self, decision: Decision) -> None:
         for message, hint in decision.warnings:
-            self.emit(Warned(self.ctx.clock.now(), self.request.node.name, message, hint))
+            self._warn_of(message, hint)
 
-    async def _already_there(self, session: Session, plan: LaunchPlan, container: Container) -> Ended:
+    async def _already_there(self, session: Session, plan: LaunchPlan, container: Container) -> Ended | None:
+        """Return success for an instance that is ready; None for one that is not, yet."""
+        if not (await readiness.health(session.link, plan.service)).good:
+            return None
         answer = await readiness.one_token(session.link, plan.service)
         if not answer.good:
             raise Refused(
-                f"{plan.instance} already runs on {plan.node} and its health answers, but {answer.what}",
+                f"{plan.instance} already runs on {plan.node} and its health answers, but "
+                + redact(answer.what, secrets_of(plan)),
                 f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it anew: sparkctl down {plan.instance}",
             )
-        phase = PhaseChanged(
-            self.ctx.clock.now(), plan.node, plan.instance, Phase.READY, None, 0.0, None, container.status
+        self.emit(
+            PhaseChanged(self.ctx.clock.now(), plan.node, plan.instance, Phase.READY, None, 0.0, None, container.status)
         )
-        self.emit(phase)
         return self._ended(
             plan, Outcome.READY, message=f"{plan.instance} already runs on {plan.node} ({container.status})"
         )
 
     # changing
 
-    async def _container(self, session: Session, plan: LaunchPlan, decision: Decision) -> str:
-        """Return the id of the container to watch: the one that runs already, or a new one."""
+    async def _container(
+        self, session: Session, plan: LaunchPlan, decision: Decision, lock: StartLock
+    ) -> tuple[Ended | None, str]:
+        """Return the id of the container to watch, the one that runs already or a new one; or the end that there is none."""
         if decision.attach is not None:
-            self.emit(
-                Warned(
-                    self.ctx.clock.now(), plan.node, f"{plan.instance} is already being started on {plan.node}; watching it", None
-                )
-            )  # fmt: skip
-            return decision.attach.id
+            self._warn_of(f"{plan.instance} is already being started on {plan.node}; watching it")
+            return None, decision.attach.id
+        check = self.ctx.interrupt.check
+        check(_UNCHANGED)
         if decision.stop is not None:
             await stop(session, self.ctx, self.emit, decision.stop, plan.stop_grace)
+            self.stopped_another = True
+            check(_OLD_GONE)
         for ended in decision.sweep:
             await sweep(session, self.ctx, self.emit, ended)
+        nothing = _OLD_GONE if self.stopped_another else "interrupted before anything was started"
         if plan.drop_caches:
-            await self.ctx.interrupt.guard(self._drop(session, plan), "interrupted before anything was started")
-        return await self._create(session, plan)
+            await self.ctx.interrupt.guard(self._drop(session, plan), nothing)
+        check(nothing)
+        try:
+            self._phase(plan, Phase.CREATING)
+            return None, await create(self.ctx, session, plan, lock)
+        except CreatingTooLong as late:
+            evidence = (Evidence(late.message, "docker"),)
+            summary = f"Docker on {plan.node} took longer than {spoken(plan.timeouts.creating)} to create {plan.container_name}."
+            verdict = Verdict(Cause.TIMED_OUT, summary, evidence, late.hint or "", "start.timeouts.creating")
+            return self._ended(plan, Outcome.TIMED_OUT, verdict=verdict), ""
+        except DockerError as error:
+            if error.exit_code is ExitCode.REFUSED and not self.stopped_another:
+                raise  # nothing is left of the attempt: the node is as it was
+            gone = " The one that ran before was stopped." if self.stopped_another else ""
+            summary = f"Docker on {plan.node} did not start {plan.instance}: {error.message}.{gone}"
+            evidence = (Evidence(error.message, "docker"),)
+            verdict = Verdict(
+                Cause.DOCKER_REFUSED, summary, evidence, error.hint or f"mend the profile, then: {self.request.again}"
+            )
+            return self._ended(plan, Outcome.FAILED, verdict=verdict), ""
 
     async def _drop(self, session: Session, plan: LaunchPlan) -> None:
         self._phase(plan, Phase.DROPPING_CACHES)
@@ -158,71 +213,6 @@ class _Up:
         except NoRight as no:
             message = f"page cache not dropped: {no.message}. The engine may find too little memory"
             self.emit(Warned(self.ctx.clock.now(), session.node.name, message, no.hint))
-
-    async def _create(self, session: Session, plan: LaunchPlan) -> str:
-        """Create and start. The first Ctrl-C lets this finish (the engine then goes on without us), a second undoes it."""
-        self._phase(plan, Phase.CREATING)
-        work = asyncio.ensure_future(self._create_and_start(session, plan))
-        second = asyncio.ensure_future(self.ctx.interrupt.wait(2))
-        try:
-            await asyncio.wait({work, second}, timeout=plan.timeouts.creating, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                return work.result()
-            removed = await self._undo(session, plan, work)
-            if second.done():
-                raise Interrupted(f"interrupted while {plan.container_name} was created; {removed}")
-            raise DockerError(
-                plan.node,
-                f"Docker on {plan.node} did not create {plan.container_name} within {plan.timeouts.creating:.0f} s; {removed}",
-                f"on {plan.node}: systemctl status docker",
-            )
-        finally:
-            second.cancel()
-            work.cancel()
-            await asyncio.gather(work, second, return_exceptions=True)
-
-    async def _create_and_start(self, session: Session, plan: LaunchPlan) -> str:
-        try:
-            container_id = await session.docker.create(plan)
-        except LinkLost:
-            container_id = await self._created_meanwhile(session, plan)
-        try:
-            await session.docker.start(container_id)
-        except DockerError:
-            # A refused start leaves a container in state "created" behind: nothing half-started may stay.
-            await session.docker.remove(container_id, force=True)
-            raise
-        except LinkLost:
-            await session.link.reconnect(give_up_after=plan.timeouts.creating)
-            if not (await session.docker.inspect(container_id)).is_alive:
-                await session.docker.start(container_id)
-        return container_id
-
-    async def _created_meanwhile(self, session: Session, plan: LaunchPlan) -> str:
-        """The connection broke under the create call: it may have been done or not. Look, and only then do it again."""
-        await session.link.reconnect(give_up_after=plan.timeouts.creating)
-        for container in await session.docker.list():
-            if container.name == plan.container_name and container.label(Label.HASH) == plan.profile_hash:
-                return container.id
-        return await session.docker.create(plan)
-
-    async def _undo(self, session: Session, plan: LaunchPlan, work: asyncio.Future[str]) -> str:
-        """Remove what a creation left; say so, or say that it could not be done.
-
-        The call that is under way is waited for: cancelled here, it would still be carried out there, after our look.
-        """
-        await asyncio.wait({work}, timeout=_UNDO_PATIENCE)
-        if not work.done():
-            return f"Docker has not answered yet: {plan.container_name} may still appear"
-        if work.exception() is not None:
-            return "nothing was left behind"  # it failed by itself, and cleaned up after itself
-        try:
-            await session.docker.remove(work.result(), force=True)
-        except NoSuchContainer:
-            return "it is gone"
-        except (DockerError, NodeError) as error:
-            return f"it may still be there ({error.message})"
-        return "it was removed again"
 
     # watching
 
@@ -255,7 +245,7 @@ class _Up:
         try:
             container = await session.docker.inspect(container_id)
             if not container.is_alive:
-                log = await save_log(session, self.ctx, self.emit, container) or log
+                log = (await save_log(session, self.ctx, self.emit, container)).path or log
         except (DockerError, NodeError):
             pass  # what was followed is saved; the verdict stands without another look
         outcome = Outcome.TIMED_OUT if watched.timed_out else Outcome.FAILED
@@ -271,9 +261,17 @@ class _Up:
 
     def _goes_on(self, plan: LaunchPlan) -> str:
         return (
-            f"{plan.instance} goes on starting on {plan.node}. Watch it again: sparkctl up {plan.profile} --node {plan.node}; "
-            f"stop it: sparkctl down {plan.instance} --node {plan.node}"
+            f"{plan.instance} is still starting on {plan.node}, without us. Watch it again: {self.request.again}\n"
+            f"Stop it: sparkctl down {plan.instance} --node {plan.node}"
         )
+
+    def _warn_of(self, message: str, hint: str | None = None) -> None:
+        self.emit(Warned(self.ctx.clock.now(), self.request.node.name, message, hint))
+
+    def _caution(self) -> None:
+        """Say what is known to go wrong with such a profile before minutes are spent on it."""
+        for message, field_ in self.request.engine.cautions(self.request.profile):
+            self._warn_of(message, None if field_ is None else f"{self.request.again} --set {field_}")
 
     def _phase(self, plan: LaunchPlan, phase: Phase) -> None:
         elapsed = self.ctx.clock.monotonic() - self.began

@@ -77,7 +77,7 @@ async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
 async def _lock(node: SimNode, path: str, info: str, streams: Streams) -> int:
     """Hold a lock until stdin ends; the holder's words and status 75 to whoever comes second."""
     if path in node.locks:
-        streams.stdout.write(f"{node.locks[path]}\n".encode())
+        streams.stdout.write(f"@@ taken\n{node.locks[path]}\n".encode())
         return HELD_BY_ANOTHER
     node.locks[path] = info
     try:

@@ -87,6 +87,16 @@ class HeldProcess:
             raise self._lost(None)
         return line
 
+    async def write(self, data: bytes) -> None:
+        """Send it something on its stdin."""
+        try:
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+        except BROKEN as error:
+            raise self._lost(error) from error
+        if self._dead():
+            raise self._lost(None)
+
     async def release(self) -> None:
         """Close its stdin, give it a moment to end, then close the channel."""
         try:

@@ -57,7 +57,7 @@ def sentence(said: str) -> str:
     """Return Docker's own words as one printable line, taken out of their JSON."""
     try:
         data = json.loads(said)
-    except ValueError:
+    except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict) and isinstance(data.get("message"), str):
         said = data["message"]

@@ -40,7 +40,10 @@ class ImageInfo:
 
 def parse(body: bytes) -> object:
     """Return the decoded JSON. Raises ValueError."""
-    return json.loads(body.decode("utf-8", "replace"))
+    try:
+        return json.loads(body.decode("utf-8", "replace"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def engine_info(data: Json, api_version: str) -> EngineInfo:

@@ -41,6 +41,10 @@ class Held(Protocol):
         """Return its next line of stdout, b"" when it has ended."""
         ...
 
+    async def write(self, data: bytes) -> None:
+        """Send it something on its stdin."""
+        ...
+
     async def release(self) -> None:
         """Close its stdin and let it end."""
         ...

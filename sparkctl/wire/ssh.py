@@ -46,6 +46,7 @@ class SshLink:
         self._listeners: list[Callable[[LinkStatus], None]] = []
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
+        self._returning: asyncio.Task[None] | None = None
         self._relay: SocketRelay | None = None
         self._by_stdio = False  # Docker through `docker system dial-stdio`, where sshd forwards no sockets
 
@@ -74,11 +75,19 @@ class SshLink:
     async def reconnect(self, give_up_after: float | None = None) -> None:
         """Try until connected, with jittered pauses of 0.5 s doubling to 15 s, each announced in ``status``.
 
-        Raises the last error once the next try would come later than ``give_up_after`` seconds, and at once
+        All who wait share one series of attempts. Raises the last error after ``give_up_after`` seconds, and at once
         `Untrusted` and `LoginRefused`.
         """
-        loop = asyncio.get_running_loop()
-        deadline = None if give_up_after is None else loop.time() + give_up_after
+        if self._returning is None or self._returning.done():
+            self._returning = asyncio.ensure_future(self._return())
+        waiting = asyncio.shield(self._returning)
+        try:
+            async with asyncio.timeout(give_up_after):
+                await waiting
+        except TimeoutError as error:
+            raise self._lost(None) from error
+
+    async def _return(self) -> None:
         attempt = 0
         while True:
             attempt += 1
@@ -86,8 +95,6 @@ class SshLink:
                 return await self.connect()
             except (Unreachable, Starved, LinkLost) as error:
                 pause = next_pause(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
-                if deadline is not None and loop.time() + pause > deadline:
-                    raise
                 self._publish(LinkStatus(_state_after(error), error.message, attempt, pause))
                 await asyncio.sleep(pause)
 
@@ -157,6 +164,9 @@ class SshLink:
 
     async def close(self) -> None:
         """End the connection and remove the local socket."""
+        if self._returning is not None:
+            self._returning.cancel()
+            await asyncio.gather(self._returning, return_exceptions=True)
         relay, self._relay = self._relay, None
         connection, self._connection = self._connection, None
         if relay is not None:

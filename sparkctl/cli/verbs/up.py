@@ -51,6 +51,7 @@ def command(
     request = UpRequest(
         profile=chosen, engine=load(chosen.engine), node=one_node(node), dry_run=dry_run, detach=detach,
         replace=replace, timeout=timeout, environ=os.environ,
+        words=(profile, *(word for override in overrides for word in ("--set", override))),
     )  # fmt: skip
     for warning in env_file_warnings(chosen):
         narrate.warning(None, warning, None)

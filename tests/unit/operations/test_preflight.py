@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from sparkctl.wire.docker_json import EngineInfo, ImageInfo
 
 from sparkctl.errors import DiskFull, DockerDenied, ImageMissing, NameTaken, NoGpuRuntime, PortBusy, Refused
 from sparkctl.model.container import Container, ContainerState
@@ -15,9 +14,11 @@ from sparkctl.model.plan import Label, LaunchPlan, Mount
 from sparkctl.model.units import GIB, MIB
 from sparkctl.operations.preflight import Scene, decide, refuse_without_docker
 from sparkctl.probe.look import Disk, DockerAccess, Look
+from sparkctl.wire.docker_json import EngineInfo, ImageInfo
 
 Make = Callable[..., Container]
 ROOT = "/var/lib/docker"
+AGAIN = "sparkctl up qwen36 --node spark1"
 ACCESS = DockerAccess(socket=True, access=True, member=True, cli=True, hook=True, toolkit=True, cdi=False)
 MEMORY = Memory(120 * GIB, 100 * GIB, 60 * GIB, 38 * GIB, 16 * GIB, 16 * GIB)
 
@@ -44,68 +45,68 @@ def engine(**changes: object) -> EngineInfo:
 
 
 def test_an_empty_node_is_a_plain_start(plan: LaunchPlan) -> None:
-    decision = decide(plan, scene(), replace=False)
+    decision = decide(plan, scene(), replace=False, again=AGAIN)
     assert (decision.attach, decision.stop, decision.sweep, decision.warnings) == (None, None, (), ())
 
 
 def test_the_same_hash_is_watched_and_another_wants_replace(plan: LaunchPlan, container: Make) -> None:
     running = container()
-    assert decide(plan, scene(running), replace=False).attach is running
+    assert decide(plan, scene(running), replace=False, again=AGAIN).attach is running
     other = container(labels=((Label.INSTANCE, "qwen36"), (Label.HASH, "fedcba987654"), (Label.PORT, "8003")))
     with pytest.raises(Refused, match="another version") as refused:
-        decide(plan, scene(other), replace=False)
+        decide(plan, scene(other), replace=False, again=AGAIN)
     assert "--replace" in (refused.value.hint or "")
     # the port it holds is no obstacle: it is the one that goes
-    assert decide(plan, scene(other, listening=frozenset({8003})), replace=True).stop is other
+    assert decide(plan, scene(other, listening=frozenset({8003})), replace=True, again=AGAIN).stop is other
 
 
 def test_what_has_ended_is_swept_away(plan: LaunchPlan, container: Make) -> None:
     dead = container(state=ContainerState.EXITED)
-    assert decide(plan, scene(dead), replace=False).sweep == (dead,)
+    assert decide(plan, scene(dead), replace=False, again=AGAIN).sweep == (dead,)
 
 
 def test_a_foreign_container_with_the_name_is_in_the_way(plan: LaunchPlan, container: Make) -> None:
     foreign = container(labels=())
     with pytest.raises(NameTaken, match="sparkctl did not make it"):
-        decide(plan, scene(foreign), replace=True)
+        decide(plan, scene(foreign), replace=True, again=AGAIN)
 
 
 def test_a_busy_port_names_its_holder(plan: LaunchPlan, container: Make) -> None:
     other = container(name="vllm-other", labels=((Label.INSTANCE, "other"), (Label.PORT, "8003")))
     with pytest.raises(PortBusy, match="vllm-other"):
-        decide(plan, scene(other, listening=frozenset({8003})), replace=False)
+        decide(plan, scene(other, listening=frozenset({8003})), replace=False, again=AGAIN)
     with pytest.raises(PortBusy, match="another process"):
-        decide(plan, scene(listening=frozenset({8003})), replace=False)
-    decide(plan, scene(listening=None), replace=False)  # not known is not busy
+        decide(plan, scene(listening=frozenset({8003})), replace=False, again=AGAIN)
+    decide(plan, scene(listening=None), replace=False, again=AGAIN)  # not known is not busy
 
 
 def test_no_image_and_the_wrong_image(plan: LaunchPlan) -> None:
     with pytest.raises(ImageMissing, match="does not have") as missing:
-        decide(plan, scene(image=None), replace=False)
+        decide(plan, scene(image=None), replace=False, again=AGAIN)
     assert f"docker pull {plan.image}" in (missing.value.hint or "")
     with pytest.raises(ImageMissing, match="amd64"):
-        decide(plan, scene(image=ImageInfo(id="x", architecture="amd64", size=1)), replace=False)
+        decide(plan, scene(image=ImageInfo(id="x", architecture="amd64", size=1)), replace=False, again=AGAIN)
 
 
 def test_no_gpu_toolkit_is_refused_only_on_evidence(plan: LaunchPlan) -> None:
     bare = replace(ACCESS, hook=False, toolkit=False)
     with pytest.raises(NoGpuRuntime):
-        decide(plan, scene(docker=bare), replace=False)
-    decide(plan, scene(docker=None), replace=False)
-    decide(plan, scene(docker=bare, engine=engine(runtimes=("nvidia", "runc"))), replace=False)
-    decide(replace(plan, gpus=None), scene(docker=bare), replace=False)
+        decide(plan, scene(docker=bare), replace=False, again=AGAIN)
+    decide(plan, scene(docker=None), replace=False, again=AGAIN)
+    decide(plan, scene(docker=bare, engine=engine(runtimes=("nvidia", "runc"))), replace=False, again=AGAIN)
+    decide(replace(plan, gpus=None), scene(docker=bare), replace=False, again=AGAIN)
 
 
 def test_a_full_disk_is_refused_and_a_scarce_one_warned_of(plan: LaunchPlan) -> None:
     with pytest.raises(DiskFull):
-        decide(plan, scene(disks=(Disk(ROOT, GIB, 3 * MIB),)), replace=False)
-    assert decide(plan, scene(disks=(Disk(ROOT, GIB, 900 * MIB),)), replace=False).warnings
-    assert not decide(plan, scene(disks=(Disk(ROOT, None, None),)), replace=False).warnings
+        decide(plan, scene(disks=(Disk(ROOT, GIB, 3 * MIB),)), replace=False, again=AGAIN)
+    assert decide(plan, scene(disks=(Disk(ROOT, GIB, 900 * MIB),)), replace=False, again=AGAIN).warnings
+    assert not decide(plan, scene(disks=(Disk(ROOT, None, None),)), replace=False, again=AGAIN).warnings
 
 
 def test_a_missing_mount_and_too_little_memory_are_warned_of(plan: LaunchPlan) -> None:
     mounted = replace(plan, mounts=(Mount("/home/milo/models", "/models"),), expected_memory=110 * GIB)
-    warnings = decide(mounted, scene(paths=(("/home/milo/models", False),)), replace=False).warnings
+    warnings = decide(mounted, scene(paths=(("/home/milo/models", False),)), replace=False, again=AGAIN).warnings
     assert "/home/milo/models does not exist" in warnings[0][0]
     assert "110.0 GiB" in warnings[1][0]
 

@@ -1,0 +1,43 @@
+"""Reading labels: anybody on the node can set them, so each value is checked before it is believed."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+from sparkctl.model.container import Container
+from sparkctl.model.plan import Label, ReadyRule
+
+_LONGEST_GRACE = 3600.0
+_PROBES = ("completions", "chat", "none")
+
+
+def port_of(container: Container) -> int | None:
+    """Return the port on the node, None for what is none."""
+    text = container.label(Label.PORT) or ""
+    port = int(text) if text.isascii() and text.isdigit() and len(text) <= 5 else 0
+    return port if 0 < port < 65536 else None
+
+
+def grace_of(container: Container) -> float | None:
+    """Return the seconds between SIGTERM and SIGKILL, None for what is no such number."""
+    try:
+        grace = float(container.label(Label.GRACE) or "")
+    except ValueError:
+        return None
+    return grace if math.isfinite(grace) and 0 <= grace <= _LONGEST_GRACE else None
+
+
+def rule_of(container: Container) -> ReadyRule | None:
+    """Return when it counts as ready, None where its label does not say so in a usable way."""
+    try:
+        fields = json.loads(container.label(Label.READY) or "")
+        line, health, probe = fields["line"], fields["health"], fields.get("probe", "none")
+        if line is not None:
+            re.compile(line)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, re.error):
+        return None
+    if not (health is None or (isinstance(health, str) and health.startswith("/"))) or probe not in _PROBES:
+        return None
+    return ReadyRule(line, health, probe)
