@@ -111,9 +111,10 @@ def inspected(data: Json) -> Container:
 
 
 def secrets(data: Json) -> frozenset[str]:
-    """Read the secret values out of ``GET /containers/ID/json``: environment entries and flags named like secrets."""
-    config = _part(data, "Config")
-    pairs = (text.partition("=")[::2] for text in _texts(config.get("Env")))
+    """Read the secret values out of ``GET /containers/ID/json``: environment, entry point, command, log options."""
+    config, log = _part(data, "Config"), _part(_part(data, "HostConfig"), "LogConfig")
+    pairs = [text.partition("=")[::2] for text in _texts(config.get("Env"))]
+    pairs += [(key, value) for key, value in _part(log, "Config").items() if isinstance(value, str)]
     return secret_values(pairs) | secret_arguments([*_texts(config.get("Entrypoint")), *_texts(config.get("Cmd"))])
 
 

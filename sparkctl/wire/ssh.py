@@ -47,6 +47,8 @@ class SshLink:
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
         self._returning: asyncio.Task[None] | None = None
+        self._waiting = 0
+        self._last_failure: NodeError | None = None
         self._relay: SocketRelay | None = None
         self._by_stdio = False  # Docker through `docker system dial-stdio`, where sshd forwards no sockets
 
@@ -80,12 +82,17 @@ class SshLink:
         """
         if self._returning is None or self._returning.done():
             self._returning = asyncio.ensure_future(self._return())
-        waiting = asyncio.shield(self._returning)
+        task = self._returning
+        self._waiting += 1
         try:
             async with asyncio.timeout(give_up_after):
-                await waiting
+                await asyncio.shield(task)
         except TimeoutError as error:
-            raise self._lost(None) from error
+            raise self._last_failure or self._lost(None) from error
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                task.cancel()  # nobody waits for it any more
 
     async def _return(self) -> None:
         attempt = 0
@@ -94,6 +101,7 @@ class SshLink:
             try:
                 return await self.connect()
             except (Unreachable, Starved, LinkLost) as error:
+                self._last_failure = error
                 pause = next_pause(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
                 self._publish(LinkStatus(_state_after(error), error.message, attempt, pause))
                 await asyncio.sleep(pause)

@@ -105,7 +105,7 @@ def test_ctrl_c_stops_watching_and_never_the_engine(spark1: LabNode, sparkctl: S
     watching.interrupt()
     ended = watching.end(10)
     assert_ended(ended, 130, "interrupted")
-    assert "goes on" in ended.out + ended.err
+    assert "still starting" in ended.out + ended.err
     assert inspect(spark1, ours(spark1)[0])["State"]["Status"] == "running"
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
     assert len(ours(spark1)) == 1

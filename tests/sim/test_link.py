@@ -43,6 +43,7 @@ async def test_a_look_and_a_lock(link: Link) -> None:
     held = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/tmp/l", "me"])
     assert await held.readline() == b"@@ held\n"
     second = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/tmp/l", "you"])
+    assert await second.readline() == b"@@ taken\n"
     assert await second.readline() == b"me\n"
     await second.release()
     await held.release()

@@ -93,7 +93,7 @@ async def test_the_lock_is_exclusive_and_dies_with_its_channel(connection: async
     first = await connection.create_process(line)
     assert await asyncio.wait_for(first.stdout.readline(), 5) == "@@ held\n"
     second = await connection.run(line)
-    assert (second.exit_status, second.stdout) == (75, '{"by": "milo\'s laptop"}\n')
+    assert (second.exit_status, second.stdout) == (75, '@@ taken\n{"by": "milo\'s laptop"}\n')
     first.stdin.write_eof()
     await asyncio.wait_for(first.wait(), 5)
     third = await connection.create_process(line)
