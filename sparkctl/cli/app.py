@@ -10,8 +10,10 @@ from typing import NoReturn
 import click
 
 from sparkctl import __version__
-from sparkctl.cli import narrate
+from sparkctl.cli import narrate, output
 from sparkctl.errors import ExitCode, SparkctlError
+
+_READER_GONE = 141  # what a shell makes of SIGPIPE
 
 # verb: (module in cli.verbs, what it does)
 VERBS = {
@@ -25,6 +27,15 @@ VERBS = {
     "down": ("down", "Stop an instance and wait until its memory is back."),
     "demo": ("demo", "Run any verb on two simulated Sparks, without hardware."),
     "completion": ("completion", "Print the shell completion for bash, zsh or fish."),
+}
+
+# what fingers write out of habit
+HABITS = {
+    **dict.fromkeys(("stop", "rm", "kill"), "sparkctl down"),
+    **dict.fromkeys(("start", "run", "serve", "restart"), "sparkctl up"),
+    **dict.fromkeys(("ps", "ls", "list", "top"), "sparkctl status"),
+    "help": "sparkctl --help",
+    "version": "sparkctl --version",
 }
 
 _EPILOG = """\b
@@ -63,7 +74,9 @@ class LazyGroup(click.Group):
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             from sparkctl.model.suggest import did_you_mean
 
-            raise click.UsageError(f"no such verb: {args[0]}{did_you_mean(args[0], VERBS)}", ctx)
+            habit = HABITS.get(args[0].casefold())
+            meant = f"; here it is `{habit}`" if habit else did_you_mean(args[0], VERBS)
+            raise click.UsageError(f"no such verb: {args[0]}{meant}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -92,33 +105,66 @@ def root(ctx: click.Context) -> None:
 def run() -> NoReturn:
     """Run the command line and exit with a code that tells the truth."""
     os.environ.setdefault("PYTHONUTF8", "1")
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")  # a terminal in the C locale still gets every line
-    sys.exit(invoke(sys.argv[1:]))
+    output.take_over()
+    code = invoke(sys.argv[1:])
+    narrate.finish()
+    sys.exit(code)
 
 
 def invoke(arguments: list[str]) -> int:
     """Run one command line and return its exit code; also how ``demo`` runs a verb."""
     try:
+        try:
+            code = _run(arguments)
+        except SparkctlError as error:
+            if isinstance(error, output.CannotWrite):
+                raise
+            code = _refused(arguments, error.message, error.hint, int(error.exit_code), getattr(error, "node", None))
+        output.finish()
+        return code
+    except output.ReaderGone:
+        output.give_up(sys.stdout)  # as quiet as any other filter
+        return _READER_GONE
+    except output.CannotWrite as error:
+        output.give_up(sys.stdout)
+        narrate.error(error.message, error.hint)
+        return int(error.exit_code)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
         result = root.main(arguments, prog_name="sparkctl", standalone_mode=False)
         return int(result) if isinstance(result, int) else int(ExitCode.DONE)
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
-    except click.ClickException as wrong:
-        narrate.usage(wrong)
+    except click.exceptions.NoArgsIsHelpError as help_:
+        output.text(help_.format_message())
         return int(ExitCode.USAGE)
-    except click.Abort:
-        narrate.error("interrupted", None)
-        return int(ExitCode.INTERRUPTED)
-    except SparkctlError as error:
-        narrate.error(error.message, error.hint)
-        return int(error.exit_code)
-    except KeyboardInterrupt:
-        narrate.error("interrupted", None)
-        return int(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read our stdout has gone (`| head`): as quiet as any other filter.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(ExitCode.DONE)
+    except click.ClickException as wrong:
+        more = narrate.usage(wrong)
+        _result(arguments, wrong.format_message(), more, int(ExitCode.USAGE))
+        return int(ExitCode.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return _refused(arguments, "interrupted", None, int(ExitCode.INTERRUPTED))
+
+
+def _refused(arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None) -> int:
+    narrate.error(message, hint)
+    _result(arguments, message, hint, code, node)
+    return code
+
+
+def _result(arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None) -> None:
+    """End what a script reads with the line it waits for, also where the verb never began."""
+    if "--json" not in arguments:
+        return
+    import time
+
+    from sparkctl.core.record import encode
+    from sparkctl.model.events import Ended, Outcome
+    from sparkctl.model.node import NodeName
+
+    outcomes = {int(ExitCode.UNREACHABLE): Outcome.UNREACHABLE, int(ExitCode.INTERRUPTED): Outcome.INTERRUPTED}
+    outcome = outcomes.get(code, Outcome.REFUSED)
+    where = NodeName(node) if node else None
+    output.document(encode(Ended(time.time(), outcome, code, 0.0, node=where, message=message, hint=hint)))

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import click
 
+from sparkctl.cli.output import give_up
 from sparkctl.cli.style import ascii_only, paint, wants_colour
 from sparkctl.model.text import clean_lines
 
 
 def say(line: str = "") -> None:
     """Print one line of talk."""
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    _write(f"{line}\n")
+
+
+def _write(text: str) -> None:
+    """Where nobody can hear it, talk is lost and the work goes on."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def finish() -> None:
+    """Write what is still held back, or forget it: the interpreter's own last flush must not change the exit code."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        give_up(sys.stderr)
 
 
 def error(message: str, hint: str | None) -> None:
@@ -45,13 +61,15 @@ def tell_hint(hint: str) -> None:
         say(f"  {paint('try:', 'dim', wants_colour(sys.stderr))} {line}")
 
 
-def usage(wrong: click.ClickException) -> None:
-    """Say what is wrong with the command line, with the way to its help."""
+def usage(wrong: click.ClickException) -> str | None:
+    """Say what is wrong with the command line, and return the way to its help."""
     error(wrong.format_message(), None)
     ctx = getattr(wrong, "ctx", None)
-    if ctx is not None:
-        say(f"  {ctx.get_usage()}")
-        say(f"  {ctx.command_path} --help says more")
+    if ctx is None:
+        return None
+    say(f"  {ctx.get_usage()}")
+    say(f"  {ctx.command_path} --help says more")
+    return f"{ctx.command_path} --help"
 
 
 def is_terminal() -> bool:
@@ -73,13 +91,11 @@ class LiveLine:
         import shutil
 
         width = shutil.get_terminal_size().columns
-        sys.stderr.write(f"\r\x1b[2K{line[: width - 1]}")
-        sys.stderr.flush()
+        _write(f"\r\x1b[2K{line[: width - 1]}")
         self._shown = True
 
     def clear(self) -> None:
         """Take the line away, so that something lasting can be printed in its place."""
         if self._shown:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+            _write("\r\x1b[2K")
             self._shown = False

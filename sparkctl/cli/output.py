@@ -2,11 +2,72 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TextIO
 
+from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.text import clean
+
+
+class ReaderGone(Exception):
+    """Whoever read stdout has gone (`| head`). No OSError: click would make its own end of one."""
+
+
+class CannotWrite(SparkctlError):
+    """stdout does not take what we have to say: a full disk, a closed file."""
+
+    exit_code = ExitCode.USAGE
+
+
+class _Stdout(io.TextIOWrapper):
+    """stdout whose faults are ours to tell, whoever writes: we, or click with a help text."""
+
+    def write(self, text: str, /) -> int:
+        with _faults_told():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _faults_told():
+            super().flush()
+
+
+@contextlib.contextmanager
+def _faults_told() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as gone:
+        raise ReaderGone from gone
+    except OSError as error:
+        raise CannotWrite(f"cannot write to stdout: {error.strerror or error}") from error
+
+
+def take_over() -> None:
+    """Make both streams fit for what comes: closed ones go nowhere, any terminal gets every line it can show."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell (`>&-`): what nobody wants goes nowhere
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        encoding, line_buffering = sys.stdout.encoding, sys.stdout.line_buffering
+        sys.stdout = _Stdout(sys.stdout.detach(), encoding=encoding, errors="replace", line_buffering=line_buffering)
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors="replace")
+
+
+def finish() -> None:
+    """Write what is still held back. Raises `ReaderGone` or `CannotWrite`."""
+    sys.stdout.flush()
+
+
+def give_up(stream: TextIO) -> None:
+    """Send what a stream still holds back nowhere, so that the interpreter's own last flush has nothing to say."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def text(line: str = "") -> None:
@@ -41,3 +102,12 @@ def screen(lines: Iterable[str]) -> None:
 def is_terminal() -> bool:
     """Tell whether somebody looks at stdout."""
     return sys.stdout.isatty()
+
+
+def width() -> int | None:
+    """Return the columns of the terminal that stdout is, None where it is none: data is not broken."""
+    if not is_terminal():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns

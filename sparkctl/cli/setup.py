@@ -65,12 +65,27 @@ def one_node(name: str | None) -> Node:
 def node_option(*, many: bool) -> Callable[[F], F]:
     """Return the ``--node`` option, completed from the config."""
     about = "a configured name, an SSH alias, or user@host" + (" (repeatable; all without it)" if many else "")
-    return click.option("-n", "--node", multiple=many, metavar="NODE", help=about, shell_complete=complete_nodes)
+    return click.option(
+        "-n", "--node", multiple=True, metavar="NODE", help=about, shell_complete=complete_nodes,
+        callback=None if many else _only_one,
+    )  # fmt: skip
+
+
+def _only_one(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> str | None:
+    names = list(dict.fromkeys(value))
+    if len(names) > 1:
+        raise click.UsageError(f"{ctx.info_name} takes one node; you gave {' and '.join(names)}", ctx)
+    return names[0] if names else None
 
 
 def json_option(command: F) -> F:
-    """Add ``--json``."""
+    """Add ``--json`` to a verb that tells events."""
     return click.option("--json", "as_json", is_flag=True, help="JSON lines on stdout instead of text")(command)
+
+
+def json_document_option(command: F) -> F:
+    """Add ``--json`` to a verb that answers at once."""
+    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of text")(command)
 
 
 def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

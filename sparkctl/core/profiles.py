@@ -54,7 +54,7 @@ class ProfileLibrary:
         ``overrides`` are ``--set`` texts, ``field=value``. Raises `InvalidFile` with every fault, `InvalidInput` for
         a name there is not.
         """
-        path = Path(name).expanduser() if _is_path(name) else self._find(name)
+        path = Path(name).expanduser() if _is_path(name) else self.find(name)
         return self._load(path, overrides)
 
     def check(self, path: Path) -> tuple[Fault, ...]:
@@ -67,7 +67,8 @@ class ProfileLibrary:
             return error.faults
         return ()
 
-    def _find(self, name: str) -> Path:
+    def find(self, name: str) -> Path:
+        """Return the file of a profile, the operator's before the shipped one. Raises `InvalidInput` for a name there is not."""
         for directory in (self.user, self.shipped):
             if path := _files(directory).get(name):
                 return path
@@ -79,7 +80,7 @@ class ProfileLibrary:
     def _summary(self, name: str) -> ProfileSummary:
         from sparkctl.core.faults import Fault, InvalidFile, Place
 
-        path = self._find(name)
+        path = self.find(name)
         shipped = self._is_shipped(path)
         overrides = not shipped and name in _files(self.shipped)
         try:

@@ -6,8 +6,9 @@ import click
 
 
 @click.command("completion", short_help="Print the shell completion for bash, zsh or fish.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def command(shell: str) -> int:
+@click.argument("shell", required=False, type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def command(ctx: click.Context, shell: str | None) -> int:
     """Print the completion script; verbs, nodes and profiles complete.
 
     \b
@@ -15,6 +16,8 @@ def command(shell: str) -> int:
     zsh:   eval "$(sparkctl completion zsh)"           in ~/.zshrc
     fish:  sparkctl completion fish > ~/.config/fish/completions/sparkctl.fish
     """
+    if shell is None:
+        raise click.UsageError("for which shell? bash, zsh or fish", ctx)
     from click.shell_completion import get_completion_class
 
     from sparkctl.cli import output

@@ -30,10 +30,14 @@ def command(
     """
     from sparkctl.cli.drive import drive
     from sparkctl.cli.tellers import JsonTeller, WordTeller
+    from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.operations.down import DownRequest, down
 
-    if everything == (instance is not None):
+    if everything and instance is not None:
+        raise click.UsageError("either INSTANCE or --all, not both", ctx)
+    if not everything and instance is None:
         raise click.UsageError("name an instance, or say --all", ctx)
     context = make_context(may_ask=not as_json)
-    request = DownRequest(instance, chosen_nodes(node), grace)
+    known = frozenset((*ProfileLibrary().names(), *context.history.instances_with_logs()))
+    request = DownRequest(instance, chosen_nodes(node), grace, known)
     return drive(context, lambda: down(context, request), JsonTeller() if as_json else WordTeller())

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from sparkctl.cli.setup import complete_profiles, json_option
+from sparkctl.cli.setup import complete_profiles, json_document_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sparkctl.core.profiles import ProfileLibrary
 
 
 @click.group("profiles", short_help="List, show and check profiles.")
@@ -13,7 +20,7 @@ def command() -> None:
 
 
 @command.command("list")
-@json_option
+@json_document_option
 def list_command(as_json: bool) -> int:
     """List all profiles and where each comes from."""
     from sparkctl.cli import output
@@ -32,7 +39,7 @@ def list_command(as_json: bool) -> int:
 @command.command("show")
 @click.argument("name", shell_complete=complete_profiles)
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="As for up.")
-@json_option
+@json_document_option
 def show(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
     """Show a profile with everything that `extends` brings in."""
     from sparkctl.cli import output
@@ -48,19 +55,17 @@ def show(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
 
 
 @command.command("check")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=str))
-@json_option
+@click.argument("files", nargs=-1, required=True, metavar="FILE|NAME...", shell_complete=complete_profiles)
+@json_document_option
 def check(files: tuple[str, ...], as_json: bool) -> int:
-    """Check profile files: every fault as file:line:column, exit 2 if there is one."""
-    from pathlib import Path
-
+    """Check profiles, by file or by name: every fault as file:line:column, exit 2 if there is one."""
     from sparkctl.cli import output
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.core.record import plain
     from sparkctl.errors import ExitCode
 
     library = ProfileLibrary()
-    faults = [fault for file in files for fault in library.check(Path(file))]
+    faults = [fault for file in files for fault in library.check(_file(library, file))]
     if as_json:
         output.document({"schema": 1, "faults": plain(faults)})
     else:
@@ -68,6 +73,14 @@ def check(files: tuple[str, ...], as_json: bool) -> int:
         if not faults:
             output.text(f"{len(files)} good" if len(files) > 1 else f"{files[0]}: good")
     return int(ExitCode.USAGE if faults else ExitCode.DONE)
+
+
+def _file(library: ProfileLibrary, text: str) -> Path:
+    """Return the file that is meant: one that is there, else the profile of that name."""
+    from pathlib import Path
+
+    path = Path(text).expanduser()
+    return path if path.exists() or "/" in text or path.suffix in (".yaml", ".yml") else library.find(text)
 
 
 @command.command("schema")

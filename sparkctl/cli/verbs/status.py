@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.setup import chosen_nodes, json_option, make_context, node_option
+from sparkctl.cli.setup import chosen_nodes, json_document_option, make_context, node_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @node_option(many=True)
 @click.option("-w", "--watch", is_flag=True, help="Look again every two seconds until Ctrl-C.")
 @click.option("--check", is_flag=True, help="Exit 5 unless every node and every instance is well.")
-@json_option
+@json_document_option
 def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool) -> int:
     """Show every node: state, memory, what sparkctl started there and how far it is, and what others run.
 
@@ -100,6 +100,8 @@ async def _watch(context: Context, nodes: Sequence[Node], as_json: bool) -> int:
     if not showing.done():
         showing.cancel()
         await asyncio.gather(showing, return_exceptions=True)
+        if output.is_terminal():
+            output.text()  # below the ^C
         return 0
     showing.result()
     return 0

@@ -15,7 +15,7 @@ from sparkctl.cli.setup import complete_profiles, json_option, make_context, nod
 @node_option(many=False)
 @click.option("--dry-run", is_flag=True, help="Look and decide, print the plan, change nothing.")
 @click.option(
-    "--format", "plan_format", type=click.Choice(["text", "docker", "json"]), default="text", show_default=True,
+    "--format", "plan_format", type=click.Choice(["text", "docker", "json"]), show_default="text",
     help="How --dry-run prints the plan; docker is the docker run line.",
 )  # fmt: skip
 @click.option("--detach", "-d", is_flag=True, help="Return once the container runs, do not wait until it is ready.")
@@ -27,7 +27,7 @@ from sparkctl.cli.setup import complete_profiles, json_option, make_context, nod
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, profile: str, node: str | None, dry_run: bool, plan_format: str, detach: bool,
+    ctx: click.Context, profile: str, node: str | None, dry_run: bool, plan_format: str | None, detach: bool,
     timeout: float | None, overrides: tuple[str, ...], replace: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Start PROFILE on a node: look, drop the page cache, create, watch its log until a token came.
@@ -40,6 +40,7 @@ def command(
     Ready means: its ready line was seen, its health path answers, and one token was generated. Ctrl-C stops watching,
     never the engine.
     """
+    _refuse_idle_format(ctx, dry_run, plan_format, as_json)
     from sparkctl.cli import narrate
     from sparkctl.cli.drive import drive
     from sparkctl.core.env import env_file_warnings
@@ -59,7 +60,14 @@ def command(
     return drive(context, lambda: up(context, request), _teller(as_json, dry_run, plan_format))
 
 
-def _teller(as_json: bool, dry_run: bool, plan_format: str) -> Any:
+def _refuse_idle_format(ctx: click.Context, dry_run: bool, plan_format: str | None, as_json: bool) -> None:
+    if plan_format is not None and not dry_run:
+        raise click.UsageError("--format belongs to --dry-run", ctx)
+    if plan_format is not None and as_json:
+        raise click.UsageError(f"either --json (events) or --format {plan_format} (the plan alone), not both", ctx)
+
+
+def _teller(as_json: bool, dry_run: bool, plan_format: str | None) -> Any:
     from sparkctl.cli.tellers import JsonTeller, WordTeller
 
     if as_json:
@@ -68,4 +76,4 @@ def _teller(as_json: bool, dry_run: bool, plan_format: str) -> Any:
         return WordTeller("stopping to watch ...")
     from sparkctl.cli.plan_teller import PlanTeller
 
-    return PlanTeller(plan_format)
+    return PlanTeller(plan_format or "text")
