@@ -11,7 +11,7 @@ import re
 from sparkctl.core.faults import quoted
 from sparkctl.model.docker_options import DOCKER_OPTIONS, ELSEWHERE, VALUES, OptionKind
 from sparkctl.model.suggest import did_you_mean
-from sparkctl.model.units import parse_duration, parse_size
+from sparkctl.model.units import MIB, parse_duration, parse_size
 
 CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
 _DOMAIN = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]+)?|\[[0-9a-fA-F:]+\](?::[0-9]+)?)"
@@ -48,6 +48,14 @@ def image(text: str) -> str:
     if len(text) > 400 or not _IMAGE.fullmatch(text):
         raise ValueError(f"{quoted(text)} is not an image; write for example scitrera/dgx-spark-sglang:0.5.12")
     return text
+
+
+def large_size(text: str) -> int:
+    """Bytes of a model or an engine: a number without its unit is a slip, not 96 bytes."""
+    found = size(text)
+    if found < MIB:
+        raise ValueError(f"{quoted(text)} is {found} bytes; write for example 96GiB")
+    return found
 
 
 def size(text: str) -> int:

@@ -64,7 +64,7 @@ Name = Annotated[
     str, BeforeValidator(_said(kinds.name)), _schema("string", pattern=f"^{kinds.CONTAINER_NAME.pattern}$")
 ]
 Image = Annotated[str, BeforeValidator(_said(kinds.image)), _schema("string")]
-Size = Annotated[int, BeforeValidator(_said(kinds.size)), _schema(["string", "integer"], description=_SIZE_WORDS)]
+Size = Annotated[int, BeforeValidator(_said(kinds.large_size)), _schema(["string", "integer"], description=_SIZE_WORDS)]
 ShmSize = Annotated[
     str, BeforeValidator(_said(kinds.shm_size)), _schema(["string", "integer"], description=_SIZE_WORDS)
 ]

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
-from sparkctl.errors import ExitCode, Refused, SparkctlError
+from sparkctl.errors import ExitCode, InvalidInput, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, Warned
 from sparkctl.model.node import Node
 from sparkctl.model.plan import Label
+from sparkctl.model.suggest import did_you_mean
 from sparkctl.operations.labels import grace_of
 from sparkctl.operations.lock import acquire
 from sparkctl.operations.stop import Stopped, stop
@@ -23,11 +24,15 @@ DEFAULT_GRACE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DownRequest:
-    """``instance`` None means every instance of ours on these nodes. ``grace`` is seconds between TERM and KILL."""
+    """``instance`` None means every instance of ours on these nodes. ``grace`` is seconds between TERM and KILL.
+
+    ``known`` are the names that are not misspelt: profiles, and whatever was started before.
+    """
 
     instance: str | None
     nodes: Sequence[Node]
     grace: float | None = None
+    known: frozenset[str] = frozenset()
 
 
 def down(ctx: Context, request: DownRequest) -> AsyncIterator[Event]:
@@ -59,9 +64,14 @@ async def _down(ctx: Context, request: DownRequest, emit: Emit) -> Ended:
     seconds = ctx.clock.monotonic() - began
     if failure is not None:
         return ended_by(failure, ctx, seconds, request.instance)
+    if not done and request.instance is not None and request.instance not in request.known:
+        raise InvalidInput(
+            f"no instance and no profile is called {request.instance}{did_you_mean(request.instance, request.known)}",
+            "see what runs: sparkctl status",
+        )
     missing = any(stopped.missing for stopped in done if stopped.missing and stopped.missing > 1 << 30)
-    what = request.instance or "anything of sparkctl's"
-    message = None if done else f"{what} does not run on {', '.join(n.name for n in request.nodes)}; nothing to stop"
+    what = f"{request.instance} does not run" if request.instance else "nothing that sparkctl started runs"
+    message = None if done else f"{what} on {' or '.join(n.name for n in request.nodes)}; nothing to stop"
     return Ended(
         ctx.clock.now(),
         Outcome.UNHEALTHY if missing else Outcome.DONE,

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import known_hosts
-from tests.lab.bed.names import PASSWORD
+from tests.lab.bed.names import IMAGE, PASSWORD
 from tests.lab.bed.node import LabNode
 from tests.lab.command import Sparkctl
 from tests.lab.outcomes import assert_ended, containers
+
+MADE_UP = (
+    ("port", "²"),
+    ("port", "99999999999999999999"),
+    ("ready", '{"line":"(","health":null}'),
+    ("ready", '{"line":5,"health":7,"probe":[]}'),
+    ("grace", "inf"),
+)
 
 
 def drops(node: LabNode) -> int:
@@ -92,3 +101,62 @@ def test_the_first_ctrl_c_while_docker_creates_lets_it_finish(spark1: LabNode, s
 def test_the_other_shipped_profiles_on_real_parts(spark1: LabNode, sparkctl: Sparkctl, profile: str) -> None:
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
     assert_ended(sparkctl("down", profile, "--node", "spark1", "--json"), 0, "done")
+
+
+def test_a_laptop_that_falls_asleep_frees_the_lock(spark1: LabNode, tmp_path: Path, sparkctl: Sparkctl) -> None:
+    """Its connection is open as ever, only nothing is heard of it: half a minute later somebody else may work."""
+    up = sparkctl.start("up", sparkctl.profile(env={"LAB_END": "hang"}), "--node", "spark1", "--json")
+    up.await_text('"phase":"loading"')
+    up.process.send_signal(signal.SIGSTOP)
+    rosa = Sparkctl(tmp_path, operator="rosa")
+    rosa.profile("other", port=8102)
+    try:
+        refused = rosa("up", "other", "--node", "spark1", "--json")
+        assert_ended(refused, 6, "refused")
+        assert "milo@" in refused.result["message"]
+        spark1.sh("flock", "-w", "45", "/tmp/sparkctl.lock", "true")
+        assert_ended(rosa("up", "other", "--node", "spark1", "--json"), 0, "ready")
+    finally:
+        up.process.send_signal(signal.SIGCONT)
+    up.kill()
+
+
+def test_the_lock_comes_back_after_a_break(spark1: LabNode, tmp_path: Path, sparkctl: Sparkctl, faults: Faults) -> None:
+    up = sparkctl.start("up", sparkctl.profile(env={"LAB_END": "hang"}), "--node", "spark1", "--json")
+    up.await_text('"phase":"loading"')
+    faults.kill_sessions(spark1)
+    up.await_text('"state":"unreachable"')
+    rosa = Sparkctl(tmp_path, operator="rosa")
+    rosa.profile("other", port=8102)
+    spark1.sh("sh", "-c", "for i in $(seq 300); do flock -n /tmp/sparkctl.lock true || exit 0; sleep 0.1; done; exit 1")
+    refused = rosa("up", "other", "--node", "spark1", "--json")
+    assert_ended(refused, 6, "refused")
+    up.interrupt()
+    assert up.end().code == 130
+
+
+def test_ctrl_c_before_the_old_one_is_stopped_leaves_it_running(spark1: LabNode, sparkctl: Sparkctl) -> None:
+    profile = sparkctl.profile()
+    assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
+    before = containers(spark1)
+    again = sparkctl.start("up", profile, "--node", "spark1", "--set", "args.x=1", "--replace", "--json")
+    again.await_text('"event":"plan"')
+    again.interrupt()
+    ran = again.end()
+    if '"phase":"stopping"' not in ran.out:  # pressed in time, as it nearly always is
+        assert_ended(ran, 130, "interrupted")
+        assert spark1.docker("ps", "-q", "--no-trunc").split() != []
+        assert containers(spark1) == before
+
+
+def test_labels_that_somebody_made_up_do_not_blind_status(spark1: LabNode, sparkctl: Sparkctl) -> None:
+    for number, (label, value) in enumerate(MADE_UP):
+        spark1.docker(
+            "run", "-d", "--name", f"evil{number}", "--network", "host", "-e", "LAB_END=hang",
+            "--label", f"dev.sparkctl.instance=evil{number}", "--label", "dev.sparkctl.engine=sglang",
+            "--label", f"dev.sparkctl.{label}={value}", IMAGE,
+        )  # fmt: skip
+    ran = sparkctl("status", "--node", "spark1")
+    assert ran.code == 0, ran
+    assert all(f"evil{number}" in ran.out for number in range(len(MADE_UP)))
+    assert_ended(sparkctl("down", "--all", "--node", "spark1", "--grace", "1s", "--json"), 0, "done")

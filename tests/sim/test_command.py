@@ -201,7 +201,8 @@ def test_serve_prints_a_config_that_other_terminals_can_use() -> None:
     )
     assert process.stdout is not None
     config = process.stdout.readline().strip().removeprefix("export SPARKCTL_CONFIG=")
-    env = {**os.environ, "SPARKCTL_CONFIG": config}
+    state = process.stdout.readline().strip().removeprefix("export SPARKCTL_STATE=")
+    env = {**os.environ, "SPARKCTL_CONFIG": config, "SPARKCTL_STATE": state}
     try:
         up = [sys.executable, "-m", "sparkctl", "up", "qwen36", "--node", "spark1"]
         first = subprocess.run(up, env=env, capture_output=True, text=True, timeout=60)

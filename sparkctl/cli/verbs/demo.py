@@ -29,7 +29,7 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
     \b
     sparkctl demo up qwen36 --node spark1
     sparkctl demo --scenario two-stacks status
-    sparkctl demo --serve                     then, elsewhere, with the SPARKCTL_CONFIG it prints: any verb
+    sparkctl demo --serve                     then, elsewhere, with the two variables it prints: any verb
     """
     if serve and verb:
         raise click.UsageError("--serve runs no verb: use the printed config in another terminal", ctx)
@@ -42,8 +42,13 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
         background(scenario=scenario or "empty", speed=speed) as config,
     ):
         if serve:
-            return _serve(Path(config))
-        return _invoke(verb, Path(config), Path(home))
+            return _serve(Path(config), Path(home))
+        code = _invoke(verb, Path(config), Path(home))
+    if verb[0] == "up" and code:
+        from sparkctl.cli import narrate
+
+        narrate.say("the simulated Sparks, and this log, ended with the command; `sparkctl demo --serve` keeps them for several")
+    return code
 
 
 def _invoke(verb: tuple[str, ...], config: Path, home: Path) -> int:
@@ -69,7 +74,7 @@ def _invoke(verb: tuple[str, ...], config: Path, home: Path) -> int:
                 os.environ[name] = value
 
 
-def _serve(config: Path) -> int:
+def _serve(config: Path, home: Path) -> int:
     """Print how to reach the simulated Sparks and wait for Ctrl-C."""
     import signal
     import threading
@@ -77,6 +82,7 @@ def _serve(config: Path) -> int:
     from sparkctl.cli import narrate, output
 
     output.text(f"export SPARKCTL_CONFIG={config}")
+    output.text(f"export SPARKCTL_STATE={home / 'state'}")
     narrate.say("two simulated Sparks are running; Ctrl-C ends them")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
