@@ -6,10 +6,13 @@ All files are the operator's alone (0600 in a 0700 directory); secrets are maske
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -19,34 +22,75 @@ from sparkctl.model.secrets import redact
 
 _KEPT_LOGS = 20  # per instance and node
 _LOG_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{12}\.log")
+_UNFINISHED = ".new"  # beside the file that it is to replace; nothing reads it
+_FORGOTTEN = 86400.0  # seconds after which nobody writes an unfinished file any more
 
 
 @dataclass(frozen=True, slots=True)
 class SavedLog:
-    """A log on the operator's disk; ``saved`` is unix seconds."""
+    """A log on the operator's disk; ``saved`` is unix seconds, ``container`` the first 12 digits of its id."""
 
     path: Path
     instance: str
     node: str
     saved: float
 
+    @property
+    def container(self) -> str:
+        """Return the beginning of the container's id."""
+        return self.path.stem.rpartition("-")[2]
+
 
 class LogWriter:
-    """Writes one container's log as it arrives, each line as ``STAMP TEXT``; secrets are masked on the way."""
+    """Writes one container's log as it arrives, each line as ``STAMP TEXT``; secrets are masked on the way.
+
+    A file that is there already is not touched: a new one grows beside it, and `close` decides which of them stays.
+    A full disk costs the log, never the work: ``failed`` says why nothing more is written. Opening raises OSError.
+    """
 
     def __init__(self, path: Path, secrets: Iterable[str]) -> None:
         self.path = path
+        self.failed: OSError | None = None
         self._secrets = tuple(secrets)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file: IO[str] = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", newline="\n")
+        make_private(path.parent)
+        if path.exists():
+            handle, name = tempfile.mkstemp(_UNFINISHED, f"{path.name}.", path.parent)  # 0600
+            self._beside: Path | None = Path(name)
+        else:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            self._beside = None
+        self._file: IO[str] = os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="\n")
 
     def write(self, lines: Iterable[LogLine]) -> None:
-        """Append lines."""
-        self._file.writelines(f"{line.when} {redact(line.text, self._secrets)}\n" for line in lines)
+        """Append lines; does nothing once it has failed."""
+        if self.failed is not None:
+            return
+        try:
+            self._file.writelines(f"{line.when} {redact(line.text, self._secrets)}\n" for line in lines)
+            self._file.flush()  # a full disk shows here, not at the end
+        except OSError as error:
+            self._fail(error)
 
-    def close(self) -> None:
-        """Flush and close."""
-        self._file.close()
+    def close(self, whole: bool = False) -> None:
+        """Close; ``whole`` tells that this is all there is. A part replaces only what is shorter."""
+        try:
+            self._file.close()
+            if self._beside is not None:
+                self._settle(self._beside, whole and self.failed is None)
+        except OSError as error:
+            self._fail(error)
+
+    def _settle(self, beside: Path, whole: bool) -> None:
+        self._beside = None
+        if whole or beside.stat().st_size > _size(self.path):
+            beside.replace(self.path)
+        else:
+            beside.unlink(missing_ok=True)
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = self.failed or error
+        with suppress(OSError):  # what is still in the buffer has no place to go; the descriptor is closed all the same
+            self._file.close()
 
 
 class History:
@@ -61,19 +105,22 @@ class History:
         same = sorted(folder.glob(f"*-{container_id[:12]}.log"))
         if same:
             return LogWriter(same[-1], secrets)  # the operator may have been told this name already
-        for old in sorted(folder.glob("*.log"))[: -_KEPT_LOGS + 1]:
-            old.unlink(missing_ok=True)
+        _prune(folder)
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         return LogWriter(folder / f"{stamp}-{container_id[:12]}.log", secrets)
 
-    def saved_logs(self, instance: str) -> list[SavedLog]:
-        """Return the saved logs of an instance, newest first, on whatever node."""
-        base = self.directory / "logs" / _safe(instance)
-        found = [
-            SavedLog(path, instance, path.parent.name, path.stat().st_mtime)
-            for path in base.glob("*/*.log")
-            if _LOG_NAME.fullmatch(path.name)
-        ]
+    def saved_logs(self, instance: str, nodes: Collection[str] | None = None) -> list[SavedLog]:
+        """Return the saved logs of an instance, newest first: of these nodes, or with None of whatever node.
+
+        A node that was not given is named as its folder is.
+        """
+        names = None if nodes is None else {_safe(node): node for node in nodes}
+        found = []
+        for path in (self.directory / "logs" / _safe(instance)).glob("*/*.log"):
+            node = path.parent.name if names is None else names.get(path.parent.name)
+            if node is not None and _LOG_NAME.fullmatch(path.name):
+                with suppress(FileNotFoundError):  # pruned by another sparkctl just now
+                    found.append(SavedLog(path, instance, node, path.stat().st_mtime))
         return sorted(found, key=lambda log: log.saved, reverse=True)
 
     def instances_with_logs(self) -> list[str]:
@@ -83,7 +130,7 @@ class History:
 
     def remember_start(self, profile: str, digest: str, node: str, seconds: float) -> None:
         """Note that a start reached ready after ``seconds``."""
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.directory)
         record = {"ts": round(time.time()), "profile": profile, "hash": digest, "node": node, "seconds": seconds}
         with os.fdopen(os.open(self._starts, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a") as file:
             file.write(json.dumps(record) + "\n")
@@ -115,12 +162,38 @@ class History:
                 record = json.loads(line)
             except ValueError:
                 continue  # a line that a crash cut in half
-            if isinstance(record, dict) and isinstance(record.get("seconds"), int | float):
+            if isinstance(record, dict) and _is_duration(record.get("seconds")):
                 records.append(record)
         return records
 
     def _log_folder(self, instance: str, node: str) -> Path:
         return self.directory / "logs" / _safe(instance) / _safe(node)
+
+
+def make_private(folder: Path) -> None:
+    """Make a directory and whatever is missing above it, for the operator alone; what is there stays as it is."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _prune(folder: Path) -> None:
+    """Make room for one more log, and clear away what a crash left unfinished."""
+    for old in sorted(folder.glob("*.log"))[: -_KEPT_LOGS + 1]:
+        old.unlink(missing_ok=True)
+    for left in folder.glob(f"*{_UNFINISHED}"):
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > _FORGOTTEN:
+                left.unlink()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _is_duration(value: object) -> bool:
+    """Tell whether a median may be made of it: JSON as Python reads it knows NaN and Infinity."""
+    return isinstance(value, int | float) and abs(value) < 1e9 and math.isfinite(value) and value >= 0
 
 
 def _safe(name: str) -> str:

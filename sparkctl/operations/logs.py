@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,17 @@ from pathlib import Path
 from sparkctl.core.context import Context
 from sparkctl.core.history import SavedLog
 from sparkctl.core.session import Session
-from sparkctl.errors import DockerDown, InvalidInput, LinkLost, NodeError
+from sparkctl.errors import (
+    DockerDown,
+    DockerError,
+    ExitCode,
+    InvalidInput,
+    LinkLost,
+    NodeError,
+    NoSuchContainer,
+    Starved,
+    Unreachable,
+)
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, LogArrived, Outcome, Warned
 from sparkctl.model.log import LogLine
@@ -24,6 +35,9 @@ from sparkctl.operations.stream import Emit, stream
 from sparkctl.wire.logs import LogFollower
 
 _BATCH = 500
+_PAUSE = 2.0  # between questions to a Docker that is down
+_ONE_MORE_RUN = 1.0  # a container that lives on although its log ended is being restarted
+_PATIENCE = 5  # times that Docker may refuse a log: one that is just being removed cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +53,169 @@ class LogsRequest:
 
 
 def logs(ctx: Context, request: LogsRequest) -> AsyncIterator[Event]:
-    """Stream an instance's log. Exit 2 when no such instance runs and no log of it was kept."""
+    """Stream an instance's log. Exit 2 when no such instance runs and no log of it was kept.
 
-    async def job(emit: Emit) -> Ended:
-        began = ctx.clock.monotonic()
-        unreachable: NodeError | None = None
-        for node in request.nodes:
+    Exit 3 when a node could not be asked, also where a saved log is shown instead.
+    """
+    return stream(ctx, lambda emit: _Logs(ctx, request, emit).run(), request.instance, on_interrupt="")
+
+
+class _Logs:
+    """One run of the verb. ``failures`` are the nodes that could not be asked, and why."""
+
+    def __init__(self, ctx: Context, request: LogsRequest, emit: Emit) -> None:
+        self.ctx = ctx
+        self.request = request
+        self.emit = emit
+        self.began = ctx.clock.monotonic()
+        self.failures: dict[NodeName, NodeError | DockerError] = {}
+        self.shown = 0
+
+    async def run(self) -> Ended:
+        for node in self.request.nodes:
             try:
-                async with Session(node, ctx.asker, ctx.clock) as session:
-                    session.report_to(emit)
+                async with Session(node, self.ctx.asker, self.ctx.clock) as session:
+                    session.report_to(self.emit)
                     await session.link.connect()
-                    container = await _find(session, request.instance)
+                    container = await _find(session, self.request.instance)
                     if container is not None:
-                        await _live(session, ctx, request, container, emit)
-                        return Ended(ctx.clock.now(), Outcome.DONE, 0, ctx.clock.monotonic() - began, node.name)
-            except NodeError as error:
-                unreachable = unreachable or error
-                emit(Warned(ctx.clock.now(), node.name, error.message, error.hint))
-        return _from_disk(ctx, request, unreachable, emit, began)
+                        return await self._live(session, container)
+            except NoSuchContainer:
+                if self.shown:
+                    raise
+            except (NodeError, DockerError) as error:
+                if self.shown:
+                    raise  # a saved log after half a live one would tell everything twice
+                self.failures[node.name] = error
+                self._warn(node.name, error.message, error.hint)
+        return self._from_disk()
 
-    return stream(ctx, job, request.instance, on_interrupt="")
+    # live
+
+    async def _live(self, session: Session, container: Container) -> Ended:
+        secrets = await session.docker.secrets(container.id)
+        since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
+        follower = LogFollower(session.link, container.id, since=since, tail=self.request.tail)
+        if self.request.follow:
+            return await self._follow(session, container, follower, secrets)
+        async for batch in follower.read():
+            self._show(session.node.name, masked(batch, secrets))
+        return self._ended(session.node.name)
+
+    async def _follow(
+        self, session: Session, container: Container, follower: LogFollower, secrets: frozenset[str]
+    ) -> Ended:
+        """Follow through breaks and restarts until the container has ended; an outage of Docker is told once."""
+        name = session.node.name
+        out, refusals = False, 0
+        while True:
+            try:
+                if out:
+                    await session.docker.inspect(container.id)
+                    out = False
+                async for batch in follower.follow():
+                    refusals = 0
+                    self._show(name, masked(batch, secrets))
+                now = await session.docker.inspect(container.id)
+                if not now.is_alive:
+                    return self._followed_to_end(name, now)
+                await self.ctx.clock.sleep(_ONE_MORE_RUN)
+            except LinkLost:
+                await session.link.reconnect()
+            except NoSuchContainer:
+                return self._followed_to_end(name, container, removed=True)
+            except DockerDown as down:
+                if not out:
+                    self._warn(name, down.message, down.hint)
+                out = True
+                await self.ctx.clock.sleep(_PAUSE)
+            except DockerError:
+                refusals += 1
+                if refusals > _PATIENCE:
+                    raise
+                await self.ctx.clock.sleep(_ONE_MORE_RUN)
+
+    def _followed_to_end(self, node: NodeName, container: Container, removed: bool = False) -> Ended:
+        saved = next((log for log in self._saved([node]) if log.container == container.id[:12]), None)
+        code = "" if container.exit_code is None else f" with exit code {container.exit_code}"
+        what = "was removed from" if removed else "has ended on"
+        message = f"{self.request.instance} {what} {node}{'' if removed else code}"
+        return self._ended(node, message if saved is None else f"{message}; its saved log: {saved.path}", saved)
+
+    # saved
+
+    def _from_disk(self) -> Ended:
+        names = [node.name for node in self.request.nodes]
+        saved = next(iter(self._saved(names)), None)
+        if saved is None:
+            for error in self.failures.values():
+                raise error
+            raise self._unknown(names)
+        node = NodeName(saved.node)
+        self._warn(node, f"{self._why_saved(saved)}: {saved.path}")
+        since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
+        try:
+            for lines in _saved_batches(saved.path, self.request.tail, since):
+                self._show(node, lines)
+        except OSError as broken:
+            raise InvalidInput(f"the saved log cannot be read: {broken}") from broken
+        # a live log is the whole answer, whatever another node did; a saved one only where every node was asked
+        return self._ended(node, saved=saved, unreachable=bool(self.failures))
+
+    def _saved(self, nodes: Sequence[NodeName]) -> list[SavedLog]:
+        return self.ctx.history.saved_logs(self.request.instance, nodes)
+
+    def _why_saved(self, saved: SavedLog) -> str:
+        error = self.failures.get(NodeName(saved.node))
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(saved.saved))
+        if error is None:
+            return f"{self.request.instance} is gone from {saved.node}; this is its saved log ({when})"
+        asked = f"Docker on {saved.node}" if isinstance(error, DockerError) else saved.node
+        silent = isinstance(error, DockerDown | Unreachable | Starved | LinkLost)
+        what = "does not answer" if silent else "could not be asked"
+        return f"{asked} {what}; this is the newest saved log from it ({when})"
+
+    def _unknown(self, nodes: Sequence[NodeName]) -> InvalidInput:
+        """Return the error for an instance of which these nodes know nothing, with where there is something."""
+        instance, history = self.request.instance, self.ctx.history
+        what = f"no instance {instance} on {', '.join(nodes)}, and no saved log of one"
+        elsewhere = list(dict.fromkeys(log.node for log in history.saved_logs(instance)))
+        if elsewhere:
+            what += f" from there; saved logs of it are from {', '.join(elsewhere)}"
+            return InvalidInput(what, f"sparkctl logs {instance} --node {elsewhere[0]}")
+        known = history.instances_with_logs()
+        return InvalidInput(
+            what, f"saved logs are of: {', '.join(known)}" if known else "see what runs: sparkctl status"
+        )
+
+    # both
+
+    def _show(self, node: NodeName, lines: tuple[LogLine, ...]) -> None:
+        grep = self.request.grep
+        if grep is not None:
+            lines = tuple(line for line in lines if grep.search(line.text))
+        if lines:
+            self.shown += len(lines)
+            self.emit(LogArrived(self.ctx.clock.now(), node, self.request.instance, lines))
+
+    def _warn(self, node: NodeName, message: str, hint: str | None = None) -> None:
+        self.emit(Warned(self.ctx.clock.now(), node, message, hint))
+
+    def _ended(
+        self, node: NodeName, message: str | None = None, saved: SavedLog | None = None, unreachable: bool = False
+    ) -> Ended:
+        if self.request.grep is not None and not self.shown:
+            self._warn(node, f"no line matches {self.request.grep.pattern}")
+        return Ended(
+            self.ctx.clock.now(),
+            Outcome.UNREACHABLE if unreachable else Outcome.DONE,
+            int(ExitCode.UNREACHABLE if unreachable else ExitCode.DONE),
+            self.ctx.clock.monotonic() - self.began,
+            node,
+            self.request.instance,
+            message=message,
+            log=None if saved is None else str(saved.path),
+        )
 
 
 async def _find(session: Session, instance: str) -> Container | None:
@@ -69,82 +226,21 @@ async def _find(session: Session, instance: str) -> Container | None:
     return next(iter(ours), next((c for c in containers if c.name == instance), None))
 
 
-async def _live(session: Session, ctx: Context, request: LogsRequest, container: Container, emit: Emit) -> None:
-    secrets = await session.docker.secrets(container.id)
-    since = None if request.since is None else ctx.clock.now() - request.since
-    follower = LogFollower(session.link, container.id, since=since, tail=request.tail)
-    while True:
-        try:
-            source = follower.follow() if request.follow else follower.read()
-            async for batch in source:
-                lines = _wanted(masked(batch, secrets), request)
-                if lines:
-                    emit(LogArrived(ctx.clock.now(), session.node.name, request.instance, lines))
-            return
-        except LinkLost:
-            if not request.follow:
-                raise
-            await session.link.reconnect()
-        except DockerDown as down:
-            if not request.follow:
-                raise
-            emit(Warned(ctx.clock.now(), session.node.name, down.message, down.hint))
-            await ctx.clock.sleep(2.0)
-
-
-def _wanted(lines: tuple[LogLine, ...], request: LogsRequest) -> tuple[LogLine, ...]:
-    return lines if request.grep is None else tuple(line for line in lines if request.grep.search(line.text))
-
-
-def _from_disk(ctx: Context, request: LogsRequest, unreachable: NodeError | None, emit: Emit, began: float) -> Ended:
-    nodes = {node.name for node in request.nodes}
-    saved = next((log for log in ctx.history.saved_logs(request.instance) if log.node in nodes), None)
-    if saved is None:
-        if unreachable is not None:
-            raise unreachable
-        known = ctx.history.instances_with_logs()
-        raise InvalidInput(
-            f"no instance {request.instance} on {', '.join(sorted(nodes))}, and no saved log of one",
-            f"saved logs are of: {', '.join(known)}" if known else "see what runs: sparkctl status",
-        )
-    emit(
-        Warned(
-            ctx.clock.now(),
-            NodeName(saved.node),
-            f"{request.instance} is gone; this is its saved log: {saved.path}",
-            None,
-        )
-    )
-    since = None if request.since is None else ctx.clock.now() - request.since
-    for lines in _saved_batches(saved, request, since):
-        emit(LogArrived(ctx.clock.now(), NodeName(saved.node), request.instance, lines))
-    code = 0 if unreachable is None else int(unreachable.exit_code)
-    return Ended(
-        ctx.clock.now(),
-        Outcome.DONE if unreachable is None else Outcome.UNREACHABLE,
-        code,
-        ctx.clock.monotonic() - began,
-        NodeName(saved.node),
-        log=str(saved.path),
-    )
-
-
-def _saved_batches(saved: SavedLog, request: LogsRequest, since: float | None) -> Iterator[tuple[LogLine, ...]]:
-    lines = _saved_lines(saved.path)
+def _saved_batches(path: Path, tail: int | None, since: float | None) -> Iterator[tuple[LogLine, ...]]:
+    """Yield a saved log's lines; ``since`` is unix seconds."""
+    lines = _saved_lines(path)
     if since is not None:
-        earliest = datetime.fromtimestamp(since, UTC).strftime(
-            "%Y-%m-%dT%H:%M:%S.%f"
-        )  # stamps of one form sort as text
+        # stamps of one form sort as text
+        earliest = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
         lines = (line for line in lines if line.when >= earliest)
-    if request.tail is not None:
-        yield _wanted(tuple(deque(lines, maxlen=request.tail)), request)
-        return
+    if tail is not None:
+        lines = iter(deque(lines, maxlen=tail))
     while batch := tuple(islice(lines, _BATCH)):
-        yield _wanted(batch, request)
+        yield batch
 
 
 def _saved_lines(path: Path) -> Iterator[LogLine]:
-    with path.open(errors="replace", newline="\n") as file:
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
         for number, raw in enumerate(file, 1):
             when, _, text = raw.rstrip("\n").partition(" ")
             yield LogLine(when, text, number)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerError, NoSuchContainer
@@ -12,26 +15,55 @@ from sparkctl.operations.masking import masked
 from sparkctl.operations.stream import Emit
 from sparkctl.wire.logs import LogFollower
 
+_UNREADABLE = "does not support reading"  # Docker, of log drivers such as none and syslog
 
-async def save_log(session: Session, ctx: Context, emit: Emit, container: Container) -> str | None:
-    """Write the container's whole log to the state directory and return the path; None, with a warning, if it cannot be.
 
-    Secrets of the container's environment are masked by value. Memory stays flat whatever the log's length.
+@dataclass(frozen=True, slots=True)
+class KeptLog:
+    """Where the log is, None: nowhere. Only if it is ``whole`` nothing is lost with the container.
+
+    A container that is gone, and one whose log driver keeps nothing to read, have nothing to lose.
+    """
+
+    path: str | None
+    whole: bool
+
+
+async def save_log(
+    session: Session, ctx: Context, emit: Emit, container: Container, more: Collection[str] = ()
+) -> KeptLog:
+    """Write the container's whole log to the state directory; warn where that cannot be done. Raises `NodeError`.
+
+    The secrets of its container, and ``more`` that the caller knows, are masked. Memory stays flat whatever the log's length.
     """
     instance = container.label(Label.INSTANCE) or container.name
+
+    def warn(what: str) -> None:
+        emit(Warned(ctx.clock.now(), session.node.name, what, None))
+
     try:
-        secrets = await session.docker.secrets(container.id)
+        secrets = (await session.docker.secrets(container.id)).union(more)
         writer = ctx.history.log_writer(instance, session.node.name, container.id, secrets)
     except NoSuchContainer:
-        return None
-    except OSError as full:
-        emit(Warned(ctx.clock.now(), session.node.name, f"the log of {instance} could not be saved: {full}", None))
-        return None
+        return KeptLog(None, whole=True)
+    except (DockerError, OSError) as broken:
+        warn(f"the log of {instance} could not be saved: {broken}")
+        return KeptLog(None, whole=False)
     try:
         async for batch in LogFollower(session.link, container.id).read():
             writer.write(masked(batch, secrets))
-    except (DockerError, OSError) as broken:
-        emit(Warned(ctx.clock.now(), session.node.name, f"the saved log of {instance} is not whole: {broken}", None))
+            if writer.failed is not None:
+                break
+        else:
+            writer.close(whole=True)
+        if writer.failed is not None:
+            warn(f"the saved log of {instance} is not whole: {writer.failed}")
+        return KeptLog(str(writer.path), whole=writer.failed is None)
+    except DockerError as broken:
+        if _UNREADABLE in broken.message:
+            warn(f"the log of {instance} is not saved: {broken}")
+            return KeptLog(None, whole=True)
+        warn(f"the saved log of {instance} is not whole: {broken}")
+        return KeptLog(str(writer.path), whole=False)
     finally:
         writer.close()
-    return str(writer.path)

@@ -1,0 +1,131 @@
+"""What is kept on disk: private, never cut short, and never the reason why work stops."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.history import History
+from sparkctl.model.log import LogLine
+
+ID = "0123456789ab" + "c" * 52
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """No file of this process may grow over ``size`` bytes: a write fails as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    heard = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, heard)
+
+
+def lines(count: int, text: str = "line") -> list[LogLine]:
+    return [LogLine(f"2026-05-01T10:00:00.{n:09d}Z", f"{text} {n}", n) for n in range(count)]
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / "above" / "state")
+
+
+def save(history: History, count: int, *, whole: bool, node: str = "spark1") -> Path:
+    writer = history.log_writer("qwen36", node, ID, ())
+    writer.write(lines(count))
+    writer.close(whole)
+    assert writer.failed is None
+    return writer.path
+
+
+def test_a_full_disk_turns_the_writer_off_and_raises_nothing(history: History) -> None:
+    writer = history.log_writer("qwen36", "spark1", ID, ())
+    with full_disk(1000):
+        writer.write(lines(10))
+        assert writer.failed is None
+        writer.write(lines(5000))
+        assert isinstance(writer.failed, OSError)
+        first = writer.failed
+        writer.write(lines(1))
+        writer.close(whole=True)
+    assert writer.failed is first
+    assert writer.path.read_text().startswith("2026-05-01T10:00:00.000000000Z line 0\n")
+
+
+def test_a_part_never_replaces_what_is_longer(history: History) -> None:
+    path = save(history, 100, whole=True)
+    long = path.read_text()
+    assert save(history, 3, whole=False) == path
+    assert path.read_text() == long
+    with full_disk(1000):
+        writer = history.log_writer("qwen36", "spark1", ID, ())
+        writer.write(lines(500))
+        writer.close(whole=True)
+    assert path.read_text() == long
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_what_is_whole_or_longer_replaces_under_the_same_name(history: History) -> None:
+    path = save(history, 10, whole=False)
+    assert save(history, 20, whole=False) == path
+    assert len(path.read_text().splitlines()) == 20
+    save(history, 15, whole=True)
+    assert len(path.read_text().splitlines()) == 15
+    assert [log.path for log in history.saved_logs("qwen36")] == [path]
+    assert history.saved_logs("qwen36")[0].container == ID[:12]
+
+
+def test_an_unfinished_file_is_no_saved_log_and_is_cleared_away(history: History) -> None:
+    path = save(history, 10, whole=True)
+    writer = history.log_writer("qwen36", "spark1", ID, ())
+    writer.write(lines(50))  # and then the power goes
+    assert len(history.saved_logs("qwen36")) == 1
+    assert len(path.read_text().splitlines()) == 10
+    (left,) = (file for file in path.parent.iterdir() if file != path)
+    os.utime(left, (0, 0))
+    history.log_writer("qwen36", "spark1", "f" * 64, ()).close()
+    assert not left.exists()
+
+
+def test_old_logs_are_pruned(history: History) -> None:
+    folder = save(history, 1, whole=True).parent
+    for day in range(10, 31):
+        (folder / f"202601{day}-000000-{'a' * 12}.log").write_text("")
+    history.log_writer("qwen36", "spark1", "f" * 64, ()).close()
+    assert len(list(folder.iterdir())) == 20
+    assert (folder / f"20260130-000000-{'a' * 12}.log").exists()
+
+
+def test_everything_is_for_the_operator_alone(history: History, tmp_path: Path) -> None:
+    path = save(history, 1, whole=True)
+    assert save(history, 2, whole=True) == path
+    history.remember_start("qwen36", "0123", "spark1", 400.0)
+    for made in (tmp_path / "above").rglob("*"):
+        assert made.stat().st_mode & 0o777 == (0o700 if made.is_dir() else 0o600), made
+    assert (tmp_path / "above").stat().st_mode & 0o777 == 0o700
+
+
+def test_the_logs_of_an_ad_hoc_node_with_a_port_are_found(history: History) -> None:
+    node = "milo@[fe80::1]:2222"
+    path = save(history, 1, whole=True, node=node)
+    save(history, 1, whole=True, node="spark2")
+    assert [(log.path, log.node) for log in history.saved_logs("qwen36", [node])] == [(path, node)]
+    assert history.saved_logs("qwen36", ["milo@[fe80::1]:2223"]) == []
+    assert len(history.saved_logs("qwen36")) == 2
+
+
+@pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-Infinity", "-3", '"40"', "null", "1" + "0" * 400])
+def test_a_duration_that_is_none_is_ignored(history: History, seconds: str) -> None:
+    history.remember_start("qwen36", "0123", "spark1", 400.0)
+    with (history.directory / "starts.jsonl").open("a") as file:
+        file.write(f'{{"profile": "qwen36", "hash": "0123", "node": "spark1", "seconds": {seconds}}}\n{{"half')
+    assert history.expected_start("qwen36", "0123", "spark1") == 400.0
