@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
 from sparkctl.core.profile_fields import VARIABLE
 from sparkctl.errors import InvalidInput
-from sparkctl.model.profile import ArgValue, Profile
+from sparkctl.model.profile import ArgValue, JsonText, Profile
+from sparkctl.model.secrets import is_secret_name
 
 MAX_BYTES = 64 * 1024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -42,6 +43,28 @@ def engine_args(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str
     values = tuple((name, filled(name, value)) for name, value in profile.args)
     _refuse_missing(profile, "args", missing)
     return values
+
+
+def engine_secrets(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what ``${VAR}`` in ``env`` and ``args`` stands for wherever the variable is named like a secret."""
+    found = {
+        environ.get(match["name"]) or match["default"] or ""
+        for text in _texts(profile)
+        for match in VARIABLE.finditer(text)
+        if match["name"] is not None and is_secret_name(match["name"])
+    }
+    return tuple(sorted(found - {""}))
+
+
+def _texts(profile: Profile) -> Iterator[str]:
+    yield from (text for _, text in profile.env)
+    for _, value in profile.args:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, tuple):
+            yield from value
+        elif isinstance(value, JsonText):
+            yield value.text
 
 
 def _refuse_missing(profile: Profile, section: str, missing: Mapping[str, list[str]]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from sparkctl import __version__
-from sparkctl.core.env import engine_args, engine_env
+from sparkctl.core.env import engine_args, engine_env, engine_secrets
 from sparkctl.core.faults import quoted
 from sparkctl.engines.base import Engine
 from sparkctl.errors import InvalidInput
@@ -39,6 +39,7 @@ def plan(
     instance = instance or profile.name
     port = profile.port or engine.defaults.port
     env = engine_env(profile, environ)
+    secrets = engine_secrets(profile, environ)
     profile = replace(profile, args=engine_args(profile, environ))
     ready = ready_rule(profile, engine)
     network = box.network or _usual_network(port, box.options)
@@ -71,6 +72,7 @@ def plan(
         stop_grace=profile.stop_grace,
         expected_memory=profile.expected_memory,
         floor_memory=profile.floor_memory,
+        secrets=secrets,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
 from sparkctl.core.yamlfile import Entry, Item, parse_yaml, resolve, unwelcome
-from sparkctl.model.secrets import redact
+from sparkctl.model.secrets import is_token, redact
 
 FIXED = ("schema", "name", "extends")  # what --set cannot change
 
@@ -34,12 +34,12 @@ def token_faults(item: Item, path: str = "") -> list[Fault]:
         found = []
         for key, entry in item.value.items():
             below = f"{path}.{redact(key)}" if path else redact(key)
-            found += [Fault(entry.place, "a key holds a token")] if redact(key) != key else []
+            found += [Fault(entry.place, "a key holds a token")] if is_token(key) else []
             found += token_faults(entry.item, below)
         return found
     if isinstance(item.value, tuple):
         return [fault for index, each in enumerate(item.value) for fault in token_faults(each, f"{path}[{index}]")]
-    if item.raw is None or redact(item.raw) == item.raw:
+    if item.raw is None or not is_token(item.raw):
         return []
     return [
         Fault(

@@ -1,6 +1,6 @@
 """Events as JSON lines, and back. What is written here is what ``--json`` prints: schema version 1, see the README.
 
-Secrets never pass: a plan is written with the values of secret environment entries and flags masked.
+Secrets never pass: a plan is written as `masked` returns it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 from sparkctl.model import events
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.model.secrets import MASK, is_secret_name, redact, secret_arguments, secret_values
+from sparkctl.model.secrets import MASK, is_secret_name, redact, redact_word, redact_words
 
 SCHEMA = 1
 _KINDS: dict[str, type] = {
@@ -60,12 +60,29 @@ def decode(data: Mapping[str, object]) -> events.Event:
 
 def masked(plan: LaunchPlan) -> LaunchPlan:
     """Return a plan that may be shown: every secret value in it replaced."""
-    secrets = secret_values(plan.env) | secret_arguments(plan.command)
+    known = plan.known_secrets
+
+    def pairs(some: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        return tuple((name, MASK if is_secret_name(name) else redact_word(value, known)) for name, value in some)
+
     return replace(
         plan,
-        env=tuple((name, MASK if is_secret_name(name) else redact(value, secrets)) for name, value in plan.env),
-        command=tuple(MASK if word in secrets else redact(word, secrets) for word in plan.command),
+        image=redact(plan.image, known),
+        entrypoint=None if plan.entrypoint is None else redact_word(plan.entrypoint, known),
+        command=redact_words(plan.command, known),
+        env=pairs(plan.env),
+        mounts=tuple(replace(m, source=redact(m.source, known), target=redact(m.target, known)) for m in plan.mounts),
+        options=pairs(plan.options),
+        labels=tuple((name, redact(value, known)) for name, value in plan.labels),
+        served_model=None if plan.served_model is None else redact(plan.served_model, known),
         api_key=MASK if plan.api_key else None,
+        ready=replace(
+            plan.ready,
+            line=None if plan.ready.line is None else redact(plan.ready.line, known),
+            health=None if plan.ready.health is None else redact_word(plan.ready.health, known),
+            prompt=redact(plan.ready.prompt, known),
+        ),
+        secrets=(),
     )
 
 

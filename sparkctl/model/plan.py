@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparkctl.model.node import NodeName
+from sparkctl.model.secrets import findable, secret_arguments, secret_values
 
 
 class Label:
@@ -71,7 +72,9 @@ class Timeouts:
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """Everything one container needs. ``options`` holds further docker run flags as (flag without dashes, value) pairs;
-    a value of "true" is a bare flag. ``env`` holds real values: show it only through ``sparkctl.model.secrets``."""
+    a value of "true" is a bare flag. ``env`` and others hold real values: a plan is shown only as `core.record.masked`
+    returns it. ``secrets`` are the values the operator's environment gave for ``${VAR}`` named like a secret; never
+    written."""
 
     node: NodeName
     instance: str
@@ -101,6 +104,7 @@ class LaunchPlan:
     stop_grace: float
     expected_memory: int | None
     floor_memory: int | None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def node_port(self) -> int | None:
@@ -109,6 +113,13 @@ class LaunchPlan:
         ``publish`` is docker's ``[ADDRESS:]HOST:CONTAINER[/tcp]``. None where nothing of the instance is reachable.
         """
         return node_port(self.port, self.network, self.options)
+
+    @property
+    def known_secrets(self) -> frozenset[str]:
+        """Every secret value in the plan, in the forms in which it may turn up: for masking whatever comes of it."""
+        words = [*(self.entrypoint or "").split(), *self.command]
+        own = findable([*self.secrets, self.api_key or ""])
+        return own | secret_values(self.env) | secret_arguments(words) | secret_values(self.options)
 
     @property
     def service(self) -> Service:

@@ -2,56 +2,173 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MASK = "••••••"
 _NAMED_SECRET = re.compile(
-    r"TOKEN(?!S|IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|(?:^|_)KEY$|(?:^|_)PAT$|AUTH$",
-    re.IGNORECASE,
+    r"SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY"
+    r"|(?:^|_)(?:KEY|PAT|PASS)\d*$|_PWD$|AUTH$|AUTHORIZATION$"
+)
+# A token is a secret, the tokens of a text are not: what is said beside the word decides.
+_TOKEN = re.compile(r"TOKEN_?\d*$")  # HF_TOKEN, HFTOKEN, TOKEN_2
+_TOKEN_WORD = re.compile(r"TOKEN_|[A-Z0-9]_?TOKENS$")  # HF_TOKEN_WRITE, HF_TOKENS; never TOKENS alone
+_NUMBER_OF = re.compile(r"(?:^|_)(?:MAX|MIN|NUM|N|PER)(?:_|$)")
+_OF_TEXT = re.compile(
+    r"(?:^|_)(?:ADDED|BATCHED|BLOCK|BUDGET|CACHED|COMPLETION|CONTEXT|COUNT|DECODE|DRAFT|EXTRA|IDS?|INPUT|LEN|LENGTH"
+    r"|LIMIT|NEW|OUTPUT|PAGE|PARTIAL|PREFILL|PROMPT|RATE|REASONING|RETURN|RUNNING|SIZE|SKIP|SPECIAL|SPECULATIVE|STOP"
+    r"|THINKING|THRESHOLD|TOTAL|WAITING)(?:_|$)"
 )
 # Secrets recognisable by their own shape, wherever they turn up.
 _SHAPED_SECRET = re.compile(
     r"\bhf_[A-Za-z0-9]{16,}|\bnvapi-[A-Za-z0-9_-]{16,}|\bsk-[A-Za-z0-9_-]{20,}|\bgh[pousr]_[A-Za-z0-9]{20,}"
 )
 _SHAPES = ("hf_", "nvapi-", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_")
+# scheme://user:PASSWORD@host; a password that is only ${A_REFERENCE} is none yet.
+_URL_PASSWORD = re.compile(r"""(?P<head>://[^\s/:@"<>]*:)(?!\$\{\w+\}@)(?P<value>[^\s/"<>]+)(?=@)""")
+# name=value and --name value inside a longer text: a URL's query, a log option, a shell's command line.
+_ASSIGNED = re.compile(
+    r"""(?<![\w.-])(?P<head>(?P<name>-{0,2}[A-Za-z_][\w.-]*)=)"""
+    r"""(?P<value>"[^"]+"|'[^']+'|(?:(?:Bearer|Basic)\s+)?[^\s&;|"',]+)"""
+)
+_FLAGGED = re.compile(r"(?<![\w.-])(?P<head>--(?P<name>[A-Za-z][\w.-]*)[ \t]+)(?P<value>[^\s-]\S*)")
 _SHORTEST = 6  # a shorter value cannot be masked by value: it would take innocent text with it
 
 
 def is_secret_name(name: str) -> bool:
     """Tell whether an environment variable or flag of this name holds a secret (``HF_TOKEN``, ``--api-key``)."""
-    return _NAMED_SECRET.search(name.replace("-", "_").lstrip("_")) is not None
+    plain = re.sub(r"[-.]", "_", name).strip("_").upper()
+    if _NAMED_SECRET.search(plain):
+        return True
+    if _NUMBER_OF.search(plain):
+        return False
+    return _TOKEN.search(plain) is not None or (_TOKEN_WORD.search(plain) is not None and not _OF_TEXT.search(plain))
+
+
+def is_token(text: str) -> bool:
+    """Tell whether something in ``text`` has the shape of a known token."""
+    return _SHAPED_SECRET.search(text) is not None
 
 
 def secret_values(env: Mapping[str, str] | Iterable[tuple[str, str]]) -> frozenset[str]:
-    """Return the values of the entries that are named like secrets and are long enough to be found in a text."""
-    pairs = env.items() if isinstance(env, Mapping) else env
-    return frozenset(value for name, value in pairs if is_secret_name(name) and len(value) >= _SHORTEST)
+    """Return what must not be seen of these entries: the values of those named like secrets, and secrets in others."""
+    found: set[str] = set()
+    for name, value in env.items() if isinstance(env, Mapping) else env:
+        found.update([value] if is_secret_name(name) else _inside(value))
+    return findable(found)
+
+
+def secret_arguments(argv: Iterable[str]) -> frozenset[str]:
+    """Return the values of flags named like secrets, ``--api-key V`` and ``--api-key=V``, and secrets inside words."""
+    words = tuple(argv)
+    found = {word for word, secret in zip(words, _after_secret_flag(words), strict=True) if secret}
+    for word in words:
+        found.update(_inside(word))
+    return findable(found)
+
+
+def findable(values: Iterable[str]) -> frozenset[str]:
+    """Return the values as they may turn up in a text: whole, line by line, and as JSON and URLs write them.
+
+    What is too short to be looked for is left out.
+    """
+    found: set[str] = set()
+    for value in values:
+        forms = {value, value.strip(), *(line.strip() for line in value.splitlines())}
+        found |= (
+            forms
+            | {json.dumps(form)[1:-1] for form in forms}
+            | {json.dumps(form, ensure_ascii=False)[1:-1] for form in forms}
+        )
+        if not re.fullmatch(r"[\w.~-]*", value, re.ASCII):
+            from urllib.parse import quote, quote_plus  # rarely needed
+
+            found |= {quote(value.encode("utf-8", "replace"), safe=""), quote_plus(value.encode("utf-8", "replace"))}
+    return frozenset(value for value in found if len(value) >= _SHORTEST)
 
 
 def may_hold_secret(text: str, secrets: Iterable[str] = ()) -> bool:
     """Tell whether `redact` could change ``text``: a quick look, for a whole batch of lines at once."""
-    return any(shape in text for shape in _SHAPES) or any(secret in text for secret in secrets)
+    return (
+        any(shape in text for shape in _SHAPES)
+        or ("://" in text and "@" in text)
+        or any(secret in text for secret in secrets)
+    )
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return ``text`` with every given secret value, and everything shaped like a known token, masked."""
-    for secret in secrets:
-        if secret in text:
-            text = text.replace(secret, MASK)
+    """Return ``text`` with every given secret value, every URL's password and every known shape of token masked."""
+    # The longest first: one secret may be a part of another.
+    for secret in sorted((secret for secret in secrets if secret in text), key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    if "://" in text:
+        text = _URL_PASSWORD.sub(rf"\g<head>{MASK}", text)
     return _SHAPED_SECRET.sub(MASK, text)
 
 
-def secret_arguments(argv: Iterable[str]) -> frozenset[str]:
-    """Return the values that follow flags named like secrets: ``--api-key V`` and ``--api-key=V``."""
-    found: set[str] = set()
-    secret_next = False
+def redact_word(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return a value of the operator's own, a word of a command or an option, with what is assigned in it masked too."""
+    name, equals, _ = text.partition("=")
+    if equals and re.fullmatch(r"[\w.-]+", name) and is_secret_name(name):
+        return f"{name}={MASK}"
+    text = redact(text, secrets)
+    for pattern in (_ASSIGNED, _FLAGGED):
+        text = pattern.sub(lambda m: m["head"] + MASK if is_secret_name(m["name"]) else m[0], text)
+    for value in sorted(_in_json(text), key=len, reverse=True):
+        if value:
+            text = text.replace(json.dumps(value), f'"{MASK}"').replace(
+                json.dumps(value, ensure_ascii=False), f'"{MASK}"'
+            )
+    return text
+
+
+def redact_words(argv: Sequence[str], secrets: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return a command with its secrets masked, those that follow a flag like ``--api-key`` however short they are."""
+    known = tuple(secrets)
+    return tuple(
+        MASK if secret else redact_word(word, known)
+        for word, secret in zip(argv, _after_secret_flag(argv), strict=True)
+    )
+
+
+def _after_secret_flag(argv: Sequence[str]) -> Iterator[bool]:
+    """Yield for each word whether it is a value of a flag named like a secret, which may take several."""
+    secret = False
     for word in argv:
-        if secret_next and not word.startswith("--"):
-            found.add(word)
-        flag, equals, value = word.partition("=")
-        named = flag.startswith("-") and is_secret_name(flag.lstrip("-"))
-        secret_next = named and not equals
-        if named and equals:
-            found.add(value)
-    return frozenset(value for value in found if len(value) >= _SHORTEST)
+        is_flag = word.startswith("--") or re.match(r"-[A-Za-z]", word) is not None
+        yield secret and not is_flag
+        if is_flag:
+            secret = "=" not in word and is_secret_name(word)
+
+
+def _inside(text: str) -> Iterator[str]:
+    """Yield the secrets in a value that is not one as a whole."""
+    name, equals, rest = text.partition("=")
+    if equals and re.fullmatch(r"[\w.-]+", name) and is_secret_name(name):
+        yield rest
+    for pattern in (_ASSIGNED, _FLAGGED):
+        yield from (m["value"].strip("\"'") for m in pattern.finditer(text) if is_secret_name(m["name"]))
+    yield from (match["value"] for match in _URL_PASSWORD.finditer(text))
+    yield from _in_json(text)
+
+
+def _in_json(text: str) -> Iterator[str]:
+    """Yield the texts under keys named like secrets where ``text`` is a JSON map or list."""
+    if not text.startswith(("{", "[")):
+        return
+    try:
+        yield from _under_secret_keys(json.loads(text), secret=False)
+    except (ValueError, RecursionError):
+        return
+
+
+def _under_secret_keys(value: object, *, secret: bool) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _under_secret_keys(item, secret=secret or is_secret_name(str(key)))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _under_secret_keys(item, secret=secret)
+    elif isinstance(value, str) and secret:
+        yield value

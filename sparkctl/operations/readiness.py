@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from sparkctl.errors import LinkLost
 from sparkctl.model.plan import Service
+from sparkctl.model.secrets import redact
 from sparkctl.model.text import clean, shorten
 from sparkctl.wire import http
 from sparkctl.wire.link import Link
 
 _HEALTH_TIMEOUT = 25.0  # SGLang answers after a generation of its own, and gives up after 20 s
 _TOKEN_TIMEOUT = 120.0  # the first request may still compile
+_READ = 16384  # bytes of an answer's body
+_SHOWN = 200  # characters of an answer's body
 _ALIVE = (401, 403)  # an API key is wanted: alive, whoever asks
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``good``: as it should be. ``what``: in words, for evidence. ``unproven``: alive, but it will not say more to us."""
+    """``good``: as it should be. ``what``: in our words. ``unproven``: alive, but it will not say more to us.
+
+    ``said`` is what the engine said, one printable line with whatever secrets the engine repeats: shown by `told` only.
+    """
 
     good: bool
     what: str
     unproven: bool = False
+    said: str = field(default="", repr=False)
+
+    def told(self, secrets: Collection[str]) -> str:
+        """Return the whole answer for evidence, with these secrets masked."""
+        return f"{self.what} {shorten(redact(self.said, secrets), _SHOWN)}".rstrip()
 
 
 async def health(link: Link, service: Service, timeout: float = _HEALTH_TIMEOUT) -> Answer:
@@ -40,10 +52,10 @@ async def health(link: Link, service: Service, timeout: float = _HEALTH_TIMEOUT)
     except TimeoutError:
         return Answer(False, f"GET {path} did not answer within {timeout:.0f} s")
     except (ConnectionError, http.BadAnswer) as broken:
-        return Answer(False, f"GET {path}: {clean(str(broken)) or 'connection closed'}")
+        return Answer(False, f"GET {path}:", said=clean(str(broken)) or "connection closed")
     if 200 <= response.status < 300 or response.status in _ALIVE:
         return Answer(True, f"GET {path} answered {response.status}")
-    return Answer(False, f"GET {path} answered {response.status} {_excerpt(response.body)}".rstrip())
+    return Answer(False, f"GET {path} answered {response.status}", said=_line(response.body))
 
 
 async def one_token(link: Link, service: Service) -> Answer:
@@ -76,13 +88,13 @@ async def _ask(link: Link, service: Service, path: str, body: dict[str, object])
     except TimeoutError:
         return Answer(False, f"POST {path} gave no token within {_TOKEN_TIMEOUT:.0f} s"), None
     except (ConnectionError, http.BadAnswer) as broken:
-        return Answer(False, f"POST {path}: {clean(str(broken)) or 'connection closed'}"), None
+        return Answer(False, f"POST {path}:", said=clean(str(broken)) or "connection closed"), None
     if response.status in _ALIVE:
         return Answer(True, f"POST {path} wants an API key ({response.status})", unproven=True), response.status
     if response.status != 200:
-        return Answer(False, f"POST {path} answered {response.status} {_excerpt(response.body)}"), response.status
+        return Answer(False, f"POST {path} answered {response.status}", said=_line(response.body)), response.status
     if not holds_token(response.body):
-        return Answer(False, f"POST {path} answered without a token: {_excerpt(response.body)}"), response.status
+        return Answer(False, f"POST {path} answered without a token:", said=_line(response.body)), response.status
     return Answer(True, f"POST {path} gave a token"), response.status
 
 
@@ -114,5 +126,6 @@ def _headers(service: Service) -> dict[str, str]:
     return {"Authorization": f"Bearer {service.api_key}"} if service.api_key else {}
 
 
-def _excerpt(body: bytes) -> str:
-    return shorten(clean(body[:2000].decode("utf-8", "replace").replace("\n", " ")).strip(), 200)
+def _line(body: bytes) -> str:
+    """Return the body as one printable line. It is cut only after masking: half a secret would not be found."""
+    return clean(body[:_READ].decode("utf-8", "replace").replace("\n", " ")).strip()

@@ -15,6 +15,7 @@ from sparkctl.model.memory import Memory
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import Label, ReadyRule, Service
+from sparkctl.model.secrets import redact
 from sparkctl.operations import readiness
 from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.labels import port_of, rule_of
@@ -119,14 +120,24 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
     if not container.is_alive:
         ended = await session.docker.inspect(container.id)
         failed = ended.exit_code not in (0, None) or ended.error
-        return (Phase.FAILED if failed else Phase.STOPPED), None, ended.error or None
+        return (
+            (Phase.FAILED if failed else Phase.STOPPED),
+            None,
+            await _without_secrets(session, container, ended.error),
+        )
     rule = rule_of(container)
     if rule is None:
         return Phase.UNKNOWN, None, "its labels do not say when it is ready"
     answer = await readiness.health(session.link, Service(port_of(container), rule), _HEALTH_TIMEOUT)
     if answer.good and rule.health is not None:
         return Phase.READY, None, None
-    return await _phase_by_log(session, container, rule, answer.what)
+    # Secrets are looked up only where the engine has said something: status of what is ready stays quick.
+    why_not = answer.told(await session.docker.secrets(container.id)) if answer.said else answer.what
+    return await _phase_by_log(session, container, rule, why_not)
+
+
+async def _without_secrets(session: Session, container: Container, text: str | None) -> str | None:
+    return redact(text, await session.docker.secrets(container.id)) if text else None
 
 
 async def _phase_by_log(

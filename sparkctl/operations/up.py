@@ -156,7 +156,7 @@ class _Up:
         if not answer.good:
             raise Refused(
                 f"{plan.instance} already runs on {plan.node} and its health answers, but "
-                + redact(answer.what, secrets_of(plan)),
+                + answer.told(secrets_of(plan)),
                 f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it anew: sparkctl down {plan.instance}",
             )
         self.emit(
@@ -199,8 +199,9 @@ class _Up:
             if error.exit_code is ExitCode.REFUSED and not self.stopped_another:
                 raise  # nothing is left of the attempt: the node is as it was
             gone = " The one that ran before was stopped." if self.stopped_another else ""
-            summary = f"Docker on {plan.node} did not start {plan.instance}: {error.message}.{gone}"
-            evidence = (Evidence(error.message, "docker"),)
+            said = redact(error.message, secrets_of(plan))
+            summary = f"Docker on {plan.node} did not start {plan.instance}: {said}.{gone}"
+            evidence = (Evidence(said, "docker"),)
             verdict = Verdict(
                 Cause.DOCKER_REFUSED, summary, evidence, error.hint or f"mend the profile, then: {self.request.again}"
             )
@@ -245,7 +246,7 @@ class _Up:
         try:
             container = await session.docker.inspect(container_id)
             if not container.is_alive:
-                log = (await save_log(session, self.ctx, self.emit, container)).path or log
+                log = (await save_log(session, self.ctx, self.emit, container, secrets_of(plan))).path or log
         except (DockerError, NodeError):
             pass  # what was followed is saved; the verdict stands without another look
         outcome = Outcome.TIMED_OUT if watched.timed_out else Outcome.FAILED

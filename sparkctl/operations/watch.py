@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
 from sparkctl.core.history import LogWriter
@@ -16,7 +16,7 @@ from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.model.secrets import secret_arguments, secret_values
+from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations import judge, readiness
 from sparkctl.operations.masking import masked
@@ -39,8 +39,7 @@ class Watched:
 
 def secrets_of(plan: LaunchPlan) -> frozenset[str]:
     """Return every secret value a plan carries, for masking whatever its engine prints."""
-    found = secret_values(plan.env) | secret_arguments(plan.command)
-    return found | {plan.api_key} if plan.api_key else found
+    return plan.known_secrets
 
 
 class StartWatch:
@@ -143,8 +142,11 @@ class StartWatch:
 
     def _take(self, batch: tuple[LogLine, ...]) -> None:
         lines = masked(batch, self._secrets)
-        if self.saved is not None:
+        if self.saved is not None and self.saved.failed is None:
             self.saved.write(lines)
+            if self.saved.failed is not None:
+                what = f"the log of {self.plan.instance} is not saved any more: {self.saved.failed}"
+                self.emit(Warned(self.ctx.clock.now(), self.plan.node, what, None))
         moved = self.log.read(lines)
         self.emit(LogArrived(self.ctx.clock.now(), self.plan.node, self.plan.instance, lines))
         if moved:
@@ -161,6 +163,8 @@ class StartWatch:
         if container is not None and container.is_alive:
             await self.ctx.clock.sleep(_POLL)
             return None
+        if container is not None and container.error:
+            container = replace(container, error=redact(container.error, self._secrets))  # it quotes the command
         return Watched(judge.of_end(self.plan, self.log, container))
 
     # ready
@@ -180,7 +184,7 @@ class StartWatch:
                 if answer.good:
                     self._why_not = None
                     break
-                self._why_not = answer.what
+                self._why_not = answer.told(self._secrets)
                 await self.ctx.clock.sleep(_POLL)
             if answer.unproven:
                 self.emit(

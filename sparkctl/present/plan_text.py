@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkctl.core.record import masked
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
@@ -10,7 +11,7 @@ from sparkctl.present.docker_line import docker_line
 
 def plan_lines(plan: LaunchPlan) -> list[str]:
     """Return what would be done, step by step, ending with the docker run line."""
-    rule = plan.ready
+    rule = masked(plan).ready
     ready = [f"the line /{rule.line}/"] if rule.line else []
     ready += [f"{rule.health} answers"] if rule.health else []
     ready += [f"one token by {rule.probe}"] if rule.probe != "none" else []

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
+from sparkctl.core.env import engine_secrets
+from sparkctl.core.profile_fields import VARIABLE
 from sparkctl.core.profiles import ProfileSummary
 from sparkctl.core.record import plain
 from sparkctl.model.plan import Timeouts
 from sparkctl.model.profile import ArgValue, JsonText, Profile
-from sparkctl.model.secrets import MASK, is_secret_name, redact
+from sparkctl.model.secrets import (
+    MASK,
+    findable,
+    is_secret_name,
+    redact,
+    redact_word,
+    redact_words,
+    secret_arguments,
+    secret_values,
+)
 from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
 
@@ -51,35 +64,83 @@ def profile_text(profile: Profile) -> list[str]:
         ("hash", profile.digest),
         ("source", profile.source),
     ]
-    lines = [clean(f"{label:10}  {value}") for label, value in [("name", profile.name), *rows] if value is not None]
-    lines += [clean(f"{'mount':10}  {mount}") for mount in profile.mounts]
-    lines += [clean(f"{'env':10}  {name}={_env(name, value)}") for name, value in profile.env]
-    lines += [clean(f"{'arg':10}  {key}: {_arg(key, value)}") for key, value in profile.args]
+    own = _secrets(profile)
+    rows += [("mount", mount) for mount in profile.mounts]
+    rows += [("env", f"{name}={_shown(value, own, secret=is_secret_name(name))}") for name, value in profile.env]
+    rows += [("arg", f"{key}: {_arg(key, value, own)}") for key, value in profile.args]
+    lines = [
+        clean(redact(f"{label:10}  {value}", own))
+        for label, value in [("name", profile.name), *rows]
+        if value is not None
+    ]
     if profile.start.timeouts != Timeouts():
         limits = profile.start.timeouts
         lines.append(f"{'timeouts':10}  loading {spoken(limits.loading)}, warming up {spoken(limits.warming)}")
     if profile.notes:
-        lines += ["", *(clean(line) for line in profile.notes.strip().splitlines())]
+        lines += ["", *(clean(redact(line, own)) for line in profile.notes.strip().splitlines())]
     return lines
 
 
 def profile_document(profile: Profile) -> dict[str, object]:
     """Return the profile as JSON data, secrets masked."""
-    document = plain(profile)
+    own = _secrets(profile)
+    document = _redacted(plain(profile), own)
     assert isinstance(document, dict)
-    document["env"] = {name: _env(name, value) for name, value in profile.env}
-    document["args"] = {key: _arg(key, value) for key, value in profile.args}
+    document["env"] = {name: _shown(value, own, secret=is_secret_name(name)) for name, value in profile.env}
+    document["args"] = {key: _arg(key, value, own) for key, value in profile.args}
+    document["command"] = None if profile.command is None else list(redact_words(profile.command, own))
+    document["container"]["options"] = [
+        [name, _shown(value, own, secret=is_secret_name(name))] for name, value in profile.container.options
+    ]
     return {"schema": 1, **document}
 
 
-def _env(name: str, value: str) -> str:
-    """A reference to the operator's environment is no secret; a value in the file is."""
-    return value if value.startswith("${") or not is_secret_name(name) else MASK
+def _secrets(profile: Profile) -> frozenset[str]:
+    """Return the secrets that stand in the profile itself: literal values, and what a ``${VAR:-default}`` falls to."""
+    literal = [(name, VARIABLE.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
+    for key, value in profile.args:
+        texts = value if isinstance(value, tuple) else (value.text,) if isinstance(value, JsonText) else (value,)
+        literal += [(key, VARIABLE.sub("", text)) for text in texts if isinstance(text, str)]
+    return secret_values(literal) | secret_arguments(profile.command or ()) | findable(engine_secrets(profile, {}))
 
 
-def _arg(key: str, value: ArgValue) -> object:
+def _shown(text: str, own: frozenset[str], *, secret: bool) -> str:
+    """Return a value: a reference to the operator's environment is no secret; a value in the file is."""
+    shown, end = "", 0
+    for match in VARIABLE.finditer(text):
+        shown += _literal(text[end : match.start()], own, secret=secret) + _reference(match, own, secret=secret)
+        end = match.end()
+    return shown + _literal(text[end:], own, secret=secret)
+
+
+def _literal(text: str, own: frozenset[str], *, secret: bool) -> str:
+    return MASK if secret and text else redact_word(text, own)
+
+
+def _reference(match: re.Match[str], own: frozenset[str], *, secret: bool) -> str:
+    name, default = match["name"], match["default"]
+    if name is None or not default:
+        return match[0]
+    return f"${{{name}:-{_literal(default, own, secret=secret or is_secret_name(name))}}}"
+
+
+def _arg(key: str, value: ArgValue, own: frozenset[str]) -> object:
+    secret = is_secret_name(key)
+    if isinstance(value, bool):
+        return value
     if isinstance(value, JsonText):
-        return redact(value.text)
-    if is_secret_name(key) and isinstance(value, str) and not value.startswith("${"):
-        return MASK
-    return list(value) if isinstance(value, tuple) else value
+        return MASK if secret else redact_word(value.text, own)
+    return (
+        [_shown(text, own, secret=secret) for text in value]
+        if isinstance(value, tuple)
+        else _shown(value, own, secret=secret)
+    )
+
+
+def _redacted(value: object, own: frozenset[str]) -> Any:
+    """Return JSON data with every text in it masked."""
+    if isinstance(value, dict):
+        return {key: _redacted(item, own) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_redacted(item, own) for item in value]
+    return redact(value, own) if isinstance(value, str) else value

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.model.secrets import MASK, is_secret_name, redact, secret_arguments, secret_values
+from sparkctl.model.secrets import (
+    MASK,
+    findable,
+    is_secret_name,
+    may_hold_secret,
+    redact,
+    secret_arguments,
+    secret_values,
+)
 from sparkctl.model.text import clean, clean_lines, shorten
 
 HOSTILE = {
@@ -65,7 +73,24 @@ def test_shorten_marks_its_cut() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OPENAI_API_KEY", "--api-key", "DB_PASSWORD", "api-key", "SECRET_SAUCE"],
+    [
+        "HF_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "OPENAI_API_KEY",
+        "--api-key",
+        "DB_PASSWORD",
+        "api-key",
+        "SECRET_SAUCE",
+        "DB_PASS",
+        "MYSQL_PWD",
+        "HF_TOKENS",
+        "api-tokens",
+        "HF_TOKEN_WRITE",
+        "HFTOKEN",
+        "TOKEN_2",
+        "splunk-token",
+        "Authorization",
+    ],
 )
 def test_names_of_secrets(name: str) -> None:
     assert is_secret_name(name)
@@ -80,6 +105,16 @@ def test_names_of_secrets(name: str) -> None:
         "NCCL_IB_HCA",
         "KEYBOARD",
         "max-num-batched-tokens",
+        "max-new-tokens",
+        "long-prefill-token-threshold",
+        "stop-token-ids",
+        "skip-special-tokens",
+        "NUM_TOKEN",
+        "tokens",
+        "PWD",
+        "OLDPWD",
+        "BYPASS",
+        "sort-keys",
     ],
 )
 def test_names_that_only_look_like_it(name: str) -> None:
@@ -94,3 +129,51 @@ def test_secrets_are_masked_by_value_and_by_shape() -> None:
     assert redact("token=sesame-open key xyzzy-123", secrets) == f"token={MASK} key {MASK}"
     assert "hf_" not in redact("see hf_abcdefghijklmnopqrstuvwxyz")
     assert secret_arguments(["--api-key=open-sesame"]) == {"open-sesame"}
+
+
+def test_a_secret_of_several_lines_is_masked_line_by_line() -> None:
+    secrets = secret_values({"TLS_PRIVATE_KEY": "-----BEGIN-----\n  MIIEabcdef\nab\n-----END-----\n"})
+    assert {"MIIEabcdef", "-----BEGIN-----", "-----END-----"} <= secrets
+    assert "ab" not in secrets
+    assert redact("read MIIEabcdef from the environment", secrets) == f"read {MASK} from the environment"
+
+
+def test_a_secret_is_found_as_json_and_urls_write_it() -> None:
+    secrets = findable(['pa"ss\\w+rd'])
+    assert redact(r'{"k": "pa\"ss\\w+rd"}', secrets) == f'{{"k": "{MASK}"}}'
+    assert redact("?k=pa%22ss%5Cw%2Brd", secrets) == f"?k={MASK}"
+
+
+def test_the_longer_secret_is_masked_first() -> None:
+    assert redact("abcdefghi", ["abcdef", "abcdefghi"]) == MASK
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://:hunter2@h:6379/0", f"redis://:{MASK}@h:6379/0"),
+        ("at postgres://u:p@ss@h/db now", f"at postgres://u:{MASK}@h/db now"),
+        ("http://h:8000/a@b", "http://h:8000/a@b"),
+        ('{"a":"http://h:8000","mail":"x@y"}', '{"a":"http://h:8000","mail":"x@y"}'),
+        ("pg://u:${DB_PASS}@h", "pg://u:${DB_PASS}@h"),
+        ("ssh://milo@spark1:22", "ssh://milo@spark1:22"),
+    ],
+)
+def test_a_password_in_a_url_is_masked_by_its_place(text: str, shown: str) -> None:
+    assert redact(text) == shown
+    assert may_hold_secret(text) or shown == text
+
+
+def test_secrets_inside_the_words_of_a_command() -> None:
+    words = ["bash", "-c", "export HF_TOKEN='sesame-one'; serve --api-key sesame-two --max-tokens 123456"]
+    assert secret_arguments(words) == {"sesame-one", "sesame-two"}
+    assert secret_arguments(["--api-key", "sesame-one", "sesame-two", "--port", "800000"]) == {
+        "sesame-one",
+        "sesame-two",
+    }
+
+
+@given(st.text(max_size=200), st.lists(st.text(min_size=1, max_size=8), max_size=4))
+def test_the_quick_look_misses_nothing_that_would_be_masked(text: str, secrets: list[str]) -> None:
+    left = redact(text, secrets)
+    assert may_hold_secret(text, secrets) or left == text

@@ -85,6 +85,17 @@ def test_secrets_are_found_by_name() -> None:
     assert "b" not in docker_json.secrets(INSPECT)
 
 
+def test_secrets_are_found_wherever_a_container_holds_them() -> None:
+    config = {
+        "Env": ["DATABASE=pg://u:sesame-one@h/db"],
+        "Entrypoint": ["serve", "--api-key=sesame-two"],
+        "Cmd": ["--tool-server", "http://x/?token=sesame-three", "--db", "redis://:sesame-four@h"],
+    }
+    host = {"LogConfig": {"Type": "splunk", "Config": {"splunk-token": "sesame-five", "tag": "not-this"}}}
+    found = docker_json.secrets({"Config": config, "HostConfig": host})
+    assert found == {f"sesame-{number}" for number in ("one", "two", "three", "four", "five")}
+
+
 def test_a_listed_container() -> None:
     container = docker_json.listed(
         {

@@ -1,0 +1,81 @@
+"""What an engine answers is evidence, without the secrets it repeats. Asked of a real server on the loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.engines import load
+from sparkctl.model.log import LogLine
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.plan import LaunchPlan, Service
+from sparkctl.model.secrets import MASK
+from sparkctl.operations import judge, readiness
+from sparkctl.operations.masking import masked
+from sparkctl.operations.progress import LogReader
+from sparkctl.operations.watch import secrets_of
+from sparkctl.wire.link import Link
+from sparkctl.wire.open import open_link
+
+KEY = "sesame-open-0123456789"
+
+
+@asynccontextmanager
+async def answering(body: bytes, status: str = "500 Oops") -> AsyncIterator[int]:
+    """A server that gives the same answer to everything; yields its port."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.fixture
+async def link() -> Link:
+    link = open_link(Node(NodeName("here"), "local"))
+    await link.connect()
+    return link
+
+
+@pytest.mark.parametrize("ask", [readiness.health, readiness.one_token])
+@pytest.mark.parametrize("before", [0, 150, 190, 195, 5000])
+async def test_the_answer_is_masked_before_it_is_cut(
+    plan: LaunchPlan, link: Link, ask: Callable[..., Awaitable[readiness.Answer]], before: int
+) -> None:
+    plan = replace(plan, env=(("VLLM_API_KEY", KEY),))
+    async with answering(b"." * before + f"no such key {KEY}; key was {KEY}".encode()) as port:
+        answer = await ask(link, Service(port, plan.ready, api_key=KEY))
+    assert not answer.good
+    told = answer.told(secrets_of(plan))
+    assert "answered 500 " in told
+    assert not any(KEY[:length] in told for length in (6, len(KEY)))
+    assert KEY not in answer.what + repr(answer)
+    assert (MASK in told) == (before < 180)
+
+
+async def test_an_answer_without_words_is_only_ours(link: Link, plan: LaunchPlan) -> None:
+    async with answering(b"", "503 Later") as port:
+        answer = await readiness.health(link, Service(port, plan.ready))
+    assert answer.told(()) == "GET /health answered 503"
+
+
+def test_a_verdict_quotes_masked_lines_only(plan: LaunchPlan) -> None:
+    plan = replace(plan, env=(("VLLM_API_KEY", KEY),), engine="vllm")
+    said = f"api_server.py: error: argument --max-model-len: invalid int value: '{KEY}'"
+    lines = masked([LogLine("2026-05-01T10:00:00Z", said, 1)], secrets_of(plan))
+    log = LogReader(load("vllm"), plan.ready)
+    log.read(lines)
+    root = judge.root_failure(log)
+    assert root is not None
+    verdict = judge.of_fatal_line(root)
+    assert KEY not in repr(verdict)
+    assert MASK in repr(verdict)
