@@ -1,0 +1,119 @@
+"""Following a log over outages of Docker, against a socket that answers as Docker does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.clock import SystemClock
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.session import Session
+from sparkctl.model.container import Container
+from sparkctl.model.events import Event, LogArrived, Warned
+from sparkctl.model.log import LogLine
+from sparkctl.model.node import Node, NodeName
+from sparkctl.operations.logs import LogsRequest, _Logs
+from sparkctl.wire.docker import Docker
+from sparkctl.wire.local import LocalLink
+from sparkctl.wire.logframes import Piece
+from tests.unit.wire.daemon import stamp
+from tests.unit.wire.test_logs import plain, stream
+
+NODE = Node(NodeName("spark1"), "local")
+LOG = [Piece(1, stamp(i * 200_000_000), b"line %d" % i, True) for i in range(6)]
+
+
+class Impatient(SystemClock):
+    """Does not sleep, and counts how often it should have."""
+
+    def __init__(self) -> None:
+        self.slept = 0
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += 1
+        await asyncio.sleep(0)
+
+
+class FragileDocker:
+    """One container, whose log breaks off after three lines and again after six; each time three requests go unheard."""
+
+    def __init__(self, container: Container, *, removed: bool) -> None:
+        self.container = container
+        self.removed = removed
+        self.follows = 0
+        self.unheard = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                while (await reader.readline()).strip():
+                    pass
+                if self.unheard:
+                    self.unheard -= 1
+                    break
+                path = line.decode().split(" ", 2)[1]
+                writer.write(self.answer(path))
+                await writer.drain()
+                if "/logs" in path:
+                    break
+        finally:
+            writer.close()
+
+    def answer(self, path: str) -> bytes:
+        if path.endswith("/_ping"):
+            return plain("200 OK", b"OK", "Api-Version: 1.47\r\n")
+        if "/logs" in path and "follow=1" in path:
+            self.follows += 1
+            if self.follows < 3:
+                self.unheard = 3
+            return stream(LOG[: self.follows * 3], final=self.follows > 2)
+        if "/logs" in path:
+            return stream(LOG)
+        if self.follows > 2 and self.removed:
+            return plain("404 Not Found", b'{"message": "No such container: x"}')
+        state = {"Status": "exited", "ExitCode": 137} if self.follows > 2 else {"Status": "running"}
+        return plain("200 OK", json.dumps({"Id": self.container.id, "State": state, "Config": {}}).encode())
+
+
+@pytest.fixture
+async def session(tmp_path: Path, docker: FragileDocker) -> AsyncIterator[Session]:
+    path = str(tmp_path / "docker.sock")
+    server = await asyncio.start_unix_server(docker.serve, path)
+    async with Session(NODE) as opened:
+        opened.link = LocalLink(NODE, path)
+        opened.docker = Docker(opened.link)
+        yield opened
+    server.close()
+
+
+@pytest.fixture(params=[False, True])
+def docker(request: pytest.FixtureRequest, container: Callable[..., Container]) -> FragileDocker:
+    return FragileDocker(container(), removed=request.param)
+
+
+async def test_an_outage_is_told_once_and_the_end_with_its_saved_log(
+    session: Session, docker: FragileDocker, tmp_path: Path
+) -> None:
+    clock = Impatient()
+    ctx = Context(History(tmp_path / "state"), "milo@desk", clock=clock)
+    writer = ctx.history.log_writer("qwen36", NODE.name, docker.container.id, ())
+    writer.write([LogLine("", "kept", 1)])
+    writer.close(whole=True)
+    events: list[Event] = []
+    verb = _Logs(ctx, LogsRequest("qwen36", [NODE], follow=True), events.append)
+    async with asyncio.timeout(10):
+        ended = await verb._live(session, docker.container)
+    assert [line.text for e in events if isinstance(e, LogArrived) for line in e.lines] == [
+        f"line {n}" for n in range(6)
+    ]
+    assert docker.follows == 3
+    assert clock.slept > 2
+    assert len([e for e in events if isinstance(e, Warned)]) == 2  # one each, however often Docker was asked
+    what = "was removed from spark1" if docker.removed else "has ended on spark1 with exit code 137"
+    assert ended.message == f"qwen36 {what}; its saved log: {writer.path}"
+    assert (ended.exit_code, ended.log) == (0, str(writer.path))
