@@ -180,6 +180,32 @@ def test_a_secret_appears_nowhere(tmp_path: Path) -> None:
         assert canary not in ran.stdout + ran.stderr
 
 
+def test_a_secret_expanded_in_an_argument_appears_nowhere(tmp_path: Path) -> None:
+    canary = "canary/0123456789+abc"
+    mine = tmp_path / "sparkctl/profiles/mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text(
+        "schema: 1\nname: mine\nextends: qwen36\nargs:\n  tool-server: http://x/${MY_TOKEN}/y\n"
+        f"container: {{options: {{log-opt: [splunk-token={canary}]}}}}\n"
+    )
+    env = {"XDG_CONFIG_HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "MY_TOKEN": canary}
+    for words in (
+        ["--json"],
+        [],
+        ["--dry-run"],
+        ["--dry-run", "--format", "docker"],
+        ["--dry-run", "--format", "json"],
+    ):
+        ran = demo("up", "mine", "--node", "spark1", *words, env=env)
+        assert ran.returncode == 0, ran.stderr
+        assert canary not in ran.stdout + ran.stderr
+    shown = demo("profiles", "show", "mine", env=env)
+    assert "${MY_TOKEN}" in shown.stdout
+    assert canary not in shown.stdout
+    for saved in (tmp_path / "state").rglob("*.log"):
+        assert canary not in saved.read_text()
+
+
 def test_ctrl_c_stops_watching_and_says_that_the_engine_goes_on() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "sparkctl", "demo", "up", "qwen36", "--node", "spark1"],
