@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import sys
 
-from sparkctl.cli import narrate
+from sparkctl.cli import keyboard, narrate
 from sparkctl.model.ask import Asker, ConfirmHostKey, Nobody, SudoPassword
+
+_TRIES = 3
 
 
 class Terminal:
-    """Asks on the terminal: answers come from its keyboard, never from a pipe."""
+    """Asks on the terminal, one question at a time: answers come from its keyboard, never from a pipe."""
+
+    def __init__(self) -> None:
+        self._asking = asyncio.Lock()
 
     async def confirm(self, question: ConfirmHostKey) -> bool:
         """Ask about a host key; only a written yes counts, as with ssh."""
-        narrate.say(f"{question.node} ({question.host}) is not known yet. Its key is\n  {question.fingerprint}")
-        narrate.say("Compare it with the node's own: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
-        answer = await asyncio.to_thread(_line, "Is it the same, connect and remember it? [yes/no] ")
-        return answer.strip().lower() == "yes"
+        async with self._asking:
+            narrate.say(f"{question.node} ({question.host}) is not known yet. Its key is")
+            narrate.say(f"  {question.fingerprint}")
+            narrate.say("Compare it with the node's own: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
+            prompt = "Is it the same, connect and remember it? [yes/no] "
+            for _ in range(_TRIES):
+                answer = await keyboard.line(prompt)
+                if answer.strip().lower() == "yes":
+                    return True
+                if not answer or answer.strip().lower() == "no":
+                    break
+                prompt = "type yes or no: "
+            if not answer:
+                narrate.say()  # the end of input leaves the cursor beside the question
+            narrate.say(f"not confirmed: {question.node} is left alone, and its key is not remembered")
+            return False
 
     async def password(self, question: SudoPassword) -> str | None:
         """Ask for the sudo password without echo; an empty answer means no."""
+        async with self._asking:
+            return await self._password(question)
+
+    async def _password(self, question: SudoPassword) -> str | None:
         narrate.say(f"{question.node}: to {question.purpose}, sudo wants your password there (empty: go on without)")
         try:
-            return await asyncio.to_thread(getpass.getpass, f"password on {question.node}: ") or None
+            return await keyboard.line(f"password on {question.node}: ", echo=False) or None
         except (EOFError, KeyboardInterrupt):
             return None
-
-
-def _line(prompt: str) -> str:
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
-    return sys.stdin.readline()
 
 
 def asker(*, allowed: bool = True) -> Asker:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import sys
 
 import click
 
 from sparkctl.cli.output import give_up
-from sparkctl.cli.style import ascii_only, paint, wants_colour
+from sparkctl.cli.style import ascii_only, columns, paint, wants_colour
 from sparkctl.model.text import clean_lines
+from sparkctl.present.fold import cut, fold
+
+_HOME = os.environ.get("HOME", "").rstrip("/")  # the operator's own, whatever `demo` makes of the variable
+_AT_HOME = re.compile(rf"(?<![^\s(`]){re.escape(_HOME)}(?=/)") if len(_HOME) > 1 else None
 
 
-def say(line: str = "") -> None:
-    """Print one line of talk."""
-    _write(f"{line}\n")
+def say(line: str = "", hang: int | None = None) -> None:
+    """Print one line of talk: the home directory as ~, and on a terminal broken between words, ``hang`` indented."""
+    if _AT_HOME is not None:
+        line = _AT_HOME.sub("~", line)
+    _write("".join(f"{part}\n" for part in fold(line, columns(sys.stderr), hang)))
+
+
+def prompt(question: str) -> None:
+    """Print a question whose answer is written beside it."""
+    _write(question)
 
 
 def _write(text: str) -> None:
@@ -36,7 +49,7 @@ def error(message: str, hint: str | None) -> None:
     """Say what is wrong and what to do; both may quote a node, so both are cleaned."""
     colour = wants_colour(sys.stderr)
     first, *rest = clean_lines(message)
-    say(f"{paint('sparkctl:', 'bad', colour)} {first}")
+    say(f"{paint('sparkctl:', 'bad', colour)} {first}", 2)
     for line in rest:
         say(f"  {line}")
     if hint:
@@ -48,7 +61,7 @@ def warning(where: str | None, message: str, hint: str | None) -> None:
     colour = wants_colour(sys.stderr)
     mark = "!" if ascii_only(sys.stderr) else "▲"
     first, *rest = clean_lines(message)
-    say(paint(f"{mark} {where + ': ' if where and not first.startswith(where) else ''}{first}", "attention", colour))
+    say(paint(f"{mark} {where + ': ' if where and not first.startswith(where) else ''}{first}", "attention", colour), 2)
     for line in rest:
         say(f"  {line}")
     if hint:
@@ -58,7 +71,7 @@ def warning(where: str | None, message: str, hint: str | None) -> None:
 def tell_hint(hint: str) -> None:
     """Print what to do, one line each."""
     for line in clean_lines(hint):
-        say(f"  {paint('try:', 'dim', wants_colour(sys.stderr))} {line}")
+        say(f"  {paint('try:', 'dim', wants_colour(sys.stderr))} {line}", 4)
 
 
 def usage(wrong: click.ClickException) -> str | None:
@@ -77,6 +90,15 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
+_hushed = False
+
+
+def hush(on: bool) -> None:
+    """Keep live lines off the screen while somebody types an answer there."""
+    global _hushed
+    _hushed = on
+
+
 class LiveLine:
     """One line at the bottom that is rewritten while something goes on; silent where stderr is no terminal."""
 
@@ -88,10 +110,7 @@ class LiveLine:
         """Rewrite the line, cut to the terminal's width."""
         if not self.on:
             return
-        import shutil
-
-        width = shutil.get_terminal_size().columns
-        _write(f"\r\x1b[2K{line[: width - 1]}")
+        _write(f"\r\x1b[2K{cut(line, (columns(sys.stderr) or 80) - 1)}")
         self._shown = True
 
     def clear(self) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
+from sparkctl.cli.style import columns
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.text import clean
 
@@ -54,6 +55,7 @@ def take_over() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding, line_buffering = sys.stdout.encoding, sys.stdout.line_buffering
         sys.stdout = _Stdout(sys.stdout.detach(), encoding=encoding, errors="replace", line_buffering=line_buffering)
+        sys.__stdout__ = sys.stdout  # type: ignore[misc]  # where the terminal's size is asked for
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr.reconfigure(errors="replace")
 
@@ -106,8 +108,4 @@ def is_terminal() -> bool:
 
 def width() -> int | None:
     """Return the columns of the terminal that stdout is, None where it is none: data is not broken."""
-    if not is_terminal():
-        return None
-    import shutil
-
-    return shutil.get_terminal_size().columns
+    return columns(sys.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TextIO
 
@@ -17,6 +18,18 @@ def ascii_only(stream: TextIO) -> bool:
     """Tell whether only ASCII symbols may be used: SPARKCTL_ASCII, or an encoding that has no others."""
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     return bool(os.environ.get("SPARKCTL_ASCII")) or not encoding.startswith("utf")
+
+
+def columns(stream: TextIO) -> int | None:
+    """Return how wide the terminal is that ``stream`` is (COLUMNS, where set, says it), None where it is none."""
+    if not stream.isatty():
+        return None
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    return 80
 
 
 def paint(text: str, style: str, on: bool) -> str:

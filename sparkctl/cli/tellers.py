@@ -28,6 +28,8 @@ from sparkctl.present.symbols import symbol
 _WORTH_A_LINE = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
 _SETTLED = (Phase.READY, Phase.FAILED, Phase.STOPPED)
 _PLAIN_PAUSE = 10.0  # without a terminal, progress within a step is told this often
+_STILL_PAUSE = 30.0  # and that something lasts without progress, this often
+_VERDICT_HANG = 10
 
 
 class JsonTeller:
@@ -61,7 +63,9 @@ class WordTeller:
         self._told_at = 0.0
         self._phase_since = 0.0
         self._phase_at = 0.0
+        self._connected: set[str] = set()
         self._away: set[str] = set()
+        self._warned: set[str] = set()
 
     def tell(self, event: Event) -> None:
         """Say one event."""
@@ -75,6 +79,7 @@ class WordTeller:
                 self._tell_node(event)
             case Warned():
                 self.live.clear()
+                self._warned.add(event.message)
                 narrate.warning(event.node, event.message, event.hint)
             case Ended():
                 self._tell_end(event)
@@ -82,9 +87,15 @@ class WordTeller:
                 pass
 
     def tick(self) -> None:
-        """Move the clock on the live line."""
-        if self._phase is not None and self._phase.phase not in _SETTLED:
-            self._show(self._phase)
+        """Move the clock on the live line; without a terminal, say now and then that it lasts."""
+        event, now = self._phase, time.monotonic()
+        if event is None or event.phase in _SETTLED:
+            return
+        if self.live.on:
+            self._show(event)
+        elif now - self._told_at >= _STILL_PAUSE and event.node not in self._away:
+            self._told_at = now
+            narrate.say(f"{event.node}  {phase_line(event, self._elapsed(event), self.ascii)}")
 
     def interrupted(self, presses: int) -> None:
         """Say that the key was heard."""
@@ -92,12 +103,15 @@ class WordTeller:
         narrate.say(self.on_interrupt if presses == 1 else "undoing what is half done ...")
 
     def _tell_node(self, event: NodeStateChanged) -> None:
-        """A first connection is no news; a lost one is, and so is its return."""
+        """A lost connection is news, and so are its attempts and its return. A first one that fails is the verb's end."""
         was_away, away = event.node in self._away, event.state is not NodeState.OK
-        if away:
-            self._away.add(event.node)
-        else:
+        if not away:
             self._away.discard(event.node)
+            self._connected.add(event.node)
+        elif event.attempt is None and (was_away or event.node not in self._connected):
+            return
+        else:
+            self._away.add(event.node)
         if away or was_away:
             self._line(event.node, "attention" if away else "good", symbol(event.state, self.ascii), node_line(event))
 
@@ -131,27 +145,34 @@ class WordTeller:
         self._line(event.node, style, symbol(event.phase, self.ascii), words)
 
     def _tell_end(self, event: Ended) -> None:
+        self._phase = None
         self.live.clear()
         if event.verdict is not None:
+            if event.outcome is Outcome.TIMED_OUT:
+                words = f"{event.instance} not ready after {spoken(event.seconds)}"
+                self._line(event.node or "", "attention", symbol(Phase.UNKNOWN, self.ascii), words)
             narrate.say()
-            for line in verdict_lines(event.verdict):
-                narrate.say(line)
+            for line in verdict_lines(event.verdict, event.instance, event.node):
+                narrate.say(line, _VERDICT_HANG if line.startswith(" ") else 0)
         if event.message and event.outcome in (Outcome.DONE, Outcome.READY, Outcome.DETACHED, Outcome.PLANNED):
             narrate.say(clean(event.message))
-        elif event.message:
+        elif event.message and event.message not in self._warned:
             narrate.error(event.message, event.hint)
         if event.log and event.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
-            narrate.say(f"  log     {event.log}")
+            narrate.say(f"  log     {event.log}", _VERDICT_HANG)
         if event.endpoint:
             output.text(event.endpoint)
 
+    def _elapsed(self, event: PhaseChanged) -> float | None:
+        return None if event.elapsed is None else event.elapsed + (time.monotonic() - self._phase_at)
+
     def _show(self, event: PhaseChanged) -> None:
-        elapsed = None if event.elapsed is None else event.elapsed + (time.monotonic() - self._phase_at)
+        elapsed = self._elapsed(event)
         mark = paint(symbol(event.phase, self.ascii), "attention", self.colour)
         self.live.show(f"{event.node}  {mark} {phase_line(event, elapsed, self.ascii)}")
 
     def _line(self, node: str, style: str, mark: str, words: str) -> None:
         self.live.clear()
-        narrate.say(f"{node}  {paint(mark, style, self.colour)} {words}")
+        narrate.say(f"{node}  {paint(mark, style, self.colour)} {words}", len(node) + 4)
         if self._phase is not None and self._phase.phase not in _SETTLED and self.live.on:
             self._show(self._phase)

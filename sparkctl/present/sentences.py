@@ -23,6 +23,17 @@ _DOING = {
 }
 
 
+# steps as people say them; --json keeps the names
+_STEPS = {
+    "join": "joining",
+    "http": "HTTP server",
+    "draft": "draft model",
+    "kv-cache": "KV cache",
+    "graphs": "CUDA graphs",
+    "warm-up": "warm-up request",
+}
+
+
 def phase_word(phase: Phase) -> str:
     """Return the word for a phase."""
     return _DOING.get(phase, str(phase))
@@ -32,7 +43,7 @@ def step_words(step: Step | None, ascii_only: bool = False) -> str:
     """Return ``weights ▕█████▋   ▏ 12/18`` or what is known of it."""
     if step is None:
         return ""
-    words = [clean(step.name)]
+    words = [_STEPS.get(step.name, clean(step.name))]
     fraction = step.fraction
     if fraction is None and step.done is not None and step.total:
         fraction = step.done / step.total
@@ -86,13 +97,16 @@ def node_line(event: NodeStateChanged) -> str:
     return words
 
 
-def verdict_lines(verdict: Verdict) -> list[str]:
-    """Return the verdict as people read it: what, the proof, what to try."""
+def verdict_lines(verdict: Verdict, instance: str | None = None, node: str | None = None) -> list[str]:
+    """Return the verdict as people read it: what, the proof, what to try, and the command that tries it."""
     lines = [clean(verdict.summary)]
     for evidence in verdict.evidence:
         origin = f"line {evidence.line}" if evidence.line is not None else evidence.origin
         lines.append(f"  proof   {origin}: {clean(evidence.text)}")
-    lines.append(f"  try     {clean(verdict.remedy)}" + (f"   [{verdict.field}]" if verdict.field else ""))
+    lines.append(f"  try     {clean(verdict.remedy)}")
+    if verdict.field and instance:
+        where = f" --node {clean(node)}" if node else ""
+        lines.append(f"  again   sparkctl up {clean(instance)}{where} --set {clean(verdict.field)}=...")
     return lines
 
 

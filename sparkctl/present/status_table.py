@@ -9,46 +9,55 @@ from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeState
 from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, gib
+from sparkctl.present.fold import fold
 from sparkctl.present.sentences import phase_word, step_words
 from sparkctl.present.symbols import symbol
 
 _MEMORY_COLUMN = 2
+_INDENT = 4
 
 
-def status_lines(views: Sequence[NodeView], ascii_only: bool = False) -> list[str]:
-    """Return the lines of the whole picture."""
+def status_lines(views: Sequence[NodeView], ascii_only: bool = False, width: int | None = None) -> list[str]:
+    """Return the lines of the whole picture; where ``width`` (columns) is given, none that can be broken is longer."""
     lines: list[str] = []
     for view in views:
         if lines:
             lines.append("")
-        lines += _node(view, ascii_only)
+        lines += _node(view, ascii_only, width)
     return lines
 
 
-def _node(view: NodeView, ascii_only: bool) -> list[str]:
+def _node(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
     head = f"{symbol(view.state, ascii_only)} {view.name}"
     if view.state is not NodeState.OK:
         words = f"{head}   {view.state}" + (f": {clean(view.detail)}" if view.detail else "")
         if view.attempt is not None:
             words += f"   attempt {view.attempt}" + (f", next try in {view.next_try:.1f} s" if view.next_try else "")
-        return [words] + ([f"    try: {clean(view.hint)}"] if view.hint else [])
-    lines = [f"{head}   {memory_words(view.memory)}"]
+        return fold(words, width, _INDENT) + _hint(view, width)
+    lines = fold(f"{head}   {memory_words(view.memory, ascii_only)}", width, len(head) + 3)
     if not view.docker_known:
-        lines.append(f"    Docker: {clean(view.detail or 'no answer')}")
-        return lines + ([f"    try: {clean(view.hint)}"] if view.hint else [])
+        return lines + fold(f"    Docker: {clean(view.detail or 'no answer')}", width) + _hint(view, width)
     rows = [_row(instance, ascii_only) for instance in sorted(view.instances, key=lambda i: (not i.ours, i.name))]
-    return lines + (_aligned(rows) if rows else ["    nothing runs"])
+    return lines + (_aligned(rows, width) if rows else ["    nothing runs"])
 
 
-def memory_words(memory: Memory | None) -> str:
+def _hint(view: NodeView, width: int | None) -> list[str]:
+    return fold(f"    try: {clean(view.hint)}", width) if view.hint else []
+
+
+def memory_words(memory: Memory | None, ascii_only: bool = False) -> str:
     """Return used of total, then what could be had; page cache is shown and never counted as used."""
     if memory is None:
-        return "memory —"
-    words = (
-        f"memory {memory.used / GIB:.1f} of {gib(memory.total)} used   available {gib(memory.available)}   "
-        f"page cache {gib(memory.page_cache)}   free {gib(memory.free)}"
-    )
-    return words + (f"   swap {gib(memory.swap_used)}" if memory.swap_total else "   no swap")
+        return "memory ?" if ascii_only else "memory —"
+    words = [
+        f"{memory.used / GIB:.1f} of {gib(memory.total)} used",
+        f"{memory.available / GIB:.1f} available",
+        f"{memory.page_cache / GIB:.1f} cache",
+        f"{memory.free / GIB:.1f} free",
+    ]
+    if memory.swap_used >= GIB / 20:  # what would be shown as 0.0 is not worth a word
+        words.append(f"swap {memory.swap_used / GIB:.1f}")
+    return (", " if ascii_only else " · ").join(words)
 
 
 def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
@@ -68,13 +77,21 @@ def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
     ]
 
 
-def _aligned(rows: list[list[str]]) -> list[str]:
+def _aligned(rows: list[list[str]], width: int | None) -> list[str]:
+    """Return the rows in columns; the last two cells of all go to a second line where one row is too wide for one."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = []
     for row in rows:
         cells = [
-            cell.rjust(width) if column == _MEMORY_COLUMN else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=False))
+            cell.rjust(wide) if column == _MEMORY_COLUMN else cell.ljust(wide)
+            for column, (cell, wide) in enumerate(zip(row, widths, strict=False))
         ]
-        lines.append("    " + "   ".join([*cells, row[-1]]).rstrip())
-    return lines
+        lines.append([*cells, row[-1]])
+    whole = [" " * _INDENT + "   ".join(cells).rstrip() for cells in lines]
+    if width is None or all(len(line) <= width for line in whole):
+        return whole
+    folded = []
+    for cells, row in zip(lines, rows, strict=True):
+        folded.append(" " * _INDENT + "   ".join(cells[:-2]).rstrip())
+        folded += fold(" " * (_INDENT + 2) + "   ".join(row[-2:]).rstrip(), width, _INDENT + 2)
+    return folded

@@ -12,6 +12,8 @@ from sparkctl.cli.setup import chosen_nodes, json_option, make_context, node_opt
 if TYPE_CHECKING:
     from sparkctl.cli.drive import Teller
 
+_HANG = 18  # below the words of a finding
+
 
 @click.command("doctor", short_help="Say what is missing on the nodes, each with the command that mends it.")
 @node_option(many=True)
@@ -36,6 +38,7 @@ def _teller() -> Teller:
     from sparkctl.cli.tellers import WordTeller
     from sparkctl.model.events import Event, Found
     from sparkctl.present.findings import finding_lines
+    from sparkctl.present.fold import fold
 
     class DoctorTeller(WordTeller):
         """Findings are what was asked for: they go to stdout, under their node."""
@@ -48,6 +51,7 @@ def _teller() -> Teller:
             if event.node != self.node:
                 self.node = event.node
                 output.text(f"{event.node}")
-            return output.texts(finding_lines(event, ascii_only(sys.stdout)))
+            lines = finding_lines(event, ascii_only(sys.stdout))
+            return output.texts(part for line in lines for part in fold(line, output.width(), _HANG))
 
     return DoctorTeller()

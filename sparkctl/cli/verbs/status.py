@@ -68,7 +68,7 @@ def _print(views: Sequence[NodeView], as_json: bool) -> None:
     if as_json:
         output.document({"schema": 1, "nodes": plain(tuple(views))})
     else:
-        output.texts(status_lines(views, ascii_only(sys.stdout)))
+        output.texts(status_lines(views, ascii_only(sys.stdout), output.width()))
 
 
 async def _watch(context: Context, nodes: Sequence[Node], as_json: bool) -> int:
@@ -89,7 +89,8 @@ async def _watch(context: Context, nodes: Sequence[Node], as_json: bool) -> int:
         painting = output.is_terminal() and not as_json
         async for views in watch(context, nodes):
             if painting:
-                output.screen([time.strftime("%H:%M:%S"), "", *status_lines(views, ascii_only(sys.stdout))])
+                picture = status_lines(views, ascii_only(sys.stdout), output.width())
+                output.screen([time.strftime("%H:%M:%S"), "", *picture])
             else:
                 _print(views, as_json)
 

@@ -1,0 +1,55 @@
+"""Lines for a narrow terminal: broken between words, never within a command that is there to be copied."""
+
+from __future__ import annotations
+
+import re
+
+_CODES = re.compile(r"\x1b\[[0-9;]*m")
+_PROGRAMS = r"(?:sudo|sparkctl|docker|ssh|ssh-[a-z-]+|systemctl|journalctl|chmod|nano|curl|df|du|sh|ls|kill)"
+# A command begins a line, or follows a colon or the gap after a label; it ends with its sentence or its backticks.
+_BEFORE = r"(?:(?<=: )|(?<=:\x1b\[0m )|(?<=  )|(?<=^))"
+_PIECE = re.compile(rf"\S*`[^`]+`\S*|{_BEFORE}{_PROGRAMS} .+?(?=; |\. |, or |$)|\S+")
+
+
+def fold(line: str, width: int | None, hang: int | None = None) -> list[str]:
+    """Return ``line`` as lines of at most ``width`` columns, the later ones indented by ``hang``.
+
+    ``width`` None leaves it whole. ``hang`` is two columns more than the line's own indent unless given. A command that
+    is longer than a line stays whole on a line of its own; a word that is (a path) stays whole where it stands.
+    """
+    if width is None or columns(line) <= width:
+        return [line]
+    own = len(line) - len(line.lstrip(" "))
+    hang = min(own + 2 if hang is None else hang, width // 2)
+    lines: list[str] = []
+    current, end, filled = "", 0, False
+    for piece in _PIECE.finditer(line):
+        gap = line[end : piece.start()]
+        end = piece.end()
+        wide = columns(piece[0])
+        fits_nowhere = hang + wide > width and " " not in piece[0]
+        if filled and gap and not fits_nowhere and columns(current) + len(gap) + wide > width:
+            lines.append(current)
+            current, gap = " " * hang, ""
+        current += gap + piece[0]
+        filled = True
+    return [*lines, current]
+
+
+def columns(text: str) -> int:
+    """Return how many columns ``text`` takes, colour codes not counted."""
+    return len(_CODES.sub("", text))
+
+
+def cut(text: str, width: int) -> str:
+    """Return ``text`` cut to ``width`` columns; colour codes are kept, so that no colour runs on."""
+    if columns(text) <= width:
+        return text
+    kept, left = "", width
+    for index, part in enumerate(re.split(rf"({_CODES.pattern})", text)):
+        if index % 2:
+            kept += part
+        else:
+            kept += part[:left]
+            left -= len(part[:left])
+    return kept

@@ -1,0 +1,95 @@
+"""What people read of a verb's events on a pipe: each thing once, in words, with a command to copy."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.cli.tellers import WordTeller
+from sparkctl.model.events import Ended, Event, NodeStateChanged, Outcome, PhaseChanged, Warned
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.verdict import Cause, Evidence, Verdict
+
+NODE = NodeName("spark1")
+GONE = "spark1 does not answer"
+
+
+def told(capsys: pytest.CaptureFixture[str], *events: Event) -> list[str]:
+    teller = WordTeller()
+    for event in events:
+        teller.tell(event)
+    return capsys.readouterr().err.splitlines()
+
+
+def node(state: NodeState, detail: str | None = None, attempt: int | None = None) -> NodeStateChanged:
+    return NodeStateChanged(1.0, NODE, state, detail, attempt, 0.5 if attempt else None)
+
+
+def ended(outcome: Outcome, **more: object) -> Ended:
+    return Ended(2.0, outcome, 3, 40.2, node=NODE, instance="qwen36", **more)  # type: ignore[arg-type]
+
+
+def test_a_first_connection_that_fails_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(
+        capsys,
+        node(NodeState.UNREACHABLE, GONE),
+        Warned(1.0, NODE, GONE, "is it on?"),
+        ended(Outcome.UNREACHABLE, message=GONE, hint="is it on?"),
+    )
+    assert lines == [f"▲ {GONE}", "  try: is it on?"]
+    assert told(capsys, node(NodeState.UNREACHABLE, GONE), ended(Outcome.UNREACHABLE, message=GONE)) == [
+        f"sparkctl: {GONE}"
+    ]
+
+
+def test_a_lost_connection_its_attempts_and_its_return_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(
+        capsys,
+        node(NodeState.OK),
+        node(NodeState.UNREACHABLE, "reset"),
+        node(NodeState.UNREACHABLE, "refused"),
+        node(NodeState.UNREACHABLE, "refused", 1),
+        node(NodeState.OK),
+    )
+    assert [line.partition("  ")[2] for line in lines] == [
+        "◌ unreachable: reset",
+        "◌ unreachable: refused (attempt 1, next in 0.5 s)",
+        "● connected again",
+    ]
+
+
+def test_a_verdict_ends_with_the_command_to_try(capsys: pytest.CaptureFixture[str]) -> None:
+    verdict = Verdict(Cause.OOM_KILLED, "It was killed.", (Evidence("so it was", "docker"),), "Raise it.", "image")
+    lines = told(capsys, ended(Outcome.TIMED_OUT, verdict=verdict))
+    assert lines == [
+        "spark1  ◌ qwen36 not ready after 40 s",
+        "",
+        "It was killed.",
+        "  proof   docker: so it was",
+        "  try     Raise it.",
+        "  again   sparkctl up qwen36 --node spark1 --set image=...",
+    ]
+
+
+def test_steps_are_words(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = ("join", "http", "kv-cache", "graphs", "weights")
+    events = [PhaseChanged(1.0, NODE, "qwen36", Phase.LOADING, Step(name)) for name in steps]
+    words = [line.rpartition("   ")[2] for line in told(capsys, *events)]
+    assert words == ["joining", "HTTP server", "KV cache", "CUDA graphs", "weights"]
+
+
+def test_a_phase_that_lasts_says_so_on_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("sparkctl.cli.tellers.time.monotonic", lambda: now[0])
+    teller = WordTeller()
+    teller.tell(PhaseChanged(1.0, NODE, "qwen36", Phase.LOADING, Step("weights"), elapsed=5.0))
+    for _ in range(61):
+        now[0] += 1
+        teller.tick()
+    assert capsys.readouterr().err.splitlines() == [
+        "spark1  loading   weights   0:05",
+        "spark1  loading   weights   0:35",
+        "spark1  loading   weights   1:05",
+    ]

@@ -1,0 +1,42 @@
+"""Narrow terminals: words stay whole, commands stay copyable, colour takes no room."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.present.fold import columns, cut, fold
+
+HINT = "  try: sparkctl up qwen36 --node spark1 --set args.speculative-num-draft-tokens=6"
+
+
+def test_a_line_that_fits_and_a_pipe_are_left_alone() -> None:
+    assert fold(HINT, None) == [HINT]
+    assert fold(HINT, len(HINT)) == [HINT]
+
+
+def test_words_stay_whole_and_hang_below_the_first() -> None:
+    lines = fold("  proof   line 13: CUDA out of memory. Tried to allocate 2.25 GiB.", 30, 10)
+    assert lines == ["  proof   line 13: CUDA out of", "          memory. Tried to", "          allocate 2.25 GiB."]
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 79])
+def test_a_command_is_never_broken(width: int) -> None:
+    assert fold(HINT, width, 4) == ["  try:", "    " + HINT.removeprefix("  try: ")]
+    talk = "see why: sparkctl logs qwen36 --node spark1; start it anew: sparkctl down qwen36"
+    whole = fold(talk, width)
+    assert any("sparkctl logs qwen36 --node spark1" in line for line in whole)
+    assert any("sparkctl down qwen36" in line for line in whole)
+    assert " ".join(line.strip() for line in whole) == talk
+
+
+def test_a_path_that_fits_nowhere_stays_beside_its_label() -> None:
+    line = "  log     /home/milo/.local/state/sparkctl/logs/qwen36/spark1/20261121.log"
+    assert fold(line, 40, 10) == [line]
+
+
+def test_colour_takes_no_room() -> None:
+    painted = "\x1b[33mab cd\x1b[0m"
+    assert columns(painted) == 5
+    assert fold(painted, 5) == [painted]
+    assert cut(painted, 5) == painted
+    assert cut(painted, 3) == "\x1b[33mab \x1b[0m"

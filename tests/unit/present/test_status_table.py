@@ -1,0 +1,65 @@
+"""Status on 80 columns and on any other."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.core.store import InstanceView, NodeView
+from sparkctl.model.container import ContainerState
+from sparkctl.model.memory import Memory
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.units import GIB
+from sparkctl.present.status_table import status_lines
+
+NODE = NodeName("spark1")
+
+
+def memory(swap_used: float = 0.0) -> Memory:
+    counts = (121.7, 18.9, 1.3, 17.9, 16.0, 16.0 - swap_used)
+    return Memory(*(int(count * GIB) for count in counts))
+
+
+def instance(name: str, *, ours: bool = True, step: Step | None = None) -> InstanceView:
+    return InstanceView(
+        name, NODE, name, "lmsysorg/sglang:v0.5.12-cu130-runtime", ContainerState.RUNNING, "Up 12 minutes", ours,
+        int(96.6 * GIB), (Phase.LOADING if step else Phase.READY) if ours else None, step,
+        endpoint="http://spark-2a60.local:8003" if ours and not step else None,
+    )  # fmt: skip
+
+
+def view(*instances: InstanceView, swap_used: float = 0.0) -> NodeView:
+    return NodeView(NODE, NodeState.OK, 0.0, memory=memory(swap_used), instances=instances)
+
+
+def test_memory_is_one_line_of_80_columns_and_swap_is_told_when_used() -> None:
+    head = "● spark1   102.8 of 121.7 GiB used · 18.9 available · 17.9 cache · 1.3 free"
+    assert status_lines([view()], width=80) == [head, "    nothing runs"]
+    assert status_lines([view(swap_used=0.2)])[0] == head + " · swap 0.2"
+    assert "·" not in "".join(status_lines([view(swap_used=0.2)], ascii_only=True))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_rows_that_are_too_wide_go_on_in_a_second_line(width: int) -> None:
+    rows = [
+        instance("qwen36-with-a-long-name"),
+        instance("loads", step=Step("weights", 12, 18)),
+        instance("theirs", ours=False),
+    ]
+    lines = status_lines([view(*rows, swap_used=0.2)], width=width)
+    assert all(len(line) <= width for line in lines)
+    text = "\n".join(lines)
+    assert "http://spark-2a60.local:8003" in text
+    assert "12/18" in text
+    whole = status_lines([view(*rows)])
+    assert len(whole) == 4
+
+
+def test_a_node_that_is_away_folds_its_reason_and_keeps_its_command() -> None:
+    away = NodeView(
+        NODE, NodeState.UNREACHABLE, 0.0, detail="spark1 does not answer at spark-2a60.local:22 within 10 s " * 2,
+        hint="is it on? ping spark-2a60.local; then: ssh -v milo@spark-2a60.local -p 22 -o ConnectTimeout=10",
+    )  # fmt: skip
+    lines = status_lines([away], width=80)
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[-1].strip() == "ssh -v milo@spark-2a60.local -p 22 -o ConnectTimeout=10"
