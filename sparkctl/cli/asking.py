@@ -39,14 +39,10 @@ class Terminal:
     async def password(self, question: SudoPassword) -> str | None:
         """Ask for the sudo password without echo; an empty answer means no."""
         async with self._asking:
-            return await self._password(question)
-
-    async def _password(self, question: SudoPassword) -> str | None:
-        narrate.say(f"{question.node}: to {question.purpose}, sudo wants your password there (empty: go on without)")
-        try:
+            narrate.say(
+                f"{question.node}: to {question.purpose}, sudo wants your password there (empty: go on without)"
+            )
             return await keyboard.line(f"password on {question.node}: ", echo=False) or None
-        except (EOFError, KeyboardInterrupt):
-            return None
 
 
 def asker(*, allowed: bool = True) -> Asker:

@@ -108,7 +108,7 @@ class LiveLine:
 
     def show(self, line: str) -> None:
         """Rewrite the line, cut to the terminal's width."""
-        if not self.on:
+        if not self.on or _hushed:
             return
         _write(f"\r\x1b[2K{cut(line, (columns(sys.stderr) or 80) - 1)}")
         self._shown = True

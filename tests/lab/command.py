@@ -217,6 +217,7 @@ class Sparkctl:
             env=self.env,
             cwd=self.home,
             start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that ^C typed there is a signal
         )
         os.close(theirs)
         seen, end = bytearray(), time.monotonic() + timeout

@@ -56,7 +56,9 @@ def test_a_host_key_is_remembered_only_for_a_written_yes(
     spark1: LabNode, sparkctl: Sparkctl, answer: bytes, code: int
 ) -> None:
     sparkctl.know("")
-    got, seen = sparkctl.on_terminal("status", "--node", "spark1", answers={b"[yes/no]": answer})
+    got, seen = sparkctl.on_terminal(
+        "status", "--node", "spark1", answers={b"[yes/no]": answer, b"type yes or no:": b"no\n"}
+    )
     assert got == code, seen
     assert b"SHA256:" in seen
     remembered = (sparkctl.home / ".ssh/known_hosts").read_text()
@@ -65,19 +67,32 @@ def test_a_host_key_is_remembered_only_for_a_written_yes(
     assert (again == 0 and b"[yes/no]" not in seen) is (code == 0)
 
 
+def test_ctrl_c_at_a_question_ends_it_at_once(spark1: LabNode, sparkctl: Sparkctl, faults: Faults) -> None:
+    faults.sudo_rule(spark1, "password")
+    code, seen = sparkctl.on_terminal("drop-caches", "--node", "spark1", answers={b"password on": b"\x03"}, timeout=15)
+    assert code == 130, seen
+    sparkctl.know("")
+    for verb in ("status", "doctor"):
+        code, seen = sparkctl.on_terminal(verb, "--node", "spark1", answers={b"[yes/no]": b"\x03"}, timeout=15)
+        assert code == 130, seen
+
+
 def test_a_second_ctrl_c_while_docker_creates_takes_it_back(spark1: LabNode, sparkctl: Sparkctl) -> None:
     profile = sparkctl.profile(start={"drop_caches": True})
-    up = sparkctl.start("up", profile, "--node", "spark1", "--json")
-    up.await_text('"phase":"dropping-caches"')
+    up = sparkctl.start("up", profile, "--node", "spark1")
+    up.await_text("dropping caches")
     spark1.signal(signal.SIGSTOP, "dockerd")
     try:
-        up.await_text('"phase":"creating"')
+        up.await_text("creating")
         up.interrupt()
+        up.await_text("stopping to watch")  # two signals at once would be one
         up.interrupt()
+        up.await_text("undoing")
     finally:
         spark1.signal(signal.SIGCONT, "dockerd")
     ran = up.end()
-    assert_ended(ran, 130, "interrupted")
+    assert ran.code == 130, ran
+    assert "removed again" in ran.err
     assert containers(spark1) == []
 
 
