@@ -28,11 +28,13 @@ _WORTH_SAYING = 1024 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """``missing``: bytes that did not come back, 0 if all did, None if it could not be measured."""
+    """``missing``: bytes that did not come back, 0 if all did, None if it could not be measured. ``removed`` is False
+    for a container that was kept, ended, because its log could not be saved whole."""
 
     freed: int | None
     missing: int | None
     log: str | None
+    removed: bool = True
 
 
 async def stop(session: Session, ctx: Context, emit: Emit, container: Container, grace: float) -> Stopped:
@@ -62,7 +64,7 @@ async def stop(session: Session, ctx: Context, emit: Emit, container: Container,
     phase(Phase.STOPPED, f"{gib(freed)} came back" if freed is not None and freed > _WORTH_WAITING else None)
     if missing is not None and missing > _WORTH_SAYING:
         emit(_still_held(session, ctx, missing, after))
-    return Stopped(freed, missing, saved.path)
+    return Stopped(freed, missing, saved.path, saved.whole)
 
 
 async def _wait_for_memory(

@@ -178,8 +178,13 @@ class _Up:
         check = self.ctx.interrupt.check
         check(_UNCHANGED)
         if decision.stop is not None:
-            await stop(session, self.ctx, self.emit, decision.stop, plan.stop_grace)
+            stopped = await stop(session, self.ctx, self.emit, decision.stop, plan.stop_grace)
             self.stopped_another = True
+            if not stopped.removed:
+                raise SparkctlError(
+                    f"{decision.stop.name} was stopped and kept, because its log could not be saved; nothing was started",
+                    f"on {plan.node}: docker rm {decision.stop.name}, then: {self.request.again}",
+                )
             check(_OLD_GONE)
         for ended in decision.sweep:
             await sweep(session, self.ctx, self.emit, ended)
