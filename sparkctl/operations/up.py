@@ -11,7 +11,7 @@ from sparkctl.core.planning import plan as make_plan
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
 from sparkctl.engines.base import Engine
-from sparkctl.errors import DockerError, ExitCode, InvalidInput, NodeError, Refused
+from sparkctl.errors import DockerError, ExitCode, InvalidInput, NodeError, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, MemorySampled, Outcome, PhaseChanged, PlanMade, Warned
 from sparkctl.model.node import Node
