@@ -25,4 +25,4 @@ class PlanTeller(WordTeller):
             return output.text(docker_line(event.plan))
         if self.plan_format == "json":
             return output.document(plain(masked(event.plan)))
-        return output.texts(plan_lines(event.plan))
+        return output.texts(plan_lines(event.plan, output.width()))

@@ -6,9 +6,9 @@ import re
 
 _CODES = re.compile(r"\x1b\[[0-9;]*m")
 _PROGRAMS = r"(?:sudo|sparkctl|docker|ssh|ssh-[a-z-]+|systemctl|journalctl|chmod|nano|curl|df|du|sh|ls|kill)"
-# A command begins a line, or follows a colon or the gap after a label; it ends with its sentence or its backticks.
+# A command begins a line, or follows a colon or the gap after a label; it ends with its sentence, its backticks or a gap.
 _BEFORE = r"(?:(?<=: )|(?<=:\x1b\[0m )|(?<=  )|(?<=^))"
-_PIECE = re.compile(rf"\S*`[^`]+`\S*|{_BEFORE}{_PROGRAMS} .+?(?=; |\. |, or |$)|\S+")
+_PIECE = re.compile(rf"\S*`[^`]+`\S*|{_BEFORE}{_PROGRAMS} .+?(?=; |\. |, or |   |$)|\S+")
 
 
 def fold(line: str, width: int | None, hang: int | None = None) -> list[str]:

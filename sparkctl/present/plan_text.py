@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 from sparkctl.core.record import masked
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
 from sparkctl.present.docker_line import docker_line
+from sparkctl.present.fold import fold
+
+_HANG = 5  # below the words of a step
+
+_NEEDLESS = re.compile(r"\\([ !\"#%&',/:;<=>@`~-])")  # escapes that only a program writes; shown without
 
 
-def plan_lines(plan: LaunchPlan) -> list[str]:
-    """Return what would be done, step by step, ending with the docker run line."""
+def plan_lines(plan: LaunchPlan, width: int | None = None) -> list[str]:
+    """Return what would be done, step by step, within ``width`` columns, ending with the docker run line as it is."""
     rule = masked(plan).ready
-    ready = [f"the line /{rule.line}/"] if rule.line else []
+    line = _NEEDLESS.sub(r"\1", rule.line or "")
+    ready = [f"the line /{line}/"] if line else []
     ready += [f"{rule.health} answers"] if rule.health else []
     ready += [f"one token by {rule.probe}"] if rule.probe != "none" else []
     limits = plan.timeouts
@@ -26,4 +34,5 @@ def plan_lines(plan: LaunchPlan) -> list[str]:
     ]
     if plan.expected_memory is not None:
         steps.append(f"  it is expected to hold {gib(plan.expected_memory)}")
-    return [clean(step) for step in steps] + ["", *docker_line(plan).splitlines()]
+    folded = [line for step in steps for line in fold(clean(step), width, _HANG)]
+    return [*folded, "", *docker_line(plan).splitlines()]

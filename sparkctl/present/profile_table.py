@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,20 +31,24 @@ def profile_lines(summaries: Sequence[ProfileSummary]) -> list[str]:
     """Return one line a profile: name, engine, whose it is, title; a broken one says how to see why."""
     if not summaries:
         return ["no profiles"]
-    name_width = max(len(s.name) for s in summaries)
-    engine_width = max(len(s.engine or "?") for s in summaries)
-    lines = []
-    for summary in summaries:
-        whose = (
-            "shipped" if summary.shipped else ("yours, over the shipped one" if summary.overrides_shipped else "yours")
-        )
-        about = clean(summary.title or "")
-        if summary.faults:
-            about = f"broken ({len(summary.faults)}): sparkctl profiles check {summary.origin}"
-        lines.append(
-            f"{summary.name:{name_width}}  {summary.engine or '?':{engine_width}}  {whose:7}  {about}".rstrip()
-        )
-    return lines
+    rows = [(clean(s.name), s.engine or "?", _whose(s), _about(s)) for s in summaries]
+    name_width, engine_width, whose_width = (max(len(row[column]) for row in rows) for column in range(3))
+    return [
+        f"{name:{name_width}}  {engine:{engine_width}}  {whose:{whose_width}}  {about}".rstrip()
+        for name, engine, whose, about in rows
+    ]
+
+
+def _whose(summary: ProfileSummary) -> str:
+    if summary.shipped:
+        return "shipped"
+    return "yours, over the shipped one" if summary.overrides_shipped else "yours"
+
+
+def _about(summary: ProfileSummary) -> str:
+    if summary.faults:
+        return f"broken: sparkctl profiles check {shlex.quote(clean(summary.name))}"
+    return clean(summary.title or "")
 
 
 def profile_text(profile: Profile) -> list[str]:

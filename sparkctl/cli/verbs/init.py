@@ -11,8 +11,12 @@ import click
 from sparkctl.cli.setup import make_context
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sparkctl.model.node import Node
     from sparkctl.operations.init import Tested
+
+_NAME_RULE = "letters, digits, dot, dash and underscore"
 
 
 @click.command("init", short_help="Ask for each Spark's address, test it, write the config.")
@@ -28,18 +32,21 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
     """Tell sparkctl about your Sparks: asks for each one's address, visits it, and writes the config.
 
     \b
-    sparkctl init --node spark1=milo@spark-2a60.local --node spark2=milo@spark-77f1.local
+    sparkctl init --node spark1=milo@spark-2a60.local \\
+                  --node spark2=milo@spark-77f1.local
     """
     from sparkctl.cli import narrate, output
     from sparkctl.core import paths
     from sparkctl.core.config_write import write_config
     from sparkctl.errors import ExitCode, InvalidInput
 
+    _refuse_paths(identity, models)
+    nodes = [_node(entry, identity, models) for entry in entries]
+    _refuse_twins(nodes)
     path = paths.config_file()
     if path.exists() and not replace:
         raise InvalidInput(f"there is a config already ({path}); it was kept", "edit it, or: sparkctl init --replace")
-    nodes = [_node(entry, identity, models) for entry in entries] or _ask_for_nodes(identity, models)
-    _refuse_twins(nodes)
+    nodes = nodes or _ask_for_nodes(identity, models)
     tested = [] if no_test else asyncio.run(_visit_all(nodes))
     for visit in tested:
         narrate.say(f"{visit.node.name}  {visit.words}")
@@ -74,9 +81,7 @@ def _node(entry: str, identity: str | None, models: str | None) -> Node:
     if not equals:
         address, name = entry, entry.rpartition("@")[2].split(".")[0].split(":")[0]
     if not NAME.fullmatch(name):
-        raise InvalidInput(
-            f"{name!r} cannot be a node's name: letters, digits, dot, dash and underscore", "--node spark1=HOST"
-        )
+        raise InvalidInput(f"{name!r} cannot be a node's name: {_NAME_RULE}", "--node spark1=HOST")
     return changed(parse_address(address), name=NodeName(name), identity=identity, models=models)
 
 
@@ -85,23 +90,59 @@ def _ask_for_nodes(identity: str | None, models: str | None) -> list[Node]:
     from sparkctl.errors import InvalidInput
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InvalidInput("nobody to ask here", "sparkctl init --node spark1=milo@spark-2a60.local")
+        raise InvalidInput(
+            "stdin is not a terminal: name the nodes", "sparkctl init --node spark1=milo@spark-2a60.local"
+        )
     narrate.say("The address of each Spark, as ssh takes it: milo@spark-2a60.local, or an alias of ~/.ssh/config.")
     narrate.say("`local` is this machine. An empty answer ends the list.")
     nodes: list[Node] = []
-    while True:
-        default = f"spark{len(nodes) + 1}"
-        address = click.prompt(f"address of {default}", default="", show_default=False, err=True).strip()
-        if not address:
-            break
-        name = click.prompt("its name here", default=default, err=True).strip()
-        try:
-            nodes.append(_node(f"{name}={address}", identity, models))
-        except InvalidInput as wrong:
-            narrate.error(wrong.message, wrong.hint)
+    while (address := _ask_address(f"spark{len(nodes) + 1}")) is not None:
+        name = _ask_name(f"spark{len(nodes) + 1}", {node.name for node in nodes})
+        nodes.append(_node(f"{name}={address}", identity, models))
     if not nodes:
         raise InvalidInput("no node was named; nothing was written", None)
     return nodes
+
+
+def _ask_address(name: str) -> str | None:
+    """Return an address that can be one, None for an empty answer."""
+    from sparkctl.cli import narrate
+    from sparkctl.core.config import parse_address
+    from sparkctl.errors import InvalidInput
+
+    while address := str(click.prompt(f"address of {name}", default="", show_default=False, err=True)).strip():
+        try:
+            parse_address(address)
+        except InvalidInput as wrong:
+            narrate.say(f"  {wrong.message}")
+        else:
+            return address
+    return None
+
+
+def _ask_name(default: str, taken: Collection[str]) -> str:
+    from sparkctl.cli import narrate
+    from sparkctl.core.config import NAME
+
+    while True:
+        name = str(click.prompt("its name here", default=default, err=True)).strip()
+        if name in taken:
+            narrate.say(f"  {name} is taken by a node before")
+        elif not NAME.fullmatch(name):
+            narrate.say(f"  {name!r} cannot be a node's name: {_NAME_RULE}")
+        else:
+            return name
+
+
+def _refuse_paths(identity: str | None, models: str | None) -> None:
+    from pathlib import Path
+
+    from sparkctl.errors import InvalidInput
+
+    if identity is not None and not Path(identity).expanduser().is_file():
+        raise InvalidInput(f"--identity {identity}: there is no such file", "ls ~/.ssh")
+    if models is not None and not models.startswith(("/", "~/")):
+        raise InvalidInput(f"--models {models}: it is a directory on the nodes: begin it with / or ~/", None)
 
 
 def _refuse_twins(nodes: list[Node]) -> None:

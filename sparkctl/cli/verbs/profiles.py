@@ -80,7 +80,7 @@ def _file(library: ProfileLibrary, text: str) -> Path:
     from pathlib import Path
 
     path = Path(text).expanduser()
-    return path if path.exists() or "/" in text or path.suffix in (".yaml", ".yml") else library.find(text)
+    return path if path.is_file() or "/" in text or path.suffix in (".yaml", ".yml") else library.find(text)
 
 
 @command.command("schema")

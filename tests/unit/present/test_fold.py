@@ -29,6 +29,11 @@ def test_a_command_is_never_broken(width: int) -> None:
     assert " ".join(line.strip() for line in whole) == talk
 
 
+def test_a_command_ends_at_a_gap() -> None:
+    lines = fold("  try: sparkctl down other   or elsewhere: sparkctl up qwen36 --set port=8004", 40, 4)
+    assert lines == ["  try: sparkctl down other   or", "    elsewhere:", "    sparkctl up qwen36 --set port=8004"]
+
+
 def test_a_path_that_fits_nowhere_stays_beside_its_label() -> None:
     line = "  log     /home/milo/.local/state/sparkctl/logs/qwen36/spark1/20261121.log"
     assert fold(line, 40, 10) == [line]
