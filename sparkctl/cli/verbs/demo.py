@@ -47,7 +47,7 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
     if verb[0] == "up" and code:
         from sparkctl.cli import narrate
 
-        narrate.say("the simulated Sparks, and this log, ended with the command; `sparkctl demo --serve` keeps them for several")
+        narrate.say("the simulated Sparks, and this log, ended with the command; `sparkctl demo --serve` keeps them")
     return code
 
 

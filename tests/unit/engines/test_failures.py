@@ -1,7 +1,5 @@
 """Failed starts, in the engines' own words: the root is found among its echoes, with its numbers and its field."""
 
-# ruff: noqa: E501  (log lines are as long as the engines write them)
-
 from __future__ import annotations
 
 import pytest
