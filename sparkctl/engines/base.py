@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import Cause
@@ -82,4 +83,12 @@ class Engine(Protocol):
 
     def api_key(self, profile: Profile) -> str | None:
         """Return the key its HTTP API will demand, from the profile's args, or None."""
+        ...
+
+    def metrics(self, page: str) -> EngineMetrics:
+        """Return one reading of /metrics (Prometheus text). Raises MetricsUnreadable for anything else."""
+        ...
+
+    def stats(self, line: str) -> StatsLine | None:
+        """Return what a prepared line says of the engine's speed, None for any other line. Cheap: gated by beginning."""
         ...
