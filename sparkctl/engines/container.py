@@ -32,6 +32,8 @@ _SERIES = (
     "llamacpp:tokens_predicted_total",
     "llamacpp:prompt_tokens_total",
     "llamacpp:prompt_tokens_cached_total",
+    "llamacpp:tokens_predicted_seconds_total",
+    "llamacpp:n_decode_total",
     "llamacpp:requests_processing",
     "llamacpp:requests_deferred",
     f"{_SPEC}drafts_total",
@@ -39,10 +41,10 @@ _SERIES = (
     f"{_SPEC}accepted_tokens_total",
     f"{_SPEC}accepted_tokens_per_pos_total",
 )
-_TIMING = re.compile(r"slot print_timing: id +(?P<slot>\d+) \| task +-?\d+ \| +(?P<rest>.*)")
+_TIMING = re.compile(r"slot +\w+: id +(?P<slot>\d+) \| task +-?\d+ \| +(?P<rest>.*)")
 _LIVE_SECONDS = 3.0
 _LIVE = re.compile(r"n_gen = +\d+, tg = +(?P<mean>[\d.]+) t/s(?:, tg_3s = +(?P<now>[\d.]+) t/s)?")
-_PROMPT = re.compile(r"prompt eval time = .*?(?P<rate>[\d.]+) tokens per second\)")
+_PROMPT = re.compile(r"prompt processing, n_tokens = .*?(?P<rate>[\d.]+) tokens per second")
 _ENDED = re.compile(r"eval time = ")
 _DRAFTS = re.compile(
     r"draft acceptance(?: rate)? = +(?P<rate>[\d.]+) \( *(?P<accepted>\d+) accepted / +(?P<drafted>\d+) generated\)"
@@ -51,6 +53,7 @@ _DRAFTS = re.compile(
 
 
 def _timing(slot: str, rest: str) -> StatsLine | None:
+    # `prompt eval time` is left alone: it is told at the end of the request, when its prompt is long read.
     if found := _LIVE.match(rest):
         rate = float(found["now"] or found["mean"])
         return StatsLine(LineKind.DECODE, slot, generation_rate=rate, running=1.0, every=_LIVE_SECONDS)
@@ -104,13 +107,16 @@ class Container:
             draft_tokens=read.total(f"{_SPEC}draft_tokens_total"),
             accepted_tokens=read.total(f"{_SPEC}accepted_tokens_total"),
             accepted_per_position=read.positions(f"{_SPEC}accepted_tokens_per_pos_total"),
+            passes=read.total("llamacpp:n_decode_total"),
+            generation_seconds=read.total("llamacpp:tokens_predicted_seconds_total"),
             running=read.total("llamacpp:requests_processing"),
             waiting=read.total("llamacpp:requests_deferred"),
+            at_request_end=True,
         )
 
     def stats(self, line: str) -> StatsLine | None:
         """Return what a timing line of llama-server says, None for any other. A slot's end is told as rate 0."""
-        if not line.startswith("slot print_timing") or (found := _TIMING.match(line)) is None:
+        if not line.startswith("slot ") or (found := _TIMING.match(line)) is None:
             return None
         return _timing(found["slot"], found["rest"])
 

@@ -351,13 +351,14 @@ class SGLang:
         return StatsLine(
             LineKind.DECODE if head["kind"] == "Decode" else LineKind.PREFILL,
             generation_rate=number(said.get("gen throughput (token/s)")),
-            prompt_rate=number(said.get("input throughput (token/s)")),
             running=number(said.get("#running-req")),
             waiting=number(said.get("#queue-req")),
             kv_usage=max((usage for usage in usages if usage is not None), default=None),
             kv_tokens=number(tokens),
             accept_length=number(said.get("accept len")),
             accept_rate=number(said.get("accept rate")),
+            prompt_tokens=number(said.get("#new-token")),
+            cached_tokens=number(said.get("#cached-token")),
         )
 
 

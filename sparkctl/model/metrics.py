@@ -79,6 +79,8 @@ class EngineMetrics:
     draft_tokens: float | None = None
     accepted_tokens: float | None = None
     accepted_per_position: tuple[float, ...] | None = None  # position 0 first
+    passes: float | None = None  # forward passes of the model, those of prompts included
+    generation_seconds: float | None = None  # spent on generation, summed over requests
     # gauges
     running: float | None = None
     waiting: float | None = None
@@ -93,6 +95,7 @@ class EngineMetrics:
     # what the engine says of these figures
     started: float | None = None  # unix seconds of the process that counts; another value is another process
     in_strides: bool = False  # counters and gauges move only every so many steps, and gauges freeze when load stops
+    at_request_end: bool = False  # the token counters move when a request ends, all of its tokens at once
 
     def counters(self) -> tuple[float | None, ...]:
         """Return all that can only grow while the engine lives."""
@@ -105,6 +108,8 @@ class EngineMetrics:
             self.drafts,
             self.draft_tokens,
             self.accepted_tokens,
+            self.passes,
+            self.generation_seconds,
             *histograms,
         )
 
@@ -136,6 +141,8 @@ class StatsLine:
     accepted: float | None = None  # draft tokens, since the previous such line
     drafted: float | None = None
     per_position: tuple[float, ...] | None = None
+    prompt_tokens: float | None = None  # computed in this batch
+    cached_tokens: float | None = None  # of this batch, found in the prefix cache
     every: float | None = None  # seconds between such lines while there is load, None where steps set the pace
 
 
