@@ -52,10 +52,13 @@ class LineWindow:
             return replace(
                 seen, activity=Activity.PREFILL, generation_rate=0.0, prompt_rate=self._prompt_rate(told, now)
             )
-        in_strides = not any(line.every for _, line in self._last.values())
-        if in_strides and now - self._lines[-1][0] < self._pulse.patience(self.seconds):
+        if self._in_strides() and now - self._lines[-1][0] < self._pulse.patience(self.seconds):
             return Numbers()  # not silent for long enough to call it idle
         return Numbers(Activity.IDLE, self.seconds, Estimator.LOG, generation_rate=0.0, prompt_rate=0.0, steps=0.0)
+
+    def _in_strides(self) -> bool:
+        lines = [line for _, line in self._last.values()]
+        return not lines or any(line.kind is LineKind.DECODE and line.every is None for line in lines)
 
     def _current(self, now: float, when: float, line: StatsLine) -> bool:
         if line.every is None and line.kind is LineKind.DECODE:
@@ -63,9 +66,8 @@ class LineWindow:
         return now - when <= max(self.seconds, _SLACK * (line.every or 0.0))
 
     def _decoding(self, seen: Numbers, told: list[StatsLine], now: float) -> Numbers:
-        in_strides = any(line.every is None for line in told if line.kind is LineKind.DECODE)
         rate = sum(line.generation_rate or 0.0 for line in told)
-        known = rate if self._pulse.trusted or not in_strides else None
+        known = rate if self._pulse.trusted or not self._in_strides() else None
         acceptance = self._acceptance(told, now)
         length = (acceptance.length if acceptance else None) or 1.0
         batch = max(1.0, seen.running or 0.0)

@@ -32,14 +32,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The samples of one reading. Every question answers None where the page holds no such series."""
+    """The finite samples of one reading. Every question answers None where the page holds no such series."""
 
     samples: tuple[Sample, ...]
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """Return the finite values of a series, one for each engine, rank or other label."""
-        found = (each for each in self.samples if each.name == name and each.has(labels))
-        return [each.value for each in found if math.isfinite(each.value)]
+        """Return the values of a series, one for each engine, rank or other label."""
+        return [each.value for each in self.samples if each.name == name and each.has(labels)]
 
     def total(self, name: str, **labels: str) -> float | None:
         """Return the sum over all other labels."""
@@ -59,7 +58,7 @@ class Page:
         sums: dict[int, float] = {}
         for each in self.samples:
             position = each.labels.get("position", "")
-            if each.name == name and position.isdecimal():
+            if each.name == name and position.isdecimal() and len(position) <= 3:
                 sums[int(position)] = sums.get(int(position), 0.0) + each.value
         if not sums or sorted(sums) != list(range(len(sums))):
             return None
@@ -102,7 +101,7 @@ def parse(text: str, wanted: Iterable[str]) -> Page:
             f"The engine's /metrics cannot be read: {shorten(clean(str(broken)), 200)}",
             "Look at it yourself: curl -s http://HOST:PORT/metrics | head; an engine in the middle of a stop cuts it short.",
         ) from broken
-    samples = (each for family in families for each in family.samples)
+    samples = (each for family in families for each in family.samples if math.isfinite(each.value))
     return Page(tuple(Sample(each.name, each.labels, each.value) for each in samples))
 
 

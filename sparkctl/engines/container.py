@@ -6,6 +6,7 @@ import re
 
 from sparkctl.engines import _exposition, _launch
 from sparkctl.engines._failures import COMMON, cuda_memory
+from sparkctl.engines._fields import number
 from sparkctl.engines._vocabulary import Vocabulary, loading
 from sparkctl.engines.base import Defaults, Signal
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
@@ -55,20 +56,20 @@ _DRAFTS = re.compile(
 def _timing(slot: str, rest: str) -> StatsLine | None:
     # `prompt eval time` is left alone: it is told at the end of the request, when its prompt is long read.
     if found := _LIVE.match(rest):
-        rate = float(found["now"] or found["mean"])
+        rate = number(found["now"] or found["mean"])
         return StatsLine(LineKind.DECODE, slot, generation_rate=rate, running=1.0, every=_LIVE_SECONDS)
     if found := _PROMPT.match(rest):
-        return StatsLine(LineKind.PREFILL, slot, prompt_rate=float(found["rate"]))
+        return StatsLine(LineKind.PREFILL, slot, prompt_rate=number(found["rate"]))
     if _ENDED.match(rest):
         return StatsLine(LineKind.REQUEST, slot, generation_rate=0.0, running=0.0)
     if found := _DRAFTS.match(rest):
-        drafted = float(found["drafted"])
+        drafted = number(found["drafted"])
         return StatsLine(
             LineKind.SPECULATION,
             slot,
-            accept_length=float(found["length"]) if found["length"] else None,
-            accept_rate=float(found["rate"]) if drafted else None,
-            accepted=float(found["accepted"]),
+            accept_length=number(found["length"]),
+            accept_rate=number(found["rate"]) if drafted else None,
+            accepted=number(found["accepted"]),
             drafted=drafted,
         )
     return None
