@@ -41,6 +41,12 @@ class Refused(SparkctlError):
     exit_code = ExitCode.REFUSED
 
 
+class MetricsUnreadable(SparkctlError):
+    """An engine's /metrics page is not what Prometheus' format allows. Says nothing about the engine's health."""
+
+    exit_code = ExitCode.UNHEALTHY
+
+
 class NodeError(SparkctlError):
     """A node cannot be used now. ``node`` is its configured name."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import Cause
@@ -86,4 +87,11 @@ class Engine(Protocol):
 
     def cautions(self, profile: Profile) -> tuple[tuple[str, str | None], ...]:
         """Return what is known to go wrong with this profile: the sentence, and the ``field=value`` that mends it."""
+
+    def metrics(self, page: str) -> EngineMetrics:
+        """Return one reading of /metrics (Prometheus text). Raises MetricsUnreadable for anything else."""
+        ...
+
+    def stats(self, line: str) -> StatsLine | None:
+        """Return what a prepared line says of the engine's speed, None for any other line. Cheap: gated by beginning."""
         ...

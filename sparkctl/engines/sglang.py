@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 
-from sparkctl.engines import _launch
+from sparkctl.engines import _exposition, _launch
 from sparkctl.engines._failures import COMMON, ERROR, cuda_memory
+from sparkctl.engines._fields import fields, number
 from sparkctl.engines._vocabulary import Vocabulary, loading, rule
 from sparkctl.engines.base import Defaults, Signal, Weight
+from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import Cause
@@ -252,6 +254,36 @@ _ENDS = (
 )
 _VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + COMMON)
 
+_BATCH = re.compile(r"(?P<kind>Decode|Prefill) batch(?: \[\d+\])?[,.] ?")
+_REALTIME = "sglang:realtime_tokens_total"
+_SERIES = (
+    "sglang:generation_tokens_total",
+    "sglang:prompt_tokens_total",
+    _REALTIME,
+    "sglang:num_running_reqs",
+    "sglang:num_queue_reqs",
+    "sglang:token_usage",
+    "sglang:num_used_tokens",
+    "sglang:gen_throughput",
+    "sglang:spec_accept_length",
+    "sglang:spec_accept_rate",
+    "sglang:time_to_first_token_seconds_bucket",
+    "sglang:inter_token_latency_seconds_bucket",
+)
+
+
+def _tokens(page: _exposition.Page, mode: str, ended: str) -> float | None:
+    """Return the live counter. Only a version without it falls back to the one that moves when a request ends."""
+    return page.total(_REALTIME, mode=mode) if page.values(_REALTIME) else page.total(ended)
+
+
+def _prefix(page: _exposition.Page) -> tuple[float | None, float | None]:
+    """Return (tokens looked up, tokens found) of the prefix cache; a mode is absent until it first happens."""
+    computed, cached = (page.total(_REALTIME, mode=mode) for mode in ("prefill_compute", "prefill_cache"))
+    if computed is None or cached is None:
+        return None, None
+    return computed + cached, cached
+
 
 class SGLang:
     """See ``engines.base.Engine``."""
@@ -295,6 +327,50 @@ class SGLang:
             )
             return ((message, "args.speculative-num-draft-tokens=6"),)
         return ()
+
+    def metrics(self, page: str) -> EngineMetrics:
+        """Return one reading of /metrics, which ``args.enable-metrics`` turns on."""
+        read = _exposition.parse(page, _SERIES).one_rank()
+        queries, hits = _prefix(read)
+        length = read.positive_mean("sglang:spec_accept_length")
+        return EngineMetrics(
+            generation_tokens=_tokens(read, "decode", "sglang:generation_tokens_total"),
+            prompt_tokens=_tokens(read, "prefill_compute", "sglang:prompt_tokens_total"),
+            prefix_queries=queries,
+            prefix_hits=hits,
+            running=read.total("sglang:num_running_reqs"),
+            waiting=read.total("sglang:num_queue_reqs"),
+            kv_usage=read.fullest("sglang:token_usage"),
+            kv_tokens=read.total("sglang:num_used_tokens"),
+            generation_rate=read.total("sglang:gen_throughput"),
+            accept_length=length,
+            # 0 is also what the gauge shows without speculation; beside an accept length it means what it says.
+            accept_rate=None if length is None else read.fullest("sglang:spec_accept_rate"),
+            ttft=read.histogram("sglang:time_to_first_token_seconds"),
+            inter_token=read.histogram("sglang:inter_token_latency_seconds"),
+            in_strides=True,
+        )
+
+    def stats(self, line: str) -> StatsLine | None:
+        """Return what a ``Decode batch`` or ``Prefill batch`` line says, None for any other."""
+        head = _BATCH.match(line)
+        if head is None:
+            return None
+        said = fields(line[head.end() :])
+        usages = (number(value) for key, value in said.items() if key.endswith("usage"))
+        tokens = said.get("#token") or said.get("#full token")
+        return StatsLine(
+            LineKind.DECODE if head["kind"] == "Decode" else LineKind.PREFILL,
+            generation_rate=number(said.get("gen throughput (token/s)")),
+            running=number(said.get("#running-req")),
+            waiting=number(said.get("#queue-req")),
+            kv_usage=max((usage for usage in usages if usage is not None), default=None),
+            kv_tokens=number(tokens),
+            accept_length=number(said.get("accept len")),
+            accept_rate=number(said.get("accept rate")),
+            prompt_tokens=number(said.get("#new-token")),
+            cached_tokens=number(said.get("#cached-token")),
+        )
 
 
 ENGINE = SGLang()

@@ -3,10 +3,14 @@ that was killed lets the API server end with code 0."""
 
 from __future__ import annotations
 
-from sparkctl.engines import _launch
+import re
+
+from sparkctl.engines import _exposition, _launch
 from sparkctl.engines._failures import COMMON, ERROR, cuda_memory
+from sparkctl.engines._fields import fields, number, numbers, share
 from sparkctl.engines._vocabulary import Vocabulary, loading, rule
 from sparkctl.engines.base import Defaults, Signal, Weight
+from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import Cause
@@ -235,6 +239,75 @@ _ENDS = (
 )
 _VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + COMMON[:-2] + _VALIDATION + COMMON[-2:])
 
+_LOG_SECONDS = 10.0
+_ENGINE = re.compile(r"(?:Engine (?P<number>\d+)|\d+ Engines Aggregated): (?=Avg )")
+_SPECULATION = "SpecDecoding metrics: "
+_SPEC = "vllm:spec_decode_num_"
+_SERIES = (
+    "vllm:generation_tokens_total",
+    "vllm:prompt_tokens_total",
+    "vllm:prompt_tokens_by_source_total",
+    "vllm:prefix_cache_queries_total",
+    "vllm:prefix_cache_hits_total",
+    f"{_SPEC}drafts_total",
+    f"{_SPEC}draft_tokens_total",
+    f"{_SPEC}accepted_tokens_total",
+    f"{_SPEC}accepted_tokens_per_pos_total",
+    "vllm:num_requests_running",
+    "vllm:num_requests_waiting",
+    "vllm:kv_cache_usage_perc",
+    "vllm:cache_config_info",
+    "vllm:time_to_first_token_seconds_bucket",
+    "vllm:inter_token_latency_seconds_bucket",
+    _exposition.STARTED,
+)
+
+
+def _kv_tokens(page: _exposition.Page) -> float | None:
+    """Return the tokens the KV cache holds: its share in use of blocks times block size. One engine only."""
+    usage = page.values("vllm:kv_cache_usage_perc")
+    sizes = [
+        number(text) for key in ("num_gpu_blocks", "block_size") for text in page.label("vllm:cache_config_info", key)
+    ]
+    if len(usage) != 1 or len(sizes) != 2 or sizes[0] is None or sizes[1] is None:
+        return None
+    return usage[0] * sizes[0] * sizes[1]
+
+
+def _computed_prompts(page: _exposition.Page) -> float | None:
+    computed = page.total("vllm:prompt_tokens_by_source_total", source="local_compute")
+    return page.total("vllm:prompt_tokens_total") if computed is None else computed
+
+
+def _engine_line(text: str, source: str) -> StatsLine:
+    said = fields(text)
+    usage = next((value for key, value in said.items() if key.endswith(" KV cache usage")), None)
+    return StatsLine(
+        LineKind.DECODE,
+        source,
+        generation_rate=number(said.get("Avg generation throughput")),
+        prompt_rate=number(said.get("Avg prompt throughput")),
+        running=number(said.get("Running")),
+        waiting=number(said.get("Waiting")),
+        kv_usage=share(usage),
+        prefix_hit_rate=share(said.get("Prefix cache hit rate")),
+        every=_LOG_SECONDS,
+    )
+
+
+def _speculation_line(text: str) -> StatsLine:
+    said = fields(text)
+    # The throughputs of this line are left alone: they are averaged since the previous such line, idle time included.
+    return StatsLine(
+        LineKind.SPECULATION,
+        accept_length=number(said.get("Mean acceptance length")),
+        accept_rate=share(said.get("Avg Draft acceptance rate")),
+        accepted=number(said.get("Accepted")),
+        drafted=number(said.get("Drafted")),
+        per_position=numbers(said.get("Per-position acceptance rate")),
+        every=_LOG_SECONDS,
+    )
+
 
 class VLLM:
     """See ``engines.base.Engine``."""
@@ -273,6 +346,35 @@ class VLLM:
     def cautions(self, profile: Profile) -> tuple[tuple[str, str | None], ...]:
         """Return nothing: no profile is known that cannot start for reasons of its own."""
         return ()
+
+    def metrics(self, page: str) -> EngineMetrics:
+        """Return one reading of /metrics, which is always on here."""
+        read = _exposition.parse(page, _SERIES)
+        return EngineMetrics(
+            generation_tokens=read.total("vllm:generation_tokens_total"),
+            prompt_tokens=_computed_prompts(read),
+            prefix_queries=read.total("vllm:prefix_cache_queries_total"),
+            prefix_hits=read.total("vllm:prefix_cache_hits_total"),
+            drafts=read.total(f"{_SPEC}drafts_total"),
+            draft_tokens=read.total(f"{_SPEC}draft_tokens_total"),
+            accepted_tokens=read.total(f"{_SPEC}accepted_tokens_total"),
+            accepted_per_position=read.positions(f"{_SPEC}accepted_tokens_per_pos_total"),
+            running=read.total("vllm:num_requests_running"),
+            waiting=read.total("vllm:num_requests_waiting"),
+            kv_usage=read.fullest("vllm:kv_cache_usage_perc"),  # 0..1, whatever its name says
+            kv_tokens=_kv_tokens(read),
+            ttft=read.histogram("vllm:time_to_first_token_seconds"),
+            inter_token=read.histogram("vllm:inter_token_latency_seconds"),
+            started=read.fullest(_exposition.STARTED),
+        )
+
+    def stats(self, line: str) -> StatsLine | None:
+        """Return what an ``Engine 000`` or ``SpecDecoding metrics`` line says, None for any other."""
+        if line.startswith(_SPECULATION):
+            return _speculation_line(line.removeprefix(_SPECULATION))
+        if "throughput" not in line or (head := _ENGINE.match(line)) is None:
+            return None
+        return _engine_line(line[head.end() :], head["number"] or "")
 
 
 ENGINE = VLLM()

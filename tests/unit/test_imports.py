@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("textual", "docker", "asyncssh", "pydantic", "yaml", "asyncio")
+HEAVY = ("textual", "docker", "asyncssh", "pydantic", "yaml", "asyncio", "prometheus_client")
 LISTING = "import json, sys; print('\\n' + json.dumps(sorted(sys.modules)))"
 
 

@@ -1,0 +1,147 @@
+"""An engine in the last seconds, from successive readings of its counters and gauges. Pure: time is an argument."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sparkctl.core.pulse import Pulse
+from sparkctl.core.rates import Change, Reading, gain, restarted, stepped
+from sparkctl.model.metrics import Acceptance, Activity, EngineMetrics, Estimator, Numbers
+
+# Speculative decoding comes in bursts: over 1 s its figures jump between zero and too high.
+WINDOW = 10.0
+
+
+class MetricsWindow:
+    """Takes readings of one engine's /metrics as they come and tells its figures over the last ``seconds``.
+
+    Nothing is told before the second reading, nor of a time when no reading came for two windows. An engine that
+    restarted (a counter fell) begins anew.
+    """
+
+    def __init__(self, seconds: float = WINDOW) -> None:
+        self.seconds = seconds
+        self._readings: deque[Reading] = deque()
+        self._pulse = Pulse()
+        self._stirred = 0.0  # when the engine last gave a sign of work, or was first seen
+        self._prompts: float | None = None  # prompt tokens at the last beat
+
+    def add(self, when: float, metrics: EngineMetrics) -> None:
+        """Take a reading at monotonic seconds. One that is not later than the last is not taken."""
+        last = self._readings[-1] if self._readings else None
+        if last is not None and when <= last.when:
+            return
+        if last is None or restarted(last.metrics, metrics):
+            self._readings.clear()
+            self._pulse = Pulse()
+            self._stirred, self._prompts = when, None
+        else:
+            self._feel(when, last.metrics, metrics)
+        self._readings.append(Reading(when, metrics))
+        while when - self._readings[0].when > 3 * self.seconds:
+            self._readings.popleft()
+
+    def _feel(self, when: float, before: EngineMetrics, now: EngineMetrics) -> None:
+        if stepped(before, now):
+            self._pulse.beat(when, unbroken=self._prompts is not None and self._prompts == now.prompt_tokens)
+            self._stirred, self._prompts = when, now.prompt_tokens
+        elif gain(before.prompt_tokens, now.prompt_tokens):
+            self._stirred = when
+
+    def numbers(self, now: float) -> Numbers:
+        """Return the figures as of ``now``; all are None where nothing is known."""
+        if not self._readings or now - self._readings[-1].when > 2 * self.seconds:
+            return Numbers()
+        stretch = self._stretch()
+        newest = stretch[-1].metrics
+        if len(stretch) < 2:
+            return Numbers() if newest.in_strides else _gauges(newest)
+        change = Change(stretch)
+        if newest.in_strides:
+            return self._in_strides(change, stretch)
+        return _live(change)
+
+    def _stretch(self) -> Sequence[Reading]:
+        """Return the readings that cover the window: from the last one before it, if that is not too old."""
+        newest = self._readings[-1].when
+        before = [each for each in self._readings if newest - each.when >= self.seconds]
+        within = [each for each in self._readings if newest - each.when < self.seconds]
+        if before and newest - before[-1].when <= 2 * self.seconds:
+            return [before[-1], *within]
+        return within
+
+    def _in_strides(self, change: Change, stretch: Sequence[Reading]) -> Numbers:
+        newest, when = change.last, stretch[-1].when
+        resting = newest.running == 0 and not newest.waiting and not newest.generation_rate
+        if self._pulse.alive(when, self.seconds) and not resting:
+            return self._decoding_in_strides(change)
+        if change.prompted:
+            return replace(_common(change), activity=Activity.PREFILL, generation_rate=0.0)
+        if resting:
+            return _idle(change)
+        if when - self._stirred < self._pulse.patience(self.seconds):
+            return Numbers()  # not silent for long enough to call it idle
+        # Its gauges froze with the last step: they are of another time.
+        return replace(_idle(change), running=None, waiting=None, kv_usage=None, kv_tokens=None)
+
+    def _decoding_in_strides(self, change: Change) -> Numbers:
+        newest = change.last
+        # The engine's own average over its last stride is exact; so few strides fit into a window that differences
+        # of its counter are not.
+        rate = newest.generation_rate if self._pulse.trusted else None
+        batch, length = change.batch(), newest.accept_length
+        steps = None if rate is None or batch is None else rate / (length or 1.0) / batch
+        acceptance = None if length is None else Acceptance(length, newest.accept_rate, None, Estimator.GAUGE)
+        return replace(
+            _common(change),
+            activity=Activity.DECODING,
+            estimator=Estimator.GAUGE,
+            generation_rate=rate,
+            steps=steps,
+            acceptance=acceptance,
+        )
+
+
+def _live(change: Change) -> Numbers:
+    """Return the figures of an engine whose counters and gauges are of the moment."""
+    seen = _common(change)
+    if change.generated is None:
+        return seen
+    if change.generated > 0 or (change.passes or 0) > 0:
+        return replace(
+            seen,
+            activity=Activity.DECODING,
+            generation_rate=change.generation_rate(),
+            steps=change.steps(),
+            acceptance=change.acceptance(),
+        )
+    if change.last.at_request_end and change.passes is None and change.last.running:
+        return seen  # tokens may well come: they are counted when the request ends
+    if change.prompted or change.last.running:
+        return replace(seen, activity=Activity.PREFILL, generation_rate=0.0)
+    return _idle(change)
+
+
+def _common(change: Change) -> Numbers:
+    return replace(
+        _gauges(change.last),
+        seconds=change.seconds,
+        estimator=Estimator.COUNTERS,
+        prompt_rate=change.per_second(change.prompted),
+        batch=change.batch(),
+        prefix_hit_rate=change.prefix_hit_rate(),
+        ttft=change.ttft(),
+        inter_token=change.inter_token(),
+    )
+
+
+def _idle(change: Change) -> Numbers:
+    return replace(_common(change), activity=Activity.IDLE, generation_rate=0.0, steps=0.0, batch=None)
+
+
+def _gauges(metrics: EngineMetrics) -> Numbers:
+    return Numbers(
+        running=metrics.running, waiting=metrics.waiting, kv_usage=metrics.kv_usage, kv_tokens=metrics.kv_tokens
+    )

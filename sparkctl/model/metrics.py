@@ -1,0 +1,190 @@
+"""What engines count and say of themselves, under one set of names. Seconds, tokens, shares 0..1; None is "not known".
+
+Accept length is tokens per verification step with the bonus token counted (1.00 = no draft was ever accepted); accept
+rate is accepted / drafted. Which engine calls what: README, "What engines call it".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Estimator(StrEnum):
+    """Where a figure comes from. Two estimators need not agree to the last digit, so each figure names its own."""
+
+    COUNTERS = "counters"  # differences of the engine's counters in the window
+    GAUGE = "gauge"  # the engine's own average over its last stretch of steps
+    LOG = "log"  # its log lines in the window
+
+
+class Activity(StrEnum):
+    """What the engine did in the window."""
+
+    DECODING = "decoding"
+    PREFILL = "prefill"  # prompts were read and no token came
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A cumulative histogram. ``buckets`` are (upper bound, observations up to it), ascending, the last bound inf."""
+
+    buckets: tuple[tuple[float, float], ...]
+
+    @property
+    def count(self) -> float:
+        """Observations in all."""
+        return self.buckets[-1][1] if self.buckets else 0.0
+
+    def since(self, earlier: Histogram) -> Histogram | None:
+        """Return what was observed after ``earlier``, None where the two do not belong together."""
+        if [bound for bound, _ in self.buckets] != [bound for bound, _ in earlier.buckets]:
+            return None
+        pairs = zip(self.buckets, earlier.buckets, strict=True)
+        return Histogram(tuple((bound, now - before) for (bound, now), (_, before) in pairs))
+
+    def quantile(self, share: float) -> float | None:
+        """Return the value that ``share`` (0..1) of the observations do not exceed, None without observations.
+
+        Linear within its bucket, from 0 in the first, as Prometheus' histogram_quantile does; in the last, open bucket
+        its lower bound: more is not known.
+        """
+        if self.count <= 0:
+            return None
+        rank, lower, below = share * self.count, 0.0, 0.0
+        for bound, upto in self.buckets:
+            if upto >= rank and upto > below:
+                if bound == float("inf"):
+                    return lower
+                return lower + (bound - lower) * max(0.0, rank - below) / (upto - below)
+            lower, below = bound, upto
+        return lower
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMetrics:
+    """One reading of an engine's /metrics. A series that the page does not hold is None, never 0.
+
+    Counters are totals since the engine started, summed over its data-parallel parts.
+    ``prompt_tokens`` are prompt tokens computed: those taken from the prefix cache are not among them.
+    """
+
+    # counters
+    generation_tokens: float | None = None
+    prompt_tokens: float | None = None
+    prefix_queries: float | None = None
+    prefix_hits: float | None = None
+    drafts: float | None = None  # verification steps that had a draft, summed over requests
+    draft_tokens: float | None = None
+    accepted_tokens: float | None = None
+    accepted_per_position: tuple[float, ...] | None = None  # position 0 first
+    passes: float | None = None  # forward passes of the model, those of prompts included
+    generation_seconds: float | None = None  # spent on generation, summed over requests
+    # gauges
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage: float | None = None
+    kv_tokens: float | None = None  # tokens that the KV cache holds for running requests
+    generation_rate: float | None = None  # tokens/s as the engine itself averages it
+    accept_length: float | None = None
+    accept_rate: float | None = None
+    # histograms, seconds
+    ttft: Histogram | None = None
+    inter_token: Histogram | None = None  # with speculation: between steps, not tokens
+    # what the engine says of these figures
+    started: float | None = None  # unix seconds of the process that counts; another value is another process
+    in_strides: bool = False  # counters and gauges move only every so many steps, and gauges freeze when load stops
+    at_request_end: bool = False  # the token counters move when a request ends, all of its tokens at once
+
+    def counters(self) -> tuple[float | None, ...]:
+        """Return all that can only grow while the engine lives."""
+        histograms = (each.count if each else None for each in (self.ttft, self.inter_token))
+        return (
+            self.generation_tokens,
+            self.prompt_tokens,
+            self.prefix_queries,
+            self.prefix_hits,
+            self.drafts,
+            self.draft_tokens,
+            self.accepted_tokens,
+            self.passes,
+            self.generation_seconds,
+            *histograms,
+        )
+
+
+class LineKind(StrEnum):
+    """Which of an engine's stats lines it is."""
+
+    DECODE = "decode"
+    PREFILL = "prefill"
+    SPECULATION = "speculation"
+    REQUEST = "request"  # told once, at the end of a request
+
+
+@dataclass(frozen=True, slots=True)
+class StatsLine:
+    """What one stats line says. ``source`` tells apart parts that report side by side (engine number, slot)."""
+
+    kind: LineKind
+    source: str = ""
+    generation_rate: float | None = None
+    prompt_rate: float | None = None
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage: float | None = None
+    kv_tokens: float | None = None
+    prefix_hit_rate: float | None = None
+    accept_length: float | None = None
+    accept_rate: float | None = None
+    accepted: float | None = None  # draft tokens, since the previous such line
+    drafted: float | None = None
+    per_position: tuple[float, ...] | None = None
+    prompt_tokens: float | None = None  # computed in this batch
+    cached_tokens: float | None = None  # of this batch, found in the prefix cache
+    every: float | None = None  # seconds between such lines while there is load, None where steps set the pace
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """How drafts fared in the window. ``length`` and ``rate`` are None where there was no draft to judge."""
+
+    length: float | None
+    rate: float | None
+    per_position: tuple[float, ...] | None
+    estimator: Estimator
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Seconds, of ``observations`` within the window."""
+
+    p50: float
+    p95: float
+    observations: float
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """An engine in the window. While ``idle`` its rates are 0 and there is no acceptance; nothing of before is held.
+
+    ``steps`` are decode steps of the engine (forward passes) per second, all running requests served by each.
+    ``seconds`` is the stretch that the figures cover.
+    """
+
+    activity: Activity | None = None
+    seconds: float | None = None
+    estimator: Estimator | None = None
+    generation_rate: float | None = None
+    prompt_rate: float | None = None
+    steps: float | None = None
+    running: float | None = None
+    waiting: float | None = None
+    batch: float | None = None  # requests that one step serves: the mean over the window
+    kv_usage: float | None = None
+    kv_tokens: float | None = None
+    prefix_hit_rate: float | None = None
+    acceptance: Acceptance | None = None
+    ttft: Quantiles | None = None
+    inter_token: Quantiles | None = None

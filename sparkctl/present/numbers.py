@@ -1,0 +1,101 @@
+"""An engine's figures in words. ``idle`` is said where no step happened, an em dash where nothing is known."""
+
+from __future__ import annotations
+
+from sparkctl.core.bandwidth import GB, Bandwidth
+from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
+
+UNKNOWN = "—"
+IDLE = "idle"
+_SOURCES = {Estimator.COUNTERS: "", Estimator.GAUGE: " · by its gauge", Estimator.LOG: " · by its log"}
+
+
+def speed(rate: float | None) -> str:
+    """Return ``12.7 tok/s``; from 100 on without a decimal."""
+    if rate is None:
+        return UNKNOWN
+    return f"{rate:.1f} tok/s" if rate < 99.95 else f"{rate:.0f} tok/s"
+
+
+def throughput(numbers: Numbers) -> str:
+    """Return ``12.7 tok/s``, ``reading prompts``, ``idle`` or an em dash."""
+    if numbers.activity is Activity.IDLE:
+        return IDLE
+    if numbers.activity is Activity.PREFILL:
+        return "reading prompts" + (f" · {speed(numbers.prompt_rate)}" if numbers.prompt_rate else "")
+    return speed(numbers.generation_rate)
+
+
+def acceptance(numbers: Numbers) -> str:
+    """Return ``1.75 per step · 20 % of drafts``, ``no drafts``, ``idle`` or an em dash.
+
+    Where the figures are not differences of counters, what they are is said: ``· by its gauge``.
+    """
+    if numbers.activity is Activity.IDLE:
+        return IDLE
+    seen = numbers.acceptance
+    if seen is None:
+        return UNKNOWN
+    if seen.length is None and seen.rate is None:
+        return "no drafts" + _SOURCES[seen.estimator]
+    parts = [] if seen.length is None else [f"{seen.length:.2f} per step"]
+    if seen.rate is not None:
+        parts.append(f"{percent(seen.rate)} of drafts")
+    return " · ".join(parts) + _SOURCES[seen.estimator]
+
+
+def positions(seen: Acceptance | None) -> str:
+    """Return ``86 · 71 · 62 %``: how often the first, second, third draft token was accepted."""
+    if seen is None or not seen.per_position:
+        return UNKNOWN
+    return " · ".join(f"{share * 100:.0f}" for share in seen.per_position) + " %"
+
+
+def bandwidth(numbers: Numbers, estimated: Bandwidth | None) -> str:
+    """Return ``≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec``; a range for a mixture of experts."""
+    if numbers.activity is Activity.IDLE:
+        return IDLE
+    if estimated is None:
+        return UNKNOWN
+    ceiling = estimated.ceiling
+    if not estimated.plausible:
+        return f"≈ {estimated.low / GB:.0f} GB/s est. · more than the memory can do: an input is wrong"
+    amount = _between(estimated.low / GB, estimated.high / GB)
+    measured, spec = (_between(low * 100, high * 100) for low, high in (estimated.of_measured(), estimated.of_spec()))
+    return (
+        f"≈ {amount} GB/s est. · {measured} % of {ceiling.measured / GB:.0f} measured, "
+        f"{spec} % of {ceiling.spec / GB:.0f} spec"
+    )
+
+
+def queue(numbers: Numbers) -> str:
+    """Return ``3 running, 1 waiting``."""
+    if numbers.running is None:
+        return UNKNOWN
+    return f"{numbers.running:.0f} running" + (f", {numbers.waiting:.0f} waiting" if numbers.waiting else "")
+
+
+def percent(share: float | None) -> str:
+    """Return ``20 %`` for 0.2; below 10 % with a decimal unless it is none."""
+    if share is None:
+        return UNKNOWN
+    value = share * 100
+    return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"
+
+
+def latency(seen: Quantiles | None) -> str:
+    """Return ``310 ms p50, 1.20 s p95``."""
+    return UNKNOWN if seen is None else f"{_time(seen.p50)} p50, {_time(seen.p95)} p95"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 0.0095:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.0f} s"
+
+
+def _between(low: float, high: float) -> str:
+    one, other = f"{low:.0f}", f"{high:.0f}"
+    return f"{one}–{other}" if one != other else one

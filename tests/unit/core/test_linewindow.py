@@ -1,0 +1,130 @@
+"""An engine's speed from its log: lines are dated, bogus ones dropped, silence is idleness."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.core.linewindow import LineWindow, prefer
+from sparkctl.model.metrics import Acceptance, Activity, Estimator, LineKind, Numbers, StatsLine
+
+
+def after(*lines: tuple[float, StatsLine], at: float | None = None) -> Numbers:
+    window = LineWindow()
+    for when, line in lines:
+        window.add(when, line)
+    return window.numbers(lines[-1][0] if at is None else at)
+
+
+def decode(rate: float, length: float | None = 1.75) -> StatsLine:
+    share = None if length is None else (length - 1) / 3
+    return StatsLine(LineKind.DECODE, generation_rate=rate, running=1, accept_length=length, accept_rate=share)
+
+
+PREFILL = StatsLine(LineKind.PREFILL, running=0, prompt_tokens=300, cached_tokens=100)
+
+
+def engine(rate: float, running: float = 1, source: str = "000") -> StatsLine:
+    return StatsLine(LineKind.DECODE, source, generation_rate=rate, prompt_rate=5, running=running, every=10)
+
+
+def drafts(accepted: float, drafted: float, length: float | None) -> StatsLine:
+    rate = accepted / drafted if drafted else None
+    return StatsLine(
+        LineKind.SPECULATION, accepted=accepted, drafted=drafted, accept_length=length, accept_rate=rate, every=10
+    )
+
+
+def test_no_line_says_nothing() -> None:
+    assert LineWindow().numbers(1000) == Numbers()
+
+
+def test_sglang_decode_lines() -> None:
+    seen = after((0, PREFILL), (6, decode(4.0)), (12, decode(12.7, 1.7)), (18, decode(12.6, 1.8)))
+    assert (seen.activity, seen.estimator, seen.generation_rate) == (Activity.DECODING, Estimator.LOG, 12.6)
+    assert seen.acceptance is not None
+    assert seen.acceptance.length == pytest.approx(1.75), "the mean of the lines in the window"
+    assert seen.acceptance.estimator is Estimator.LOG
+    assert seen.steps == pytest.approx(12.6 / 1.75)
+
+
+def test_the_first_decode_line_after_an_idle_gap_is_dropped() -> None:
+    steady = [(0.0, decode(12.7)), (6.0, decode(12.7))]
+    assert after(*steady).generation_rate == 12.7
+    again = [*steady, (300.0, PREFILL), (306.0, decode(0.3))]
+    assert (after(*again).activity, after(*again).generation_rate) == (Activity.DECODING, None)
+    assert after(*again, (312.0, decode(12.5))).generation_rate == 12.5
+
+
+def test_lines_far_apart_with_no_request_between_are_believed() -> None:
+    """Forty steps of a large dense model take fifteen seconds; no request began, so nothing idled."""
+    assert after((0, PREFILL), (15, decode(2.7)), (30, decode(2.7))).generation_rate == 2.7
+
+
+def test_a_prompt_is_being_read() -> None:
+    seen = after((0, PREFILL), at=2)
+    assert (seen.activity, seen.prompt_rate, seen.generation_rate) == (Activity.PREFILL, 30, 0)
+
+
+def test_silence_is_idleness_and_holds_nothing() -> None:
+    lines = [(0.0, decode(12.7)), (6.0, decode(12.7)), (12.0, decode(12.7))]
+    assert after(*lines, at=20).activity is Activity.DECODING
+    seen = after(*lines, at=24)
+    assert (seen.activity, seen.generation_rate, seen.acceptance, seen.running) == (Activity.IDLE, 0, None, None)
+
+
+def test_silence_after_a_prompt_of_an_engine_of_unknown_stride_is_not_yet_idle() -> None:
+    assert after((0, PREFILL), at=15).activity is None
+    assert after((0, PREFILL), at=31).activity is Activity.IDLE
+
+
+def test_vllm_lines_add_up_over_engines_and_drafts_weigh_by_number() -> None:
+    seen = after(
+        (0, engine(100, 2, "000")),
+        (0.1, engine(50, 1, "001")),
+        (0.2, drafts(100, 300, 2.0)),
+        (0.3, drafts(300, 900, 3.0)),
+    )
+    assert (seen.generation_rate, seen.running, seen.prompt_rate) == (150, 3, 10)
+    assert seen.acceptance is not None
+    assert seen.acceptance.length == pytest.approx(2.75)
+    assert seen.acceptance.rate == pytest.approx(1 / 3)
+
+
+def test_vllm_lines_without_drafts_are_no_acceptance() -> None:
+    assert after((0, engine(100)), (0.1, drafts(0, 0, None))).acceptance is None
+    assert after((0, engine(100))).acceptance is None
+
+
+def test_vllm_falls_silent_after_a_line_of_zeros() -> None:
+    assert after((0, engine(100)), at=14).activity is Activity.DECODING
+    assert after((0, engine(100)), at=16).activity is Activity.IDLE
+    zeros = StatsLine(LineKind.DECODE, "000", generation_rate=0, prompt_rate=0, running=0, every=10)
+    assert after((0, engine(100)), (10, zeros)).activity is Activity.IDLE
+
+
+def test_llama_slots_add_up_until_each_ends() -> None:
+    first, second = (StatsLine(LineKind.DECODE, slot, generation_rate=4, running=1, every=3) for slot in "01")
+    ended = StatsLine(LineKind.REQUEST, "0", generation_rate=0, running=0)
+    assert after((0, first), (1, second)).generation_rate == 8
+    assert after((0, first), (1, second), (2, ended)).generation_rate == 4
+    assert after((0, first), (2, ended), at=3).activity is Activity.IDLE
+
+
+COUNTED = Numbers(Activity.DECODING, 10, Estimator.COUNTERS, steps=7)
+SAID = Numbers(
+    Activity.DECODING,
+    10,
+    Estimator.LOG,
+    generation_rate=12,
+    steps=6,
+    acceptance=Acceptance(1.75, 0.25, None, Estimator.LOG),
+)
+
+
+def test_the_log_fills_what_the_counters_leave_open() -> None:
+    seen = prefer(COUNTED, SAID)
+    assert (seen.generation_rate, seen.estimator, seen.steps) == (12, Estimator.LOG, 7)
+    assert seen.acceptance == SAID.acceptance
+    assert prefer(Numbers(), SAID) == SAID
+    idle = Numbers(Activity.IDLE, 10, Estimator.COUNTERS, generation_rate=0)
+    assert prefer(idle, SAID) == idle, "the counters are of the moment, the log is of before"

@@ -1,0 +1,312 @@
+"""An engine in the last ten seconds: restarts, missing series and idleness are told for what they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.core.window import MetricsWindow
+from sparkctl.model.metrics import Activity, EngineMetrics, Estimator, Histogram, Numbers
+
+
+def after(*readings: tuple[float, EngineMetrics], at: float | None = None) -> Numbers:
+    window = MetricsWindow()
+    for when, metrics in readings:
+        window.add(when, metrics)
+    return window.numbers(readings[-1][0] if at is None else at)
+
+
+def vllm(steps: float, accepted: float = 0.0, **more: float) -> EngineMetrics:
+    """An engine with three drafts a step, in which ``steps`` were done by all requests together."""
+    seen = EngineMetrics(
+        generation_tokens=steps + accepted,
+        prompt_tokens=0,
+        drafts=steps,
+        draft_tokens=3 * steps,
+        accepted_tokens=accepted,
+        running=1,
+        waiting=0,
+    )
+    return replace(seen, **more)  # type: ignore[arg-type]
+
+
+def test_rates_are_differences_over_time() -> None:
+    seen = after((0, vllm(100, 50)), (10, vllm(200, 125, prompt_tokens=400)))
+    assert seen.activity is Activity.DECODING
+    assert seen.estimator is Estimator.COUNTERS
+    assert seen.seconds == 10
+    assert (seen.generation_rate, seen.prompt_rate, seen.steps) == (17.5, 40, 10)
+    assert seen.acceptance is not None
+    assert (seen.acceptance.length, seen.acceptance.rate) == (1.75, 0.25)
+    assert seen.acceptance.estimator is Estimator.COUNTERS
+
+
+def test_acceptance_of_a_real_run() -> None:
+    """vLLM's own counters of one run, and what its log said of it: 3.45 tokens a step, 68.6 % of drafts."""
+    start = EngineMetrics(generation_tokens=0, drafts=0, draft_tokens=0, accepted_tokens=0, running=1)
+    end = EngineMetrics(generation_tokens=22736, drafts=6584, draft_tokens=23534, accepted_tokens=16152, running=1)
+    seen = after((0, start), (10, end)).acceptance
+    assert seen is not None
+    assert seen.length == pytest.approx(3.45, abs=0.005)
+    assert seen.rate == pytest.approx(0.686, abs=0.0005)
+
+
+def test_positions() -> None:
+    first = vllm(0, 0, accepted_per_position=(0.0, 0.0))  # type: ignore[arg-type]
+    last = vllm(100, 120, accepted_per_position=(80.0, 40.0))  # type: ignore[arg-type]
+    seen = after((0, first), (10, last)).acceptance
+    assert seen is not None
+    assert seen.per_position == (0.8, 0.4)
+    appeared = after((0, vllm(0)), (10, last)).acceptance
+    assert appeared is not None
+    assert appeared.per_position is None, "a series that was not there has no difference"
+
+
+def test_nothing_is_told_before_the_second_reading() -> None:
+    seen = after((0, vllm(100, 50)))
+    assert (seen.activity, seen.generation_rate, seen.acceptance, seen.steps) == (None, None, None, None)
+    assert seen.running == 1
+
+
+def test_nor_when_readings_have_stopped() -> None:
+    assert after((0, vllm(0)), (10, vllm(100)), at=31) == Numbers()
+
+
+def test_without_speculation_there_is_no_acceptance_and_a_step_is_a_token() -> None:
+    plain = {"drafts": None, "draft_tokens": None, "accepted_tokens": None}
+    seen = after((0, replace(vllm(0, running=3), **plain)), (10, replace(vllm(300, running=3), **plain)))  # type: ignore[arg-type]
+    assert (seen.generation_rate, seen.acceptance, seen.batch, seen.steps) == (30, None, 3, 10)
+
+
+def test_steps_without_a_draft_are_steps() -> None:
+    """n-gram finds no draft at temperature 1: tokens come, the drafts counter stands."""
+    seen = after((0, vllm(100, 50)), (10, vllm(100, 50, generation_tokens=250)))
+    assert seen.activity is Activity.DECODING
+    assert seen.steps == 10
+    assert seen.acceptance is not None
+    assert (seen.acceptance.length, seen.acceptance.rate) == (None, None)
+
+
+def test_a_step_serves_the_whole_batch_and_the_largest_where_requests_wait() -> None:
+    readings = [(0, vllm(0, running=2)), (5, vllm(100, running=4)), (10, vllm(200, running=0))]
+    assert after(*readings).batch == 3
+    readings[1] = (5, vllm(100, running=4, waiting=1))
+    assert after(*readings).steps == 5
+
+
+def test_idle_is_idle_and_holds_nothing_of_before() -> None:
+    busy, still = vllm(100, 50, running=1), vllm(100, 50, running=0)
+    seen = after((0, vllm(0)), (10, busy), (20, still), (30, still))
+    assert seen.activity is Activity.IDLE
+    assert (seen.generation_rate, seen.steps, seen.acceptance, seen.batch) == (0, 0, None, None)
+
+
+def test_a_prompt_being_read_is_not_idle() -> None:
+    seen = after((0, vllm(100)), (10, vllm(100, running=1)))
+    assert (seen.activity, seen.generation_rate, seen.steps) == (Activity.PREFILL, 0, None)
+
+
+def test_a_restart_is_a_new_baseline() -> None:
+    window = MetricsWindow()
+    window.add(0, vllm(1000, 500))
+    window.add(5, vllm(1050, 520))
+    window.add(10, vllm(20, 10))
+    assert window.numbers(10).generation_rate is None
+    window.add(15, vllm(70, 35))
+    assert window.numbers(15).generation_rate == 15
+
+
+def test_another_process_is_a_restart_even_if_it_has_overtaken() -> None:
+    seen = after((0, vllm(100, started=1.0)), (10, vllm(900, started=2.0)))
+    assert (seen.activity, seen.generation_rate) == (None, None)
+
+
+def test_a_series_that_vanished_is_a_restart() -> None:
+    seen = after((0, vllm(100)), (10, replace(vllm(900), drafts=None)))
+    assert seen.generation_rate is None
+
+
+def test_a_pause_of_the_readings_is_not_averaged_over() -> None:
+    assert after((0, vllm(0)), (300, vllm(600))).generation_rate is None
+    assert after((0, vllm(0)), (300, vllm(600)), (305, vllm(700))).generation_rate == 20
+
+
+def test_latencies_are_those_of_the_window() -> None:
+    def ttft(*counts: float) -> Histogram:
+        return Histogram(tuple(zip((0.1, 0.2, math.inf), counts, strict=True)))
+
+    first = replace(vllm(0), ttft=ttft(90, 90, 90))
+    seen = after((0, first), (10, replace(vllm(10), ttft=ttft(90, 100, 100))))
+    assert seen.ttft is not None
+    assert (seen.ttft.observations, seen.ttft.p50) == (10, pytest.approx(0.15))
+    assert after((0, first), (10, replace(vllm(10), ttft=ttft(90, 90, 90)))).ttft is None
+    assert after((0, vllm(0)), (10, replace(vllm(10), ttft=ttft(1, 1, 1)))).ttft is None
+
+
+counts = st.lists(st.integers(0, 1000), min_size=2, max_size=8)
+
+
+@given(counts, st.floats(0.01, 1), st.floats(0.01, 1))
+def test_quantiles_lie_within_the_bounds_and_in_order(steps: list[int], one: float, other: float) -> None:
+    bounds = [*(0.01 * 2**n for n in range(len(steps) - 1)), math.inf]
+    totals = [sum(steps[: n + 1]) for n in range(len(steps))]
+    seen = Histogram(tuple(zip(bounds, map(float, totals), strict=True)))
+    low, high = seen.quantile(min(one, other)), seen.quantile(max(one, other))
+    if not totals[-1]:
+        assert (low, high) == (None, None)
+        return
+    assert low is not None
+    assert high is not None
+    assert 0 <= low <= high <= bounds[-2]
+
+
+@given(st.lists(st.tuples(st.floats(0.5, 8), st.integers(0, 200), st.integers(0, 3)), min_size=1, max_size=30))
+def test_figures_agree_with_what_was_done(stretches: list[tuple[float, int, int]]) -> None:
+    """Whatever the engine does between readings: no rate is below 0 or above the fastest stretch, no share above 1."""
+    window, now, steps, accepted, fastest = MetricsWindow(), 0.0, 0, 0, 0.0
+    window.add(now, vllm(0))
+    for seconds, more, lucky in stretches:
+        now, steps, accepted = now + seconds, steps + more, accepted + more * lucky
+        fastest = max(fastest, more * (1 + lucky) / seconds)
+        window.add(now, vllm(steps, accepted, running=1 if more else 0))
+        seen = window.numbers(now)
+        assert seen.generation_rate is not None
+        assert 0 <= seen.generation_rate <= fastest + 1e-6
+        assert (seen.activity is Activity.IDLE) == (seen.generation_rate == 0)
+        if seen.acceptance is not None and seen.acceptance.length is not None:
+            assert 1 <= seen.acceptance.length <= 4
+            assert seen.acceptance.rate is not None
+            assert seen.acceptance.length == pytest.approx(1 + 3 * seen.acceptance.rate)
+
+
+@given(st.lists(st.tuples(st.floats(0.5, 8), st.integers(0, 200), st.booleans()), min_size=1, max_size=30))
+def test_restarts_never_show_as_a_rate_below_zero(stretches: list[tuple[float, int, bool]]) -> None:
+    window, now, steps = MetricsWindow(), 0.0, 0
+    for seconds, more, restart in stretches:
+        now, steps = now + seconds, more if restart else steps + more
+        window.add(now, vllm(steps))
+        seen = window.numbers(now)
+        for value in (seen.generation_rate, seen.prompt_rate, seen.steps):
+            assert value is None or value >= 0
+
+
+FIELDS = ("generation_tokens", "prompt_tokens", "drafts", "draft_tokens", "accepted_tokens", "running", "waiting")
+
+
+@given(st.lists(st.tuples(st.sets(st.sampled_from(FIELDS)), st.booleans(), st.booleans()), min_size=1, max_size=8))
+def test_missing_series_make_figures_unknown_and_break_nothing(pages: Sequence[tuple[set[str], bool, bool]]) -> None:
+    window = MetricsWindow()
+    for number, (missing, in_strides, at_end) in enumerate(pages):
+        page = vllm(100 * number, 50 * number, in_strides=in_strides, at_request_end=at_end)
+        window.add(5 * number, replace(page, **dict.fromkeys(missing)))  # type: ignore[arg-type]
+        seen = window.numbers(5 * number)
+        if "generation_tokens" in missing and not in_strides:
+            assert (seen.activity, seen.generation_rate) == (None, None)
+        if "drafts" in missing:
+            assert seen.acceptance is None
+
+
+# --- engines that report in strides (SGLang) -------------------------------------------------------------------------
+
+
+def sglang(tokens: float | None, rate: float = 12.7, prompts: float = 100, **more: float) -> EngineMetrics:
+    seen = EngineMetrics(
+        generation_tokens=tokens,
+        prompt_tokens=prompts,
+        running=1,
+        waiting=0,
+        kv_usage=0.07,
+        generation_rate=rate,
+        accept_length=1.75,
+        accept_rate=0.25,
+        in_strides=True,
+    )
+    return replace(seen, **more)  # type: ignore[arg-type]
+
+
+def test_gauges_are_the_estimator_while_the_counter_moves() -> None:
+    seen = after(*((5 * n, sglang(70 * n, 12.7 + n / 100)) for n in range(4)))
+    assert (seen.activity, seen.estimator) == (Activity.DECODING, Estimator.GAUGE)
+    assert seen.generation_rate == pytest.approx(12.73)
+    assert seen.steps == pytest.approx(12.73 / 1.75)
+    assert seen.acceptance is not None
+    assert seen.acceptance.estimator is Estimator.GAUGE
+
+
+def test_frozen_gauges_are_idle() -> None:
+    """After the load they stand for half a minute: three running, 12.7 tok/s, and not one step."""
+    window = MetricsWindow()
+    for second in range(0, 60, 2):
+        window.add(second, sglang(14 * min(second, 20), running=3))
+        seen = window.numbers(second)
+        if 4 <= second <= 20:
+            assert seen.activity is Activity.DECODING
+        if second > 30:
+            assert (seen.activity, seen.generation_rate, seen.acceptance) == (Activity.IDLE, 0, None)
+            assert (seen.running, seen.kv_usage) == (None, None), "as of the last step, which is over"
+
+
+def test_zeroed_gauges_are_idle_at_once() -> None:
+    rest = sglang(100, 0.0, running=0, kv_usage=0)
+    seen = after((0, rest), (2, rest))
+    assert (seen.activity, seen.running, seen.kv_usage) == (Activity.IDLE, 0, 0)
+
+
+def test_the_first_rate_after_an_idle_gap_is_not_believed() -> None:
+    readings = [(5.0 * n, sglang(70 * n)) for n in range(4)]
+    readings += [(5.0 * n, sglang(210)) for n in range(4, 12)]
+    bogus = (60.0, sglang(280, 1.5, prompts=150))
+    seen = after(*readings, bogus)
+    assert (seen.activity, seen.generation_rate, seen.steps) == (Activity.DECODING, None, None)
+    assert after(*readings, bogus, (65.0, sglang(350, 12.6, prompts=150))).generation_rate == 12.6
+
+
+def test_long_strides_are_neither_idle_nor_distrusted() -> None:
+    """Forty steps of a large dense model take longer than the window."""
+    window = MetricsWindow()
+    for second in range(0, 120, 2):
+        window.add(second, sglang(40 * (second // 14), 2.8))
+        seen = window.numbers(second)
+        assert seen.activity is not Activity.IDLE, second
+        if second > 30:
+            assert seen.generation_rate == 2.8
+
+
+def test_without_the_counter_a_gauge_written_anew_is_a_step() -> None:
+    seen = after(*((5 * n, sglang(None, 12.7 + n / 100)) for n in range(4)))
+    assert seen.activity is Activity.DECODING
+    assert seen.generation_rate == pytest.approx(12.73)
+
+
+# --- engines that count at the end of a request (llama-server) ------------------------------------------------------
+
+
+def llama(tokens: float, seconds: float, passes: float | None, running: float = 1) -> EngineMetrics:
+    return EngineMetrics(
+        generation_tokens=tokens,
+        generation_seconds=seconds,
+        passes=passes,
+        prompt_tokens=10,
+        running=running,
+        waiting=0,
+        at_request_end=True,
+    )
+
+
+def test_a_request_that_ends_does_not_show_as_a_burst() -> None:
+    """600 tokens over a minute arrive in the counter at once: 10 tok/s, not 60."""
+    seen = after((0, llama(0, 0, 500)), (10, llama(600, 60, 600)))
+    assert (seen.generation_rate, seen.steps) == (10, 10)
+
+
+def test_while_a_request_runs_its_speed_is_not_known_and_it_is_not_idle() -> None:
+    seen = after((0, llama(0, 0, 500)), (10, llama(0, 0, 600)))
+    assert (seen.activity, seen.generation_rate, seen.steps) == (Activity.DECODING, None, 10)
+    older = after((0, llama(0, 0, None)), (10, llama(0, 0, None)))
+    assert older.activity is None
+    assert after((0, llama(0, 0, 9)), (10, llama(0, 0, 9, running=0))).activity is Activity.IDLE

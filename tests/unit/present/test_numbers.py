@@ -1,0 +1,84 @@
+"""An engine's figures as people read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.core.bandwidth import Experts, Reads, estimate
+from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
+from sparkctl.present import numbers as words
+
+SEEN = Numbers(
+    Activity.DECODING,
+    10,
+    Estimator.COUNTERS,
+    generation_rate=12.7,
+    steps=12.7 / 1.75,
+    batch=1,
+    running=1,
+    waiting=0,
+    acceptance=Acceptance(1.75, 0.2, (0.5, 0.2, 0.05), Estimator.COUNTERS),
+)
+IDLE = Numbers(Activity.IDLE, 10, Estimator.COUNTERS, generation_rate=0.0, steps=0.0)
+DENSE = Reads(weights=27_000_000_000)
+
+
+def test_an_engine_at_work() -> None:
+    assert words.throughput(SEEN) == "12.7 tok/s"
+    assert words.acceptance(SEEN) == "1.75 per step · 20 % of drafts"
+    assert words.positions(SEEN.acceptance) == "50 · 20 · 5 %"
+    assert words.bandwidth(SEEN, estimate(SEEN, DENSE)) == "≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec"
+    assert words.queue(SEEN) == "1 running"
+    assert words.queue(replace(SEEN, running=3, waiting=2)) == "3 running, 2 waiting"
+
+
+def test_idle_is_said_and_unknown_is_a_dash() -> None:
+    assert [words.throughput(IDLE), words.acceptance(IDLE), words.bandwidth(IDLE, None)] == ["idle"] * 3
+    nothing = Numbers()
+    assert [words.throughput(nothing), words.acceptance(nothing), words.bandwidth(nothing, None)] == ["—"] * 3
+    assert [words.queue(nothing), words.latency(None), words.percent(None), words.positions(None)] == ["—"] * 4
+
+
+def test_prompts_being_read() -> None:
+    seen = replace(IDLE, activity=Activity.PREFILL, prompt_rate=1843.2)
+    assert words.throughput(seen) == "reading prompts · 1843 tok/s"
+    assert words.bandwidth(seen, estimate(seen, DENSE)) == "—"
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (Acceptance(2.88, 0.63, None, Estimator.GAUGE), "2.88 per step · 63 % of drafts · by its gauge"),
+        (Acceptance(1.05, 0.0134, None, Estimator.LOG), "1.05 per step · 1.3 % of drafts · by its log"),
+        (Acceptance(1.0, 0.0, None, Estimator.COUNTERS), "1.00 per step · 0 % of drafts"),
+        (Acceptance(None, 0.57, None, Estimator.LOG), "57 % of drafts · by its log"),
+        (Acceptance(None, None, None, Estimator.COUNTERS), "no drafts"),
+    ],
+)
+def test_acceptance_names_its_estimator(seen: Acceptance, said: str) -> None:
+    assert words.acceptance(replace(SEEN, acceptance=seen)) == said
+
+
+def test_a_mixture_of_experts_is_told_as_a_range() -> None:
+    reads = Reads(weights=2_000_000_000, experts=Experts(64_000_000_000, 128, 8), draft_tokens=3)
+    said = words.bandwidth(SEEN, estimate(SEEN, reads))
+    assert said == "≈ 44–120 GB/s est. · 19–52 % of 230 measured, 16–44 % of 273 spec"
+
+
+def test_an_impossible_estimate_is_said_to_be_one() -> None:
+    fast = replace(SEEN, steps=20.0)
+    assert words.bandwidth(fast, estimate(fast, DENSE)).endswith("more than the memory can do: an input is wrong")
+
+
+def test_rates_and_latencies() -> None:
+    assert [words.speed(value) for value in (0.0, 99.94, 99.96, 2851.3, None)] == [
+        "0.0 tok/s",
+        "99.9 tok/s",
+        "100 tok/s",
+        "2851 tok/s",
+        "—",
+    ]
+    assert words.latency(Quantiles(0.005, 0.31, 9)) == "5.0 ms p50, 310 ms p95"
+    assert words.latency(Quantiles(1.2, 14.4, 9)) == "1.20 s p50, 14 s p95"
