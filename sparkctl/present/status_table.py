@@ -36,8 +36,13 @@ def _node(view: NodeView, ascii_only: bool) -> list[str]:
     if not view.docker_known:
         lines.append(f"    Docker: {clean(view.detail or 'no answer')}")
         return lines + ([f"    try: {clean(view.hint)}"] if view.hint else [])
-    rows = [_row(instance, ascii_only) for instance in sorted(view.instances, key=lambda i: (not i.ours, i.name))]
-    return lines + (_aligned(rows) if rows else ["    nothing runs"])
+    return lines + instance_lines(view.instances, ascii_only)
+
+
+def instance_lines(instances: Sequence[InstanceView], ascii_only: bool) -> list[str]:
+    """Return a row for each instance, ours first."""
+    rows = [_row(instance, ascii_only) for instance in sorted(instances, key=lambda i: (not i.ours, i.name))]
+    return _aligned(rows) if rows else ["    nothing runs"]
 
 
 def memory_words(memory: Memory | None) -> str:

@@ -87,6 +87,15 @@ class HeldProcess:
             raise self._lost(None)
         return line
 
+    async def write(self, data: bytes) -> None:
+        """Write to its stdin; LinkLost where that is the connection's fault and not the command's end."""
+        try:
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+        except BROKEN as error:
+            if self._dead():
+                raise self._lost(error) from error
+
     async def release(self) -> None:
         """Close its stdin, give it a moment to end, then close the channel."""
         try:

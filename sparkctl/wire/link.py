@@ -41,6 +41,11 @@ class Held(Protocol):
         """Return its next line of stdout, b"" when it has ended."""
         ...
 
+    async def write(self, data: bytes) -> None:
+        """Write to its stdin and wait until the other side takes more. One that has ended takes nothing, silently:
+        `readline` tells of the end."""
+        ...
+
     async def release(self) -> None:
         """Close its stdin and let it end."""
         ...

@@ -105,6 +105,13 @@ class _HeldChild:
         assert self._process.stdout is not None
         return await self._process.stdout.readline()
 
+    async def write(self, data: bytes) -> None:
+        """Write to its stdin."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+
     async def release(self) -> None:
         """Close its stdin, give it a moment to end, then kill it."""
         assert self._process.stdin is not None
