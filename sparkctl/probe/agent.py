@@ -259,7 +259,7 @@ def clusters_of(root: str) -> list[Json]:
 
 def identity_of(root: str) -> Json:
     """Return what does not change while it runs; null where it is not said."""
-    driver = re.search(r"Module\D*([\d.]+)", text_once(root + "/proc/driver/nvidia/version") or "")
+    driver = re.search(r" (\d+\.\d[\d.]*)(?:\s|$)", text_once(root + "/proc/driver/nvidia/version") or "")
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)', text_once(root + "/etc/dgx-release") or "", re.MULTILINE))
     distribution = dict(re.findall(r'^(\w+)="?([^"\n]*)', text_once(root + "/etc/os-release") or "", re.MULTILINE))
     settings = {}
@@ -543,6 +543,7 @@ class Gpus:
         self.retry_at = 0.0
         self.trouble: str | None = None
         self.utilisation_seen: dict[int, int] = {}
+        self.held: dict[tuple[int, str], tuple[float, Any]] = {}
 
     def read(self, _request: list[int]) -> Json:
         """Return ``gpus``, or the ``trouble`` that keeps the driver from answering."""
@@ -574,6 +575,15 @@ class Gpus:
         self.refused[name + str(words[1:]), index] = time.monotonic() + 5 * RARELY
         return None
 
+    def kept(self, index: int, name: str, every: float, read: Callable[[], Any]) -> Any:
+        """Return what ``read`` returns, at most so often: some calls take the driver milliseconds."""
+        now = time.monotonic()
+        when, value = self.held.get((index, name), (now - every, None))
+        if now - when >= every:
+            value = read()
+            self.held[index, name] = (now, value)
+        return value
+
     def one(self, index: int, handle: Any) -> Json:
         """Return one GPU's reading."""
         nvml = self.nvml
@@ -588,12 +598,12 @@ class Gpus:
             {
                 "busy": None if use is None else use.gpu / 100,
                 "sm_clock": self.ask(index, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
-                "sm_clock_max": self.ask(index, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+                "sm_clock_max": self.highest(index, handle, nvml.NVML_CLOCK_SM),
                 "power": None if power is None else power / 1000,
                 "celsius": self.ask(index, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
                 "pstate": self.ask(index, "nvmlDeviceGetPerformanceState", handle),
                 "reasons": reasons,
-                "events": self.events(index, handle),
+                "events": self.kept(index, "events", 10, lambda: self.events(index, handle)),
                 "memory_total": memory.total if memory else None,
                 "memory_used": memory.used if memory else None,
                 "processes": self.processes(index, handle),
@@ -601,6 +611,12 @@ class Gpus:
         )
         reading.update(self.bandwidth(index, handle))
         return reading
+
+    def highest(self, index: int, handle: Any, clock: int) -> int | None:
+        """Return the highest MHz of a clock, asked every ten minutes."""
+        read = "nvmlDeviceGetMaxClockInfo"
+        known: int | None = self.kept(index, f"{read} {clock}", 600, lambda: self.ask(index, read, handle, clock))
+        return known
 
     def identity(self, index: int, handle: Any) -> Json:
         """Return what does not change, asked once."""
@@ -622,7 +638,7 @@ class Gpus:
             before = held.get(process.pid)
             known = size is not None and size < (1 << 62)  # 2^64 - 1 is "not available"
             held[process.pid] = max(size, before or 0) if known else before
-        shares = self.shares(index, handle)
+        shares = self.kept(index, "shares", 10, lambda: self.shares(index, handle))
         return [{"pid": pid, "memory": size, "busy": shares.get(pid)} for pid, size in sorted(held.items())]
 
     def shares(self, index: int, handle: Any) -> dict[int, float]:
@@ -659,8 +675,8 @@ class Gpus:
         meter = self.meters[index]
         if not meter or None in meter[:2]:
             return unknown
-        clock = self.ask(index, "nvmlDeviceGetMaxClockInfo", handle, self.nvml.NVML_CLOCK_MEM)
-        width = self.ask(index, "nvmlDeviceGetMemoryBusWidth", handle)
+        clock = self.highest(index, handle, self.nvml.NVML_CLOCK_MEM)
+        width = self.kept(index, "width", 600, lambda: self.ask(index, "nvmlDeviceGetMemoryBusWidth", handle))
         if clock and width:
             unknown["bandwidth_peak"] = 2 * clock * 1_000_000 * width // 8
         earlier, later, taken = meter

@@ -20,7 +20,7 @@ while len(s)<n:
  s+=d
 exec(compile(s,"sparkctl-probe","exec"))"""
 
-_WORD = re.compile(r"\w+")
+WORD = re.compile(r"\w+")
 _PIECE = re.compile(r"(?:^@.*\n)*^[\w].*\n(?:(?![@\w]).*\n?)*", re.MULTILINE)
 _DEFINITION = re.compile(r"^(?:def |class )?(\w+) *(?:[(:]|=(?!=))", re.MULTILINE)
 _NVML_NAME = re.compile(r"(?!NVML_ERROR_)(?:c?_?nvml[A-Z]\w*|NVML_\w+|c_nvml\w+|_?struct_\w+)$")
@@ -64,7 +64,7 @@ def pynvml_source() -> bytes:
     if spec is None or spec.origin is None:
         return b""
     agent = (Path(__file__).parent / "agent.py").read_text(encoding="utf-8")
-    return part_of(Path(spec.origin).read_text(encoding="utf-8"), set(_WORD.findall(agent))).encode()
+    return part_of(Path(spec.origin).read_text(encoding="utf-8"), set(WORD.findall(agent))).encode()
 
 
 def part_of(module: str, wanted: set[str]) -> str:
@@ -83,7 +83,7 @@ def part_of(module: str, wanted: set[str]) -> str:
     queue = sorted(kept | {at for name in wanted & optional for at in defined[name]})
     kept = set(queue)
     while queue:
-        for name in set(_WORD.findall(pieces[queue.pop()])) & optional:
+        for name in set(WORD.findall(pieces[queue.pop()])) & optional:
             fresh = [at for at in defined[name] if at not in kept]
             kept.update(fresh)
             queue += fresh
