@@ -39,6 +39,7 @@ class Sampler:
         *,
         patience: float = _PATIENCE,
         stalled: float = _STALLED,
+        pause: float = _PAUSE,
     ) -> None:
         self.session = session
         self.every = every
@@ -47,6 +48,7 @@ class Sampler:
         self.identity: Hello | None = None
         self._patience = patience
         self._stalled = stalled
+        self._pause = pause
         self._held: Held | None = None
         self._silent = False
         self._barren = 0
@@ -66,12 +68,14 @@ class Sampler:
         """
         while True:
             try:
-                async for event in self._one_probe():
-                    yield event
+                await self.session.link.connect()
+                async with contextlib.aclosing(self._one_probe()) as events:
+                    async for event in events:
+                        yield event
             except (LinkLost, Starved, Unreachable):
                 await self.session.link.reconnect()
                 continue
-            await self.session.clock.sleep(_PAUSE)
+            await self.session.clock.sleep(self._pause)
 
     async def _one_probe(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
         """Run one probe until it ends or says nothing for too long."""
@@ -82,8 +86,9 @@ class Sampler:
         try:
             await held.write(start.stdin)
             feeding = asyncio.create_task(_feed(held))
-            async for event in self._read(held):
-                yield event
+            async with contextlib.aclosing(self._read(held)) as events:
+                async for event in events:
+                    yield event
         finally:
             self._held = None
             if feeding is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from sparkctl.core.context import Context
@@ -40,18 +41,15 @@ async def _look(ctx: Context, node: Node) -> LoadView:
 
 async def _second_sample(session: Session) -> Sample:
     name = session.node.name
-    samples = Sampler(session, _ONCE_EVERY).samples()
     try:
-        async with asyncio.timeout(_ONCE_WITHIN):
-            async for event in samples:
+        async with asyncio.timeout(_ONCE_WITHIN), aclosing(Sampler(session, _ONCE_EVERY).samples()) as events:
+            async for event in events:
                 if isinstance(event, SampleArrived) and event.sample.sequence >= 2:
                     return event.sample
     except TimeoutError as late:
         raise Starved(
             name, f"the probe on {name} sent no sample within {_ONCE_WITHIN:.0f} s", "it is there but very busy; wait"
         ) from late
-    finally:
-        await samples.aclose()
     raise AssertionError("samples go on until they are closed")
 
 
@@ -69,7 +67,7 @@ async def _with_instances(view: LoadView, session: Session) -> LoadView:
 
 async def watch(
     ctx: Context, nodes: Sequence[Node], every: float = IN_FRONT_OF_AN_OPERATOR
-) -> AsyncIterator[tuple[LoadView, ...]]:
+) -> AsyncGenerator[tuple[LoadView, ...], None]:
     """Yield all nodes whenever one of them has news; lost connections come back by themselves, visibly."""
     news = asyncio.Event()
     followers = [_Follower(ctx, node, every, news) for node in nodes]
@@ -111,8 +109,9 @@ class _Follower:
             async with Session(self.node, self.ctx.asker, self.ctx.clock) as session:
                 session.link.on_status(self._link_changed)
                 try:
-                    async for event in Sampler(session, self.every).samples():
-                        await self._take(event, session)
+                    async with aclosing(Sampler(session, self.every).samples()) as events:
+                        async for event in events:
+                            await self._take(event, session)
                 except NodeError as error:
                     self.show(
                         LoadView(self.node.name, state_of(error), self.ctx.clock.now(), error.message, error.hint)

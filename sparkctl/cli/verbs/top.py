@@ -46,6 +46,7 @@ async def _once(context: Context, nodes: Sequence[Node], as_json: bool) -> int:
 
 async def _watch(context: Context, nodes: Sequence[Node], plain: bool, as_json: bool) -> int:
     import time
+    from contextlib import aclosing
 
     from sparkctl.cli import output
     from sparkctl.cli.drive import until_stopped
@@ -56,11 +57,12 @@ async def _watch(context: Context, nodes: Sequence[Node], plain: bool, as_json: 
     painting = output.is_terminal() and not as_json and not plain
 
     async def show() -> None:
-        async for views in watch(context, nodes):
-            if painting:
-                output.screen([time.strftime("%H:%M:%S"), "", *top_lines(views, ascii_only(sys.stdout))])
-            else:
-                _print(views, as_json)
+        async with aclosing(watch(context, nodes)) as looks:
+            async for views in looks:
+                if painting:
+                    output.screen([time.strftime("%H:%M:%S"), "", *top_lines(views, ascii_only(sys.stdout))])
+                else:
+                    _print(views, as_json)
 
     await until_stopped(show())
     return 0
