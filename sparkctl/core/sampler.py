@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 
 from sparkctl.core.session import Session
-from sparkctl.errors import LinkLost, NodeError, Starved, Unreachable
+from sparkctl.errors import LinkLost, ProbeFailed, Starved, Unreachable
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import NodeState
 from sparkctl.model.sample import Sample
@@ -64,7 +64,7 @@ class Sampler:
         """Yield each sample, and the node's state where it becomes unknown by silence and where it is known again.
 
         A lost connection is waited for and the probe started anew. Raises `NodeError` where waiting does not help: the
-        node is not to be had by this user, or has no Python to run the probe.
+        node is not to be had by this user, or cannot run the probe (`ProbeFailed`).
         """
         while True:
             try:
@@ -73,8 +73,7 @@ class Sampler:
                     async for event in events:
                         yield event
             except (LinkLost, Starved, Unreachable):
-                await self.session.link.reconnect()
-                continue
+                await self.session.link.reconnect()  # at once where the link lives and only the session was refused
             await self.session.clock.sleep(self._pause)
 
     async def _one_probe(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
@@ -97,7 +96,7 @@ class Sampler:
             await held.release()
         if self._barren >= _UNFIT:
             name = self.session.node.name
-            raise NodeError(
+            raise ProbeFailed(
                 name,
                 f"the probe does not run on {name}: it ended {_UNFIT} times without a sample",
                 "it needs Python 3.8 or newer on the node: python3 -V",
@@ -138,7 +137,7 @@ class Sampler:
             return decode(line)
         except ValueError as wrong:
             name = self.session.node.name
-            raise NodeError(
+            raise ProbeFailed(
                 name,
                 f"the probe on {name} says something else ({wrong})",
                 "this is a defect of sparkctl, or of the Python there: python3 -V",

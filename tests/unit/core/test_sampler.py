@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from sparkctl.core.sampler import Sampler
-from sparkctl.core.session import Session
-from sparkctl.errors import NodeError
+from sparkctl.core.session import Session, state_of
+from sparkctl.errors import ProbeFailed
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
 
@@ -91,5 +91,6 @@ async def test_a_node_without_python_is_told(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "python3").chmod(0o755)
-    with pytest.raises(NodeError, match="the probe does not run on here"):
+    with pytest.raises(ProbeFailed, match="the probe does not run on here") as failed:
         await samples(1, Sampler(Session(HERE), pause=0.01).samples())
+    assert state_of(failed.value) is NodeState.UNKNOWN
