@@ -8,12 +8,13 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sparkctl.probe import travel
+from sparkctl.wire.quoting import command_line
 
 GB10_MEMINFO = """MemTotal:       127535224 kB
 MemFree:         4510768 kB
@@ -36,10 +37,11 @@ CmaFree:          940604 kB
 class Running:
     """One probe. Every read has a deadline, so a probe that says nothing fails a test instead of hanging it."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, shell: Sequence[str] = (), **options: Any) -> None:
         self.start = travel.start(**options)
+        argv = [*shell, command_line(self.start.argv)] if shell else self.start.argv
         self.process = subprocess.Popen(
-            self.start.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         )
         self._selector = selectors.DefaultSelector()
         assert self.process.stdout is not None

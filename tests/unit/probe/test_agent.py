@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import shutil
 import signal
 import sys
 import time
@@ -71,6 +72,19 @@ def test_it_reads_this_machine(python: str) -> None:
     assert second.disks is not None
     assert [disk.path for disk in second.disks] == ["/", "~"]
     assert all(disk.free for disk in second.disks)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish", "busybox sh"])
+def test_it_starts_from_any_login_shell(shell: str) -> None:
+    words = shell.split()
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"no {words[0]} here")
+    odd = "/a 'quoted' \\ name"
+    with probe(disks=[odd], nvml=b"", shell=[*words, "-c"]) as running:
+        hello(running)
+        read = sample(running)
+    assert read.disks is not None
+    assert [disk.path for disk in read.disks] == [odd]
 
 
 def test_it_and_psutil_read_the_same() -> None:
