@@ -69,6 +69,10 @@ class LinkLost(NodeError):
     """An established connection broke. Whoever was using it may reconnect and go on."""
 
 
+class ProbeFailed(NodeError):
+    """The node is there, and the probe does not run on it: nothing is known of what the node does."""
+
+
 class Untrusted(NodeError):
     """The node's host key is not the one we know, or we know none."""
 

@@ -22,6 +22,7 @@ VERBS = {
     "profiles": ("profiles", "List, show and check profiles."),
     "up": ("up", "Start a profile on a node and wait until it is ready."),
     "status": ("status", "Show the nodes, their memory and what runs there."),
+    "top": ("top", "Show memory, GPU, CPU, links and instances, live."),
     "logs": ("logs", "Show an instance's log, also of one that is gone."),
     "drop-caches": ("drop_caches", "Drop the page cache, with memory before and after."),
     "down": ("down", "Stop an instance and wait until its memory is back."),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Protocol
 
+from sparkctl.cli import output
 from sparkctl.core.context import Context
 from sparkctl.model.events import Ended, Event
 
@@ -63,3 +64,21 @@ async def _drive(ctx: Context, verb: Callable[[], AsyncIterator[Event]], teller:
             await ticker
         await events.aclose()  # type: ignore[attr-defined]
     return code
+
+
+async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` until it ends or Ctrl-C does, which is no error: how a view that repaints is left."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    showing = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({showing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if showing.done():
+        return showing.result()
+    showing.cancel()
+    await asyncio.gather(showing, return_exceptions=True)
+    if output.is_terminal():
+        output.text()  # below the ^C
+    return None

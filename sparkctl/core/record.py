@@ -21,6 +21,7 @@ SCHEMA = 1
 _KINDS: dict[str, type] = {
     "node": events.NodeStateChanged,
     "memory": events.MemorySampled,
+    "sample": events.SampleArrived,
     "caches": events.CachesDropped,
     "containers": events.ContainersListed,
     "plan": events.PlanMade,

@@ -8,6 +8,7 @@ from sparkctl.model.container import ContainerState
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.sample import MemoryBar, Sample, memory_bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class InstanceView:
     operator: str | None = None
     endpoint: str | None = None
     detail: str | None = None
+    container_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +56,24 @@ class NodeView:
         """
         bad = (Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
         return self.state is NodeState.OK and self.docker_known and not any(i.phase in bad for i in self.instances)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadView:
+    """What a node does at ``when`` (unix seconds): the probe's last sample, and the instances with what they hold."""
+
+    name: NodeName
+    state: NodeState
+    when: float
+    detail: str | None = None
+    hint: str | None = None
+    sample: Sample | None = None
+    instances: tuple[InstanceView, ...] = ()
+    docker_known: bool = True
+
+    @property
+    def memory(self) -> MemoryBar | None:
+        """The memory in four parts; None where there is no sample of it."""
+        if self.sample is None or self.sample.memory is None:
+            return None
+        return memory_bar(self.sample.memory, self.sample.gpu_memory)

@@ -14,6 +14,7 @@ from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.sample import Sample
 from sparkctl.model.verdict import Verdict
 
 
@@ -61,6 +62,15 @@ class MemorySampled:
     ts: float
     node: NodeName
     memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class SampleArrived:
+    """The probe's reading of everything on a node; ``ts`` is when it got here, ``sample.time`` the node's own clock."""
+
+    ts: float
+    node: NodeName
+    sample: Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +171,7 @@ class Ended:
 Event = (
     NodeStateChanged
     | MemorySampled
+    | SampleArrived
     | CachesDropped
     | ContainersListed
     | PlanMade

@@ -7,7 +7,6 @@ a reconnect it is taken again. `flock` is part of every Linux; the file tells a 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import uuid
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from sparkctl.wire.link import Held
 
 PATH = "/tmp/sparkctl.lock"  # noqa: S108  the sticky directory every user of the node can reach
 _BEAT = 10.0
+_RETRY = 0.5
 _PATIENCE = 45.0  # longer than a lock of our own that the break left behind can live
 # A file that another user made may be locked through a read-only descriptor, and be written where nothing is created.
 _SCRIPT = """umask 0
@@ -106,19 +106,32 @@ class StartLock:
     async def _beat(self) -> None:
         """Keep it alive, and get it back after a break; another who has it by then is worth a word, not an end."""
         while True:
-            await self._ctx.clock.sleep(_BEAT)
-            try:
-                if self._held is not None:
-                    await self._held.write(b".")
-            except LinkLost:
+            if self._held is not None:
+                await self._beat_until_lost(self._held)
                 self._held = None
-            if self._held is None and self._session.link.status.state is NodeState.OK:
-                try:
-                    with contextlib.suppress(NodeError):  # it broke again: the next beat tries once more
-                        await self.ensure()
-                except Taken as taken:
-                    self._warn(f"the connection was lost for a while, and now {taken.message}")
-                    return
+            if self._session.link.status.state is not NodeState.OK:
+                await self._ctx.clock.sleep(_RETRY)
+                continue
+            try:
+                await self.ensure()
+            except NodeError:
+                await self._ctx.clock.sleep(_RETRY)  # it broke again
+            except Taken as taken:
+                self._warn(f"the connection was lost for a while, and now {taken.message}")
+                return
+
+    async def _beat_until_lost(self, held: Held) -> None:
+        """Return when the holding command has ended, there or with the connection: it says nothing else any more."""
+        end = asyncio.ensure_future(held.readline())
+        try:
+            while not end.done():
+                await held.write(b".")
+                await asyncio.wait({end}, timeout=_BEAT)
+        except LinkLost:
+            return
+        finally:
+            end.cancel()
+            await asyncio.gather(end, return_exceptions=True)
 
 
 async def acquire(

@@ -32,7 +32,7 @@ async def look_at(ctx: Context, session: Session) -> NodeView:
         look, containers = await together(session.look("memory", "processes", "gpu"), _containers(session))
         if isinstance(containers, DockerError):
             return _without_docker(ctx, node, containers, look.memory)
-        instances = await together(*(_instance(session, c, look.held_by(c.id)) for c in containers))
+        instances = await together(*(instance_view(session, c, look.held_by(c.id)) for c in containers))
     except NodeError as error:
         now = session.link.status
         return NodeView(
@@ -97,13 +97,14 @@ async def _look_or_wait(ctx: Context, session: Session, returning: dict[str, asy
     return view
 
 
-async def _instance(session: Session, container: Container, held: int | None) -> InstanceView | None:
+async def instance_view(session: Session, container: Container, held: int | None) -> InstanceView | None:
+    """Return what a container is to an operator, ``held`` being its memory; None for a foreign one that has ended."""
     if not container.is_ours:
         if not container.is_alive:
             return None
         return InstanceView(
             container.name, session.node.name, container.name, container.image, container.state, container.status,
-            ours=False, memory=held, phase=None,
+            ours=False, memory=held, phase=None, container_id=container.id,
         )  # fmt: skip
     phase, step, detail = await _phase(session, container)
     return InstanceView(
@@ -111,7 +112,7 @@ async def _instance(session: Session, container: Container, held: int | None) ->
         container.state, container.status, ours=True, memory=held, phase=phase, step=step,
         profile=container.label(Label.PROFILE), engine=container.label(Label.ENGINE),
         operator=container.label(Label.OPERATOR),
-        endpoint=endpoint(session.node, port_of(container)), detail=detail,
+        endpoint=endpoint(session.node, port_of(container)), detail=detail, container_id=container.id,
     )  # fmt: skip
 
 

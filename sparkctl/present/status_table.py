@@ -37,8 +37,13 @@ def _node(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
     lines = fold(f"{head}   {memory_words(view.memory, ascii_only)}", width, len(head) + 3)
     if not view.docker_known:
         return lines + fold(f"    Docker: {clean(view.detail or 'no answer')}", width) + _hint(view, width)
-    rows = [_row(instance, ascii_only) for instance in sorted(view.instances, key=lambda i: (not i.ours, i.name))]
-    return lines + (_aligned(rows, width) if rows else ["    nothing runs"])
+    return lines + instance_lines(view.instances, ascii_only, width)
+
+
+def instance_lines(instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None) -> list[str]:
+    """Return a row for each instance, ours first."""
+    rows = [_row(instance, ascii_only) for instance in sorted(instances, key=lambda i: (not i.ours, i.name))]
+    return _aligned(rows, width) if rows else ["    nothing runs"]
 
 
 def _hint(view: NodeView, width: int | None) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -62,6 +63,7 @@ class SimNode:
         self.processes: dict[int, str] = {}  # pid to the container's id
         self.ports: dict[int, Handler] = {}  # who listens on 127.0.0.1
         self.locks: dict[str, str] = {}  # path to the holder's words
+        self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
         self._last_pid = 4100 + self.random.randrange(400)
 
     @property
@@ -70,6 +72,11 @@ class SimNode:
         dice = random.Random(f"boot/{self.name}")  # noqa: S311
         digits = f"{dice.getrandbits(128):032x}"
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    @property
+    def gpu_busy(self) -> float:
+        """How busy the GPU is, 0..1."""
+        return min(1.0, sum(busy() for busy in self.at_work.values()))
 
     def spawn(self, container: str) -> int:
         """Return the pid of a new process of a container."""
@@ -81,6 +88,7 @@ class SimNode:
         """End processes; the driver takes some seconds to give their memory back, as it does in life."""
         for pid in pids:
             self.processes.pop(pid, None)
+            self.at_work.pop(pid, None)
         for share in (0.3, 0.5, 1.0):
             await self.pace.sleep(4)
             for pid in pids:

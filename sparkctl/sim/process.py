@@ -35,6 +35,7 @@ class EngineProcess:
         self.deaf = False
         self._rushed: float | None = None
         self._handler = self.serving.handle
+        node.at_work[self.pids[1]] = lambda: 0.96 if self.decoding.running else 0.0
 
     @property
     def pid(self) -> int:

@@ -11,6 +11,7 @@ from typing import Protocol
 from sparkctl.sim.http import Reader
 from sparkctl.sim.look import FIRST_LINE, look
 from sparkctl.sim.node import SUDO_PASSWORD, SimNode, Sudo
+from sparkctl.sim.probe import run_probe
 
 DROP = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 HELD_BY_ANOTHER = 75
@@ -72,6 +73,14 @@ async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
     if len(argv) == 6 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
         return await _lock(node, argv[4], argv[5], streams)
     return await _unknown(node, argv, streams)
+
+
+async def _python(node: SimNode, argv: list[str], streams: Streams) -> int:
+    """The probe and nothing else: sent over stdin, its options behind the two lengths."""
+    if argv[1:3] != ["-ISu", "-c"] or "sparkctl-probe" not in argv[3]:
+        return await _unknown(node, argv, streams)
+    await run_probe(node, argv[4:], streams.stdin, streams.stdout)
+    return 0
 
 
 async def _lock(node: SimNode, path: str, info: str, streams: Streams) -> int:
@@ -147,4 +156,11 @@ async def _true(_node: SimNode, _argv: list[str], _streams: Streams) -> int:
     return 0
 
 
-_COMMANDS: dict[str, Command] = {"sh": _sh, "sync": _sync, "sudo": _sudo, "cat": _cat, "true": _true}
+_COMMANDS: dict[str, Command] = {
+    "sh": _sh,
+    "python3": _python,
+    "sync": _sync,
+    "sudo": _sudo,
+    "cat": _cat,
+    "true": _true,
+}

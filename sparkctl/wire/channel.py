@@ -88,14 +88,13 @@ class HeldProcess:
         return line
 
     async def write(self, data: bytes) -> None:
-        """Send it something on its stdin."""
+        """Write to its stdin; LinkLost where that is the connection's fault and not the command's end."""
         try:
             self._process.stdin.write(data)
             await self._process.stdin.drain()
         except BROKEN as error:
-            raise self._lost(error) from error
-        if self._dead():
-            raise self._lost(None)
+            if self._dead():
+                raise self._lost(error) from error
 
     async def release(self) -> None:
         """Close its stdin, give it a moment to end, then close the channel."""

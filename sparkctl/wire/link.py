@@ -42,7 +42,8 @@ class Held(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Send it something on its stdin."""
+        """Write to its stdin and wait until the other side takes more. One that has ended takes nothing, silently:
+        `readline` tells of the end."""
         ...
 
     async def release(self) -> None:

@@ -106,9 +106,9 @@ class _HeldChild:
         return await self._process.stdout.readline()
 
     async def write(self, data: bytes) -> None:
-        """Send it something on its stdin; a child that has ended takes it in silence."""
+        """Write to its stdin."""
         assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended
             self._process.stdin.write(data)
             await self._process.stdin.drain()
 

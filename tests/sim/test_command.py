@@ -221,6 +221,44 @@ def test_ctrl_c_stops_watching_and_says_that_the_engine_goes_on() -> None:
     assert "still starting" in rest
 
 
+def test_top_adds_up_and_knows_what_an_instance_holds() -> None:
+    ran = demo("top", "--once", "--json", scenario="two-stacks")
+    assert ran.returncode == 0, ran.stderr
+    document = json.loads(ran.stdout)
+    assert [node["name"] for node in document["nodes"]] == ["spark1", "spark2"]
+    for node in document["nodes"]:
+        memory = node["memory"]
+        assert sum(memory[part] for part in ("gpu_processes", "other_used", "page_cache", "free")) == memory["total"]
+        assert node["gpus"][0]["busy"] > 0.8
+        assert node["cpu"]["busy"] is not None
+    assert {one["name"] for one in document["instances"]} == {"qwen36-ngram", "qwen36-vllm"}
+    assert all(one["memory"] > 90 << 30 for one in document["instances"])
+
+
+def test_top_goes_on_until_ctrl_c() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "top", "--json"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    seen = 0
+    while seen < 2:  # a node is unknown until its first sample
+        document = json.loads(process.stdout.readline())
+        seen += all(node["memory"] for node in document["nodes"])
+    process.send_signal(signal.SIGINT)
+    process.stdout.read()
+    assert process.wait(15) == 0
+
+
+def test_top_of_a_node_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(json.dumps({"nodes": [{"name": "gone", "host": "127.0.0.1", "port": 1}]}))
+    env = {**os.environ, "SPARKCTL_CONFIG": str(tmp_path / "config.yaml")}
+    words = [sys.executable, "-m", "sparkctl", "top", "--once", "--json"]
+    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 3
+    (node,) = json.loads(ran.stdout)["nodes"]
+    assert (node["state"], node["memory"]) == ("unreachable", None)
+
+
 def test_serve_prints_a_config_that_other_terminals_can_use() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "--serve"], stdout=subprocess.PIPE, text=True

@@ -73,17 +73,13 @@ def _print(views: Sequence[NodeView], as_json: bool) -> None:
 
 async def _watch(context: Context, nodes: Sequence[Node], as_json: bool) -> int:
     """Repaint on a terminal, print again elsewhere; Ctrl-C is how it ends, so it is no error."""
-    import signal
     import time
 
     from sparkctl.cli import output
+    from sparkctl.cli.drive import until_stopped
     from sparkctl.cli.style import ascii_only
     from sparkctl.operations.status import watch
     from sparkctl.present.status_table import status_lines
-
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
     async def show() -> None:
         painting = output.is_terminal() and not as_json
@@ -94,15 +90,5 @@ async def _watch(context: Context, nodes: Sequence[Node], as_json: bool) -> int:
             else:
                 _print(views, as_json)
 
-    showing = asyncio.ensure_future(show())
-    stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait({showing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not showing.done():
-        showing.cancel()
-        await asyncio.gather(showing, return_exceptions=True)
-        if output.is_terminal():
-            output.text()  # below the ^C
-        return 0
-    showing.result()
+    await until_stopped(show())
     return 0

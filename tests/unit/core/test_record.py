@@ -16,6 +16,7 @@ from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import LaunchPlan, Mount, ReadyRule, Timeouts
+from sparkctl.model.sample import Gpu, Sample
 from sparkctl.model.verdict import Cause, Evidence, Verdict
 
 NODE = NodeName("spark1")
@@ -32,6 +33,7 @@ PLAN = LaunchPlan(
 SAMPLES: list[events.Event] = [
     events.NodeStateChanged(1.0, NODE, NodeState.STARVED, "no banner", 3, 4.5),
     events.MemorySampled(1.0, NODE, MEMORY),
+    events.SampleArrived(1.0, NODE, Sample(3, 1.5, 9.0, MEMORY, gpus=(Gpu(0, power=4.5),), gpu_silent_for=14.0)),
     events.CachesDropped(1.0, NODE, MEMORY, MEMORY, None),
     events.ContainersListed(
         1.0, NODE, (Container("id", "n", "x", ContainerState.RUNNING, "Up", 1.0, (("a", "b"),), ports=(80,)),), (("id", 9),)

@@ -79,6 +79,16 @@ async def test_a_held_command_ends_when_released() -> None:
     assert await held.readline() == b""
 
 
+async def test_a_held_command_is_written_to_and_takes_nothing_after_its_end() -> None:
+    held = await LocalLink(NODE).hold(["sh", "-c", "read a; echo got $a"])
+    await held.write(b"word\n")
+    assert await held.readline() == b"got word\n"
+    assert await held.readline() == b""
+    for _ in range(3):
+        await held.write(b"x" * 70_000)
+    await held.release()
+
+
 async def test_a_docker_that_is_not_there_is_down(tmp_path: Path) -> None:
     link = LocalLink(NODE, docker=str(tmp_path / "docker.sock"))
     with pytest.raises(DockerDown, match="here"):

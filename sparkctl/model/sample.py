@@ -1,0 +1,246 @@
+"""What the probe reads on a node. Bytes, seconds, degrees Celsius, watts, MHz, shares of 0..1; None is "not known"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkctl.model.memory import Memory
+from sparkctl.model.units import MIB
+
+LARGE_BLOCK = 32 * MIB
+_UNIFIED = "GB10"
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Share of the last ten seconds that some, or all, tasks waited for memory; totals in microseconds."""
+
+    some: float | None = None
+    full: float | None = None
+    some_total: int | None = None
+    full_total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDetail:
+    """The rest of meminfo, the kernel's own counters, and ``blocks``: free blocks by order, 0 being one page."""
+
+    dirty: int | None = None
+    writeback: int | None = None
+    anonymous: int | None = None
+    shared: int | None = None
+    slab: int | None = None
+    locked: int | None = None
+    huge_total: int | None = None
+    huge_free: int | None = None
+    cma_total: int | None = None
+    cma_free: int | None = None
+    drop_pagecache: int | None = None
+    drop_slab: int | None = None
+    pswpin: int | None = None
+    pswpout: int | None = None
+    pgmajfault: int | None = None
+    oom_kill: int | None = None
+    pressure: Pressure | None = None
+    blocks: tuple[int, ...] | None = None
+
+    def large_blocks(self, page_size: int = 4096) -> int | None:
+        """Return the bytes in free blocks of 32 MiB and more; None where the kernel's table ends below that."""
+        sizes = [page_size << order for order in range(len(self.blocks or ()))]
+        if not sizes or sizes[-1] < LARGE_BLOCK:
+            return None
+        assert self.blocks is not None
+        return sum(size * count for size, count in zip(sizes, self.blocks, strict=True) if size >= LARGE_BLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Cores of one kind. ``capacity`` is the kernel's measure of one (1024 is the fastest), or its highest clock in kHz."""
+
+    capacity: int | None = None
+    cores: tuple[int, ...] = ()
+    busy: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """Shares of the time since the previous sample, and the load of 1, 5 and 15 minutes."""
+
+    busy: float | None = None
+    cores: tuple[float | None, ...] = ()
+    clusters: tuple[Cluster, ...] = ()
+    load: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """What one process holds of a GPU, and its share of the SMs' time where the driver tells it."""
+
+    pid: int
+    memory: int | None = None
+    busy: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuEvents:
+    """The driver's counters of time spent slowed down, by reason; only their growth means something."""
+
+    power_cap: int | None = None
+    sw_thermal: int | None = None
+    hw_thermal: int | None = None
+    power_brake: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU. ``reasons`` are NVML's event reason bits; ``bandwidth_share`` is of ``bandwidth_peak`` (bytes/s)."""
+
+    index: int
+    name: str | None = None
+    uuid: str | None = None
+    busy: float | None = None
+    sm_clock: int | None = None
+    sm_clock_max: int | None = None
+    power: float | None = None
+    celsius: float | None = None
+    pstate: int | None = None
+    reasons: int | None = None
+    events: GpuEvents | None = None
+    memory_total: int | None = None
+    memory_used: int | None = None
+    processes: tuple[GpuProcess, ...] | None = None
+    bandwidth_share: float | None = None
+    bandwidth_peak: int | None = None
+
+    @property
+    def shares_memory(self) -> bool:
+        """Tell whether its memory is the machine's own: it has no figure for it, or is known for one that is wrong."""
+        return self.memory_total is None or _UNIFIED in (self.name or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of a container or of the GPU. ``resident`` is anonymous + shared, ``cpu`` in cores."""
+
+    pid: int
+    name: str | None = None
+    parent: int | None = None
+    container: str | None = None
+    resident: int | None = None
+    cpu: float | None = None
+    gpu_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """One sensor. ``device`` is the PCI address behind it, which tells the four mlx5 chips apart."""
+
+    chip: str
+    celsius: float
+    label: str | None = None
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskRoom:
+    """Room on the filesystem of a path."""
+
+    path: str
+    total: int | None = None
+    free: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NetLink:
+    """A network interface: speed in Mb/s; counters and rates (bytes/s) of what the kernel saw, so without RDMA."""
+
+    name: str
+    carrier: bool | None = None
+    state: str | None = None
+    speed: int | None = None
+    mtu: int | None = None
+    received: int | None = None
+    sent: int | None = None
+    errors: int | None = None
+    receive_rate: float | None = None
+    send_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaPort:
+    """One function of a ConnectX: bytes and bytes/s of RDMA, and its error counters by the driver's names."""
+
+    name: str
+    port: str | None = None
+    interface: str | None = None
+    state: str | None = None
+    rate: str | None = None
+    received: int | None = None
+    sent: int | None = None
+    receive_rate: float | None = None
+    send_rate: float | None = None
+    errors: tuple[tuple[str, int | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One reading. ``uptime`` is the node's monotonic clock; ``spent`` the CPU seconds that the probe has cost so far.
+
+    ``gpus`` None with ``gpu_silent_for``: the driver owes an answer for so long; with ``gpu_trouble``: why there is none.
+    """
+
+    sequence: int
+    time: float
+    uptime: float
+    memory: Memory | None = None
+    detail: MemoryDetail | None = None
+    cpu: Cpu | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    gpu_trouble: str | None = None
+    gpu_silent_for: float | None = None
+    processes: tuple[Process, ...] | None = None
+    temperatures: tuple[Temperature, ...] | None = None
+    disks: tuple[DiskRoom, ...] | None = None
+    links: tuple[NetLink, ...] | None = None
+    rdma: tuple[RdmaPort, ...] | None = None
+    devices_silent_for: float | None = None
+    spent: float | None = None
+
+    @property
+    def gpu_memory(self) -> int | None:
+        """Bytes of the machine's memory that processes hold on the GPU's side; None where the driver does not say."""
+        if self.gpus is None or any(gpu.processes is None for gpu in self.gpus):
+            return None
+        lists = [gpu.processes for gpu in self.gpus if gpu.shares_memory and gpu.processes is not None]
+        return sum(process.memory or 0 for processes in lists for process in processes)
+
+    def held_by(self, container: str) -> int | None:
+        """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
+        mine = [process for process in self.processes or () if process.container == container]
+        known = [size for one in mine for size in (one.resident, one.gpu_memory) if size is not None]
+        return sum(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBar:
+    """A node's memory in four parts that add up to the total.
+
+    ``page_cache`` is what the kernel would give back: available - free. ``gpu_processes`` is None where the driver does
+    not say; then it is within ``other_used``.
+    """
+
+    total: int
+    available: int
+    gpu_processes: int | None
+    other_used: int
+    page_cache: int
+    free: int
+    swap_used: int
+
+
+def memory_bar(memory: Memory, gpu_memory: int | None) -> MemoryBar:
+    """Return the four parts: free as the kernel has it, the reclaimable above it, the GPU's processes, and the rest."""
+    cache = max(0, memory.available - memory.free)
+    used = memory.total - memory.free - cache
+    held = None if gpu_memory is None else min(gpu_memory, used)
+    return MemoryBar(memory.total, memory.available, held, used - (held or 0), cache, memory.free, memory.swap_used)

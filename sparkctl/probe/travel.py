@@ -1,0 +1,90 @@
+"""How the probe gets to a node: the command that starts it, and what is written to its stdin. Nothing lies on a disk."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FED_WITHIN = 10.0  # seconds without a word from us after which a probe ends itself
+# `python3 -` would wait for the end of stdin; so the interpreter is told how much of it is the program.
+BOOT = """import os,sys
+n=int(sys.argv[1]);s=b""
+while len(s)<n:
+ d=os.read(0,n-len(s))
+ if not d:os._exit(0)
+ s+=d
+exec(compile(s,"sparkctl-probe","exec"))"""
+
+WORD = re.compile(r"\w+")
+_PIECE = re.compile(r"(?:^@.*\n)*^[\w].*\n(?:(?![@\w]).*\n?)*", re.MULTILINE)
+_DEFINITION = re.compile(r"^(?:def |class )?(\w+) *(?:[(:]|=(?!=))", re.MULTILINE)
+_NVML_NAME = re.compile(r"(?!NVML_ERROR_)(?:c?_?nvml[A-Z]\w*|NVML_\w+|c_nvml\w+|_?struct_\w+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What starts a probe: ``argv`` for the node, then ``stdin`` at once, then a line at least every few seconds."""
+
+    argv: tuple[str, ...]
+    stdin: bytes
+
+
+def start(
+    every: float,
+    disks: Sequence[str] = (),
+    *,
+    fed: float = FED_WITHIN,
+    root: str = "/",
+    nvml: bytes | None = None,
+    python: str = "python3",
+) -> Start:
+    """Return how to start a probe that samples ``every`` seconds and ends when not fed for ``fed`` seconds.
+
+    ``disks``: paths whose filesystems are watched. ``root``: where the node's /proc and /sys are. ``nvml``: the source of
+    pynvml, ours if None, no GPU if empty.
+    """
+    agent = (Path(__file__).parent / "agent.py").read_bytes()
+    module = pynvml_source() if nvml is None else nvml
+    packed = zlib.compress(module, 9) if module else b""
+    words = ["--every", f"{every:g}", "--fed", f"{fed:g}", "--root", root]
+    for disk in disks:
+        words += ["--disk", disk]
+    return Start((python, "-ISu", "-c", BOOT, str(len(agent)), str(len(packed)), *words), agent + packed)
+
+
+@cache
+def pynvml_source() -> bytes:
+    """Return the part of our own pynvml that the probe uses, b"" where we have none."""
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        return b""
+    agent = (Path(__file__).parent / "agent.py").read_text(encoding="utf-8")
+    return part_of(Path(spec.origin).read_text(encoding="utf-8"), set(WORD.findall(agent))).encode()
+
+
+def part_of(module: str, wanted: set[str]) -> str:
+    """Return a module's source without the functions, classes and constants that nothing ``wanted`` leads to.
+
+    All of pynvml would cost a Spark 15 MiB. What it defines for itself (no NVML name) stays, and all the error codes.
+    """
+    pieces = _PIECE.findall(module)
+    defined: dict[str, list[int]] = {}
+    for at, piece in enumerate(pieces):
+        match = _DEFINITION.search(piece)
+        if match is not None:
+            defined.setdefault(match[1], []).append(at)
+    optional = {name for name in defined if _NVML_NAME.match(name)}
+    kept = set(range(len(pieces))) - {at for name in optional for at in defined[name]}
+    queue = sorted(kept | {at for name in wanted & optional for at in defined[name]})
+    kept = set(queue)
+    while queue:
+        for name in set(WORD.findall(pieces[queue.pop()])) & optional:
+            fresh = [at for at in defined[name] if at not in kept]
+            kept.update(fresh)
+            queue += fresh
+    return "".join(piece for at, piece in enumerate(pieces) if at in kept)

@@ -1,0 +1,234 @@
+"""What the travelling probe says on a simulated Spark: its own words, about machines that exist in one process only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, Protocol
+
+from sparkctl.probe import agent
+from sparkctl.sim.http import Reader
+from sparkctl.sim.node import DRIVER, HOME, KERNEL, SimNode
+
+SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
+IDLE, SW_POWER_CAP = 0x1, 0x4
+_BLOCKS = [2214, 1801, 1204, 911, 702, 540, 411, 302, 214, 160, 141, 120, 88, 1530]
+
+
+class Output(Protocol):
+    """Where the probe writes."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+async def run_probe(node: SimNode, words: Sequence[str], stdin: Reader, stdout: Output) -> None:
+    """Play the probe: take its source from stdin, sample at its rate, end when stdin does or when it is not fed."""
+    left = int(words[0]) + int(words[1])
+    while left > 0:
+        taken = await stdin.read(min(left, 65536))
+        if not taken:
+            return
+        left -= len(taken)
+    options = dict(zip(words[2::2], words[3::2], strict=False))
+    probe = _Probe(node, float(options.get("--every", 2)), _disks(words))
+    fed = float(options.get("--fed", 10))
+    stdout.write(_line({"kind": "hello", "identity": _identity(node)}))
+    sampling = asyncio.ensure_future(probe.sample_on(stdout))
+    try:
+        with suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(fed):
+                    said = await stdin.read(4096)
+                if not said:
+                    return
+                probe.obey(said)
+    finally:
+        sampling.cancel()
+        await asyncio.gather(sampling, return_exceptions=True)
+
+
+def _disks(words: Sequence[str]) -> list[str]:
+    return [value for option, value in pairwise(words) if option == "--disk"]
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps({"probe": agent.PROTOCOL, **message}, separators=(",", ":")).encode() + b"\n"
+
+
+def _identity(node: SimNode) -> dict[str, Any]:
+    return {
+        "host": node.name,
+        "kernel": KERNEL,
+        "machine": "aarch64",
+        "boot_id": node.boot_id,
+        "product": "DGX Spark",
+        "product_name": "NVIDIA_DGX_Spark",
+        "driver": DRIVER,
+        "os": "7.3.1",
+        "distribution": "Ubuntu 24.04.4 LTS",
+        "python": "3.12.3",
+        "page_size": 4096,
+        "sysctl": {"swappiness": 60, "min_free_kbytes": 45056, "overcommit_memory": 0},
+    }
+
+
+class _Probe:
+    """Samples of one node. Counters of links go on from zero when it starts."""
+
+    def __init__(self, node: SimNode, every: float, disks: list[str]) -> None:
+        self.node = node
+        self.every = every
+        self.disks = disks
+        self.sequence = 0
+        self.began = time.monotonic()
+        self.changed = asyncio.Event()
+
+    def obey(self, said: bytes) -> None:
+        for line in said.splitlines():
+            words = line.split()
+            if len(words) == 2 and words[0] == b"every":
+                self.every = float(words[1])
+                self.changed.set()
+
+    async def sample_on(self, stdout: Output) -> None:
+        while True:
+            self.sequence += 1
+            stdout.write(_line(self.sample()))
+            self.changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.every):
+                    await self.changed.wait()
+
+    def sample(self) -> dict[str, Any]:
+        node, busy = self.node, self.node.gpu_busy
+        memory, detail = agent.memory_of(node.memory.meminfo().encode())
+        detail.update(agent.counters_of(node.vmstat().encode()))
+        detail.update(pressure={"some": 0.0, "full": 0.0, "some_total": 0, "full_total": 0}, blocks=_BLOCKS)
+        return {
+            "kind": "sample",
+            "sequence": self.sequence,
+            "time": round(time.time(), 3),
+            "uptime": round(time.monotonic(), 3),
+            "memory": memory,
+            "detail": detail,
+            "cpu": self._cpu(busy),
+            "gpus": [self._gpu(busy)],
+            "gpu_trouble": None,
+            "gpu_silent_for": None,
+            "devices_silent_for": None,
+            "spent": round(0.0009 * self.sequence, 3),
+            "temperatures": self._temperatures(busy),
+            "disks": [self._disk(path) for path in self.disks],
+            "links": self._links(),
+            "rdma": self._rdma(),
+            "processes": self._processes(busy),
+        }
+
+    def _jitter(self, around: float, by: float) -> float:
+        return around + self.node.random.uniform(-by, by)
+
+    def _cpu(self, busy: float) -> dict[str, Any]:
+        shares: dict[int, float | None] = {
+            core: round(max(0.0, self._jitter(0.02 + (0.09 * busy if core in FAST_CORES else 0), 0.015)), 4)
+            for core in range(20)
+        }
+        clusters = [{"capacity": 1024, "cores": FAST_CORES}, {"capacity": 718, "cores": SLOW_CORES}]
+        return agent.cpu_of(
+            shares if self.sequence > 1 else dict.fromkeys(shares), clusters, b"%.2f 0.80 0.75" % (busy * 2)
+        )
+
+    def _gpu(self, busy: float) -> dict[str, Any]:
+        works = busy > 0.1
+        return {
+            "index": 0,
+            "name": "NVIDIA GB10",
+            "uuid": f"GPU-{self.node.boot_id}",
+            "busy": round(min(1.0, max(0.0, self._jitter(busy, 0.02))), 2) if works else 0.0,
+            "sm_clock": int(self._jitter(2398, 40)) if works else 208,
+            "sm_clock_max": 3003,
+            "power": round(self._jitter(62, 5) if works else self._jitter(4.4, 0.5), 1),
+            "celsius": int(self._jitter(71, 2)) if works else int(self._jitter(41, 1)),
+            "pstate": 0 if works else 8,
+            "reasons": SW_POWER_CAP if works else IDLE,
+            "events": {"power_cap": 0, "sw_thermal": 0, "hw_thermal": 0, "power_brake": 0},
+            "memory_total": None,  # not supported on a GB10
+            "memory_used": None,
+            "processes": [
+                {"pid": pid, "memory": size, "busy": None} for pid, size in sorted(self.node.memory.gpu.items()) if size
+            ],
+            "bandwidth_share": None,
+            "bandwidth_peak": None,
+        }
+
+    def _temperatures(self, busy: float) -> list[dict[str, Any]]:
+        nics = ("0000:01:00.0", "0000:01:00.1", "0002:01:00.0", "0002:01:00.1")
+        chips = [("acpitz", None, "thermal_zone0", 52 + 26 * busy), ("nvme", "Composite", "nvme0", 44.0)]
+        chips += [("mlx5", "asic", nic, 57.0) for nic in nics]
+        return [
+            {"chip": chip, "label": label, "device": device, "celsius": round(self._jitter(value, 0.8), 1)}
+            for chip, label, device, value in chips
+        ]
+
+    def _disk(self, path: str) -> dict[str, Any]:
+        if path.replace("~", HOME, 1) in self.node.options.missing:
+            return {"path": path, "total": None, "free": None}
+        return {"path": path, "total": 3_780_636_740 << 10, "free": 2_384_206_868 << 10}
+
+    def _links(self) -> list[dict[str, Any]]:
+        carries = {"enP7s7": 10000, "enp1s0f0np0": 200000, "enP2p1s0f0np0": 200000}
+        names = ("enP2p1s0f0np0", "enP2p1s0f1np1", "enP7s7", "enp1s0f0np0", "enp1s0f1np1", "wlP9s9")
+        passed = int((time.monotonic() - self.began) * 1200)
+        return [
+            {
+                "name": name,
+                "carrier": name in carries,
+                "state": "up" if name in carries else "down",
+                "speed": carries.get(name),
+                "mtu": 9000 if "np" in name else 1500,
+                "received": passed if name in carries else 0,
+                "sent": passed if name in carries else 0,
+                "errors": 0,
+                "receive_rate": (1200.0 if name in carries else 0.0) if self.sequence > 1 else None,
+                "send_rate": (1200.0 if name in carries else 0.0) if self.sequence > 1 else None,
+            }
+            for name in names
+        ]
+
+    def _rdma(self) -> list[dict[str, Any]]:
+        ports = [("rocep1s0f0", "enp1s0f0np0", True), ("roceP2p1s0f0", "enP2p1s0f0np0", True)]
+        ports += [("rocep1s0f1", "enp1s0f1np1", False), ("roceP2p1s0f1", "enP2p1s0f1np1", False)]
+        rate = 0.0 if self.sequence > 1 else None
+        return [
+            {
+                "name": name,
+                "port": "1",
+                "interface": interface,
+                "state": "4: ACTIVE" if up else "1: DOWN",
+                "rate": "200 Gb/sec (2X NDR)" if up else "40 Gb/sec (4X QDR)",
+                "received": 0,
+                "sent": 0,
+                "receive_rate": rate,
+                "send_rate": rate,
+                "errors": dict.fromkeys((*agent.Ports.ERRORS, *agent.Ports.HARDWARE), 0),
+            }
+            for name, interface, up in ports
+        ]
+
+    def _processes(self, busy: float) -> list[dict[str, Any]]:
+        memory = self.node.memory
+        return [
+            {
+                "pid": pid,
+                "parent": 1,
+                "name": "python3",
+                "container": container,
+                "resident": memory.anonymous.get(pid, 0),
+                "cpu": round(busy, 3) if self.sequence > 1 else None,
+                "gpu_memory": memory.gpu.get(pid),
+            }
+            for pid, container in sorted(self.node.processes.items())
+        ]

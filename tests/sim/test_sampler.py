@@ -1,0 +1,91 @@
+"""The probe through a real SSH server: samples, rate, lost connections, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sparkctl.core.sampler import Sampler
+from sparkctl.core.session import Session
+from sparkctl.model.events import SampleArrived
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.sim import SimulatedSparks
+from tests.sim import clients
+
+
+def node_of(sparks: SimulatedSparks, name: str = "spark1") -> Node:
+    return Node(
+        NodeName(name), "127.0.0.1", user="milo", port=sparks.ports[name], identity=str(sparks.identity),
+        known_hosts=str(sparks.known_hosts), models="~/models",
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def stacks() -> AsyncIterator[SimulatedSparks]:
+    async with SimulatedSparks("two-stacks", **clients.FAST) as opened:
+        yield opened
+
+
+async def test_a_simulated_spark_says_what_a_real_one_would(stacks: SimulatedSparks) -> None:
+    async with Session(node_of(stacks)) as session, asyncio.timeout(20):
+        await session.link.connect()
+        sampler = Sampler(session, every=0.05)
+        events = sampler.samples()
+        reads = [event.sample async for event in _first(events, 3)]
+        await events.aclose()
+    assert sampler.identity is not None
+    assert sampler.identity.product == "DGX Spark"
+    last = reads[-1]
+    assert last.sequence == 3
+    assert last.memory is not None
+    assert last.memory.total == 127600592 * 1024
+    (container,) = stacks.docker["spark1"].containers
+    held = last.held_by(container)
+    assert held is not None
+    assert held > 90 << 30
+    assert last.gpus is not None
+    assert last.gpus[0].busy is not None
+    assert last.gpus[0].busy > 0.8
+    assert last.gpus[0].memory_total is None
+    assert last.gpu_memory == sum(stacks.nodes["spark1"].memory.gpu.values())
+    assert last.disks is not None
+    assert [disk.path for disk in last.disks] == ["/var/lib/docker", "~/models"]
+
+
+async def test_the_rate_is_changed_while_it_runs(stacks: SimulatedSparks) -> None:
+    async with Session(node_of(stacks)) as session, asyncio.timeout(20):
+        await session.link.connect()
+        sampler = Sampler(session, every=60)
+        events = sampler.samples()
+        await anext(events)
+        await sampler.set_rate(0.05)
+        assert [event.sample.sequence async for event in _first(events, 2)] == [2, 3]
+        await events.aclose()
+
+
+async def test_a_lost_connection_comes_back_with_a_new_probe(stacks: SimulatedSparks) -> None:
+    states = []
+    async with Session(node_of(stacks)) as session, asyncio.timeout(20):
+        session.report_to(lambda event: states.append(event.state))
+        await session.link.connect()
+        events = Sampler(session, every=0.05).samples()
+        async for _ in _first(events, 2):
+            pass
+        stacks.sshd["spark1"].cut()
+        async for event in events:
+            if isinstance(event, SampleArrived) and NodeState.UNREACHABLE in states:
+                break
+        await events.aclose()
+    assert states[0] is NodeState.OK
+    assert states[-1] is NodeState.OK
+
+
+async def _first(events: AsyncIterator[object], count: int) -> AsyncIterator[SampleArrived]:
+    """Yield the next samples without closing the rest."""
+    while count:
+        event = await anext(events)
+        if isinstance(event, SampleArrived):
+            count -= 1
+            yield event

@@ -1,0 +1,96 @@
+"""The sampler on this very machine: a real probe on a link without SSH, and what becomes of one that falls silent."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sparkctl.core.sampler import Sampler
+from sparkctl.core.session import Session, state_of
+from sparkctl.errors import ProbeFailed
+from sparkctl.model.events import NodeStateChanged, SampleArrived
+from sparkctl.model.node import Node, NodeName, NodeState
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
+HERE = Node(NodeName("here"), "local")
+
+
+def probes() -> list[psutil.Process]:
+    """The probes that this process has started."""
+    return [child for child in psutil.Process().children() if "sparkctl-probe" in " ".join(child.cmdline())]
+
+
+async def samples(count: int, events: object) -> list[SampleArrived]:
+    found: list[SampleArrived] = []
+    async with asyncio.timeout(20):
+        while len(found) < count:
+            event = await anext(events)  # type: ignore[call-overload]
+            if isinstance(event, SampleArrived):
+                found.append(event)
+    return found
+
+
+async def test_this_machine_is_a_node_like_any_other() -> None:
+    sampler = Sampler(Session(HERE), every=0.05)
+    events = sampler.samples()
+    first, second = await samples(2, events)
+    await events.aclose()
+    assert (first.sample.sequence, second.sample.sequence) == (1, 2)
+    assert second.sample.memory is not None
+    assert second.sample.memory.total == psutil.virtual_memory().total
+    assert sampler.identity is not None
+    assert probes() == []
+
+
+async def test_silence_is_unknown_and_a_new_probe_ends_it() -> None:
+    events = Sampler(Session(HERE), every=0.1, patience=0.4, stalled=1.0).samples()
+    await samples(2, events)
+    (stopped,) = probes()
+    stopped.suspend()
+    states = []
+    async with asyncio.timeout(20):
+        async for event in events:
+            if isinstance(event, SampleArrived):
+                assert event.sample.sequence == 1
+                break
+            states.append(event)
+    await events.aclose()
+    assert [event.state for event in states] == [NodeState.UNKNOWN, NodeState.OK]
+    assert "no sample for" in (states[0].detail or "")
+    assert not stopped.is_running()
+
+
+async def test_a_short_silence_is_told_and_its_end_too() -> None:
+    events = Sampler(Session(HERE), every=0.1, patience=0.4, stalled=60).samples()
+    await samples(2, events)
+    (stopped,) = probes()
+    stopped.suspend()
+    async with asyncio.timeout(20):
+        lost = await anext(event async for event in events if isinstance(event, NodeStateChanged))
+        stopped.resume()
+        found = await anext(event async for event in events if isinstance(event, NodeStateChanged))
+    await events.aclose()
+    assert (lost.state, found.state) == (NodeState.UNKNOWN, NodeState.OK)
+
+
+async def test_a_probe_that_is_killed_is_replaced() -> None:
+    events = Sampler(Session(HERE), every=0.05).samples()
+    await samples(2, events)
+    probes()[0].kill()
+    (again,) = await samples(1, events)
+    while again.sample.sequence != 1:
+        (again,) = await samples(1, events)
+    await events.aclose()
+
+
+async def test_a_node_without_python_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "python3").chmod(0o755)
+    with pytest.raises(ProbeFailed, match="the probe does not run on here") as failed:
+        await samples(1, Sampler(Session(HERE), pause=0.01).samples())
+    assert state_of(failed.value) is NodeState.UNKNOWN

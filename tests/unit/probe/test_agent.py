@@ -1,0 +1,276 @@
+"""The travelling probe, run for real: what it reads, what it leaves out, when it ends."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import shutil
+import signal
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sparkctl.model.sample import Sample
+from sparkctl.model.units import KIB
+from sparkctl.probe import agent, travel
+from sparkctl.probe.decode import Hello, decode
+from tests.unit.probe.running import GB10_MEMINFO, Running, machine, probe, pythons
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
+SOURCE = Path(agent.__file__).read_text()
+NO_GPU = b"class NVMLError(Exception): pass\ndef nvmlInit(): raise NVMLError('Shared Library Not Found')\n"
+HANGING = b"""
+import time
+class NVMLError(Exception): pass
+def nvmlInit(): time.sleep(600)
+"""
+
+
+def hello(running: Running) -> Hello:
+    found = decode(running.line())
+    assert isinstance(found, Hello)
+    return found
+
+
+def sample(running: Running) -> Sample:
+    found = decode(running.line())
+    assert isinstance(found, Sample)
+    running.feed()
+    return found
+
+
+def test_its_source_is_python_3_8_and_imports_the_standard_library_alone() -> None:
+    tree = ast.parse(SOURCE, feature_version=(3, 8))
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    }
+    assert imported <= sys.stdlib_module_names
+    assert "subprocess" not in imported
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_it_reads_this_machine(python: str) -> None:
+    with probe(python=python, disks=["/", "~"], nvml=NO_GPU) as running:
+        who = hello(running)
+        assert who.kernel == os.uname().release
+        first, second = sample(running), sample(running)
+    assert first.memory is not None
+    assert first.memory.total > first.memory.available
+    assert (first.sequence, second.sequence) == (1, 2)
+    assert second.uptime > first.uptime
+    assert second.cpu is not None
+    assert len(second.cpu.cores) == psutil.cpu_count()
+    assert (second.gpus, second.gpu_trouble, second.gpu_silent_for) == (None, "NVML: Shared Library Not Found", None)
+    assert second.disks is not None
+    assert [disk.path for disk in second.disks] == ["/", "~"]
+    assert all(disk.free for disk in second.disks)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish", "busybox sh"])
+def test_it_starts_from_any_login_shell(shell: str) -> None:
+    words = shell.split()
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"no {words[0]} here")
+    odd = "/a 'quoted' \\ name"
+    with probe(disks=[odd], nvml=b"", shell=[*words, "-c"]) as running:
+        hello(running)
+        read = sample(running)
+    assert read.disks is not None
+    assert [disk.path for disk in read.disks] == [odd]
+
+
+def test_it_and_psutil_read_the_same() -> None:
+    with probe(nvml=b"") as running:
+        hello(running)
+        before = psutil.virtual_memory()
+        read = sample(running)
+        after = psutil.virtual_memory()
+    memory = read.memory
+    assert memory is not None
+    assert memory.total == before.total
+    for name in ("available", "free"):
+        ends = sorted((getattr(before, name), getattr(after, name)))
+        assert ends[0] - (64 << 20) < getattr(memory, name) < ends[1] + (64 << 20)
+    assert memory.swap_total == psutil.swap_memory().total
+    net = psutil.net_io_counters(pernic=True)
+    for link in read.links or ():
+        assert link.received == pytest.approx(net[link.name].bytes_recv, rel=0.01, abs=1 << 20)
+        assert link.mtu == psutil.net_if_stats()[link.name].mtu
+
+
+def test_another_machine_under_root(tmp_path: Path) -> None:
+    root = machine(tmp_path, {
+        "/proc/meminfo": GB10_MEMINFO,
+        "/proc/vmstat": "nr_free_pages 1\ndrop_pagecache 7\ndrop_slab 6\noom_kill 0\n",
+        "/proc/buddyinfo": "Node 0, zone   Normal " + " ".join(["1"] * 11) + " 2 0 3 0\n",
+        "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.142  Release\n",
+        "/etc/dgx-release": 'DGX_NAME="DGX Spark"\nDGX_SWBUILD_VERSION="7.3.1"\n',
+        "/sys/class/dmi/id/product_family": "DGX Spark\n",
+        "/sys/devices/system/cpu/cpu0/cpu_capacity": "718\n",
+        "/sys/devices/system/cpu/cpu1/cpu_capacity": "1024\n",
+        "/proc/stat": "cpu  0 0 0 0\ncpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 50 0 0 50 0 0 0 0 0 0\n",
+        "/sys/class/hwmon/hwmon0/name": "acpitz\n",
+        "/sys/class/hwmon/hwmon0/temp1_input": "57800\n",
+        "/sys/class/hwmon/hwmon2/name": "mlx5\n",
+        "/sys/class/hwmon/hwmon2/temp1_input": "62000\n",
+        "/sys/class/hwmon/hwmon2/temp1_label": "asic\n",
+        "/sys/class/thermal/thermal_zone0/type": "acpitz\n",
+        "/sys/class/thermal/thermal_zone0/temp": "57800\n",
+        "/sys/class/net/enp1s0f1np1/carrier": "1\n",
+        "/sys/class/net/enp1s0f1np1/operstate": "up\n",
+        "/sys/class/net/enp1s0f1np1/speed": "200000\n",
+        "/sys/class/net/enp1s0f1np1/mtu": "9000\n",
+        "/sys/class/net/wlP9s9/speed": "-1\n",
+        "/sys/class/net/docker0/mtu": "1500\n",
+        "/proc/net/dev": "Inter-|   Receive\n face |bytes\n"
+        "enp1s0f1np1: 5647020   38909    0    0    0     0          0      1973 37496464   50127    0    2    0     0   0   0\n",
+        "/sys/class/infiniband/rocep1s0f1/ports/1/state": "4: ACTIVE\n",
+        "/sys/class/infiniband/rocep1s0f1/ports/1/rate": "200 Gb/sec (2X NDR)\n",
+        "/sys/class/infiniband/rocep1s0f1/ports/1/counters/port_rcv_data": "81408901908\n",
+        "/sys/class/infiniband/rocep1s0f1/ports/1/hw_counters/np_cnp_sent": "7\n",
+        "/sys/class/infiniband/rocep1s0f1/device/net/enp1s0f1np1/mtu": "9000\n",
+    })  # fmt: skip
+    with probe(root=root, nvml=b"") as running:
+        who, read = hello(running), sample(running)
+    assert (who.product, who.driver, who.os) == ("DGX Spark", "580.142", "7.3.1")
+    assert read.memory is not None
+    assert read.memory.page_cache == (20448480 + 77328 + 231480 - 755460) * KIB
+    assert read.memory.swap_used == (16777212 - 16723228) * KIB
+    detail = read.detail
+    assert detail is not None
+    assert (detail.drop_pagecache, detail.drop_slab, detail.oom_kill, detail.pswpin) == (7, 6, 0, None)
+    assert (detail.huge_total, detail.huge_free, detail.writeback) == (4 << 20, 2 << 20, None)
+    assert (detail.cma_total, detail.cma_free) == (0, 940604 * KIB)
+    assert detail.pressure is None
+    assert detail.large_blocks() == 3 * (4096 << 13)
+    assert read.cpu is not None
+    assert [(c.capacity, c.cores) for c in read.cpu.clusters] == [(1024, (1,)), (718, (0,))]
+    assert read.temperatures is not None
+    assert [(t.chip, t.label, t.celsius) for t in read.temperatures] == [("acpitz", None, 57.8), ("mlx5", "asic", 62.0)]
+    assert read.links is not None
+    assert [(one.name, one.speed, one.carrier) for one in read.links] == [
+        ("enp1s0f1np1", 200000, True),
+        ("wlP9s9", None, None),
+    ]
+    assert (read.links[0].received, read.links[0].sent) == (5647020, 37496464)
+    assert read.rdma is not None
+    assert (read.rdma[0].received, read.rdma[0].sent, read.rdma[0].interface) == (325635607632, None, "enp1s0f1np1")
+    assert dict(read.rdma[0].errors)["np_cnp_sent"] == 7
+    assert dict(read.rdma[0].errors)["symbol_error"] is None
+
+
+def test_a_machine_without_anything_is_unknown_and_not_zero(tmp_path: Path) -> None:
+    with probe(root=str(tmp_path), disks=["/models"], nvml=b"") as running:
+        hello(running)
+        read = sample(running)
+    assert (read.memory, read.gpus, read.gpu_memory) == (None, None, None)
+    assert read.detail is not None
+    assert (read.detail.pressure, read.detail.blocks, read.detail.dirty) == (None, None, None)
+    assert read.cpu is not None
+    assert (read.cpu.busy, read.cpu.load) == (None, None)
+    assert read.disks is not None
+    assert read.disks[0].free is None
+    assert (read.links, read.rdma, read.temperatures) == ((), (), ())
+
+
+def test_cores_are_busy_as_the_ticks_say() -> None:
+    cores = agent.Cores()
+    assert cores.shares(b"cpu0 10 0 10 80 0 0 0 0 0 0\ncpu1 0 0 0 9 1 0 0 0 0 0\n") == {0: None, 1: None}
+    assert cores.shares(b"cpu0 40 0 10 150 0 0 0 0 0 0\ncpu1 0 0 0 9 1 0 0 0 0 0\n") == {0: 0.3, 1: None}
+
+
+def test_it_ends_with_stdin_and_takes_its_child_along() -> None:
+    with probe(nvml=HANGING) as running:
+        hello(running)
+        sample(running)
+        (child,) = running.children()
+        assert running.process.stdin is not None
+        running.process.stdin.close()
+        assert running.process.wait(5) == 0
+        _await(lambda: _is_gone(child))
+
+
+def test_it_ends_when_nobody_feeds_it() -> None:
+    with probe(nvml=b"", fed=0.4) as running:
+        began = time.monotonic()
+        assert running.process.wait(10) == 0
+        assert 0.3 < time.monotonic() - began < 5
+
+
+def test_it_ends_even_when_nobody_reads() -> None:
+    with probe(nvml=b"", every=0.05, fed=1.0, disks=["/"] * 200) as running:  # the pipe is full within a second
+        assert running.process.wait(10) == 0
+
+
+def test_being_fed_keeps_it_alive() -> None:
+    with probe(nvml=b"", every=0.1, fed=0.5) as running:
+        hello(running)
+        reads = [sample(running) for _ in range(12)]
+    assert reads[-1].uptime - reads[0].uptime > 0.6
+
+
+def test_a_driver_that_hangs_does_not_stop_the_samples_of_memory() -> None:
+    with probe(nvml=HANGING, every=0.1) as running:
+        hello(running)
+        reads = [sample(running) for _ in range(5)]
+    assert all(read.memory is not None and read.gpus is None for read in reads)
+    silent = [read.gpu_silent_for for read in reads]
+    assert None not in silent
+    assert silent[-1] > silent[0]  # type: ignore[operator]
+    late = [after.uptime - before.uptime for before, after in pairwise(reads[1:])]
+    assert max(late) < 0.2, "only the first sample waits for a driver that is silent"
+
+
+def test_a_reader_of_the_gpu_that_is_stopped_is_silence_and_its_return_is_news() -> None:
+    with probe(nvml=NO_GPU, every=0.05) as running:
+        hello(running)
+        assert sample(running).gpu_trouble
+        (child,) = running.children()
+        os.kill(child, signal.SIGSTOP)
+        _await(lambda: (sample(running).gpu_silent_for or 0) > 0.3)
+        os.kill(child, signal.SIGCONT)
+        _await(lambda: sample(running).gpu_silent_for is None)
+        os.kill(child, signal.SIGKILL)
+        _await(lambda: sample(running).gpu_trouble == "the process that asks the driver has ended")
+
+
+def test_the_rate_is_changed_by_a_line() -> None:
+    with probe(nvml=b"", every=60) as running:
+        hello(running)
+        sample(running)
+        running.write(b"nonsense\nevery x\nevery 0.05\n")
+        sample(running)
+        assert sample(running).sequence == 3
+
+
+def test_the_part_of_pynvml_that_travels_has_all_that_the_probe_calls() -> None:
+    module = agent.load_module("pynvml_part", travel.pynvml_source())
+    whole = vars(importlib.import_module("pynvml"))
+    used = whole.keys() & set(travel.WORD.findall(SOURCE))
+    assert len(used) > 20
+    assert {name for name in used if not hasattr(module, name)} == set()
+    assert len(travel.pynvml_source()) < 60_000
+    with pytest.raises(module.NVMLError):
+        module.nvmlInit()
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def _await(claim: object) -> None:
+    deadline = time.monotonic() + 5
+    while not claim():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

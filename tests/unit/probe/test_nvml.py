@@ -1,0 +1,61 @@
+"""Our own pynvml, the part of it that travels, on a library that answers as a GB10 does."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkctl.model.sample import GpuProcess, Sample
+from sparkctl.probe.decode import decode
+from tests.unit.probe.running import GB10_MEMINFO, machine, probe, pythons
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="NVML's stand-in is a Linux library"),
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to build NVML's stand-in with"),
+]
+CONTAINER = "ab" * 32
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library, source = tmp_path / "lib/libnvidia-ml.so.1", Path(__file__).with_name("nvml_stub.c")
+    library.parent.mkdir()
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", library, source], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
+
+
+@pytest.mark.usefixtures("stub")
+@pytest.mark.parametrize("python", pythons())
+def test_a_gb10_is_read_as_far_as_it_answers(python: str, tmp_path: Path) -> None:
+    stat = "4242 (VLLM::Worker_TP0 (1)) S 4200 0 0 0 0 0 0 0 0 0 250 50 0 0 0 0 0\n"
+    root = machine(tmp_path / "root", {
+        "/proc/meminfo": GB10_MEMINFO,
+        "/proc/4242/cgroup": f"0::/system.slice/docker-{CONTAINER}.scope\n",
+        "/proc/4242/stat": stat,
+        "/proc/4242/status": "Name:\tx\nRssAnon:\t    1000 kB\nRssFile:\t 9 kB\nRssShmem:\t      24 kB\n",
+        "/proc/4242/comm": "VLLM::Worker_TP0\n",
+    })  # fmt: skip
+    with probe(root=root, python=python, every=0.1) as running:
+        running.said()
+        running.line()
+        running.feed()
+        read = decode(running.line())
+    assert isinstance(read, Sample)
+    assert (read.gpu_trouble, read.gpu_silent_for) == (None, None)
+    assert read.gpus is not None
+    (gpu,) = read.gpus
+    assert (gpu.name, gpu.uuid, gpu.busy, gpu.power, gpu.celsius) == ("NVIDIA GB10", "GPU-0", 0.96, 62.4, 71.0)
+    assert (gpu.sm_clock, gpu.sm_clock_max, gpu.pstate, gpu.reasons) == (2398, 3003, 0, 0x20)
+    assert (gpu.memory_total, gpu.memory_used, gpu.bandwidth_share, gpu.bandwidth_peak) == (None, None, None, None)
+    assert gpu.events is not None
+    assert gpu.events.sw_thermal is None
+    assert gpu.processes == (GpuProcess(4242, 5_000_000_000), GpuProcess(4243, None))
+    assert read.gpu_memory == 5_000_000_000
+    assert read.held_by(CONTAINER) == 5_000_000_000 + (1024 << 10)
+    assert read.processes is not None
+    process = next(one for one in read.processes if one.pid == 4242)
+    assert (process.name, process.parent, process.container) == ("VLLM::Worker_TP0 (1)", 4200, CONTAINER)
