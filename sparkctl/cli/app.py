@@ -13,6 +13,7 @@ from sparkctl import __version__
 from sparkctl.cli import narrate, output
 from sparkctl.errors import ExitCode, SparkctlError
 
+_DEFECT = 70  # EX_SOFTWARE of sysexits.h
 _READER_GONE = 141  # what a shell makes of SIGPIPE
 
 # verb: (module in cli.verbs, what it does)
@@ -107,9 +108,19 @@ def run() -> NoReturn:
     """Run the command line and exit with a code that tells the truth."""
     os.environ.setdefault("PYTHONUTF8", "1")
     output.take_over()
-    code = invoke(sys.argv[1:])
+    try:
+        code = invoke(sys.argv[1:])
+    except Exception as defect:  # noqa: BLE001  the one place where anything may end up: a defect, and said to be one
+        if os.environ.get("SPARKCTL_DEBUG"):
+            raise
+        what = f"{type(defect).__name__}: {defect}"
+        narrate.error(
+            f"a defect in sparkctl, not in your Spark: {what}", "SPARKCTL_DEBUG=1 shows where; please report it"
+        )
+        code = _DEFECT
     narrate.finish()
-    sys.exit(code)
+    # Everything is written and closed: taking a thousand modules apart again would be a tenth of a short verb's time.
+    os._exit(code)
 
 
 def invoke(arguments: list[str]) -> int:
