@@ -110,7 +110,7 @@ def run() -> NoReturn:
     output.take_over()
     try:
         code = invoke(sys.argv[1:])
-    except Exception as defect:  # noqa: BLE001  the one place where anything may end up: a defect, and said to be one
+    except Exception as defect:  # the one place where anything may end up: a defect, and said to be one
         if os.environ.get("SPARKCTL_DEBUG"):
             raise
         what = f"{type(defect).__name__}: {defect}"
