@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sparkctl.model.container import ContainerState
 from sparkctl.model.memory import Memory
+from sparkctl.model.metrics import Numbers
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sample import MemoryBar, Sample, memory_bar
@@ -13,7 +14,10 @@ from sparkctl.model.sample import MemoryBar, Sample, memory_bar
 
 @dataclass(frozen=True, slots=True)
 class InstanceView:
-    """A container on a node, ours or foreign. ``memory`` is what its processes hold in bytes, GPU side included."""
+    """A container on a node, ours or foreign. ``memory`` is what its processes hold in bytes, GPU side included.
+
+    ``numbers`` are the engine's figures, told by `top` alone; ``metrics_hint`` is what a profile sets to have more of them.
+    """
 
     name: str
     node: NodeName
@@ -31,6 +35,9 @@ class InstanceView:
     endpoint: str | None = None
     detail: str | None = None
     container_id: str | None = None
+    port: int | None = None
+    numbers: Numbers | None = None
+    metrics_hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ class Engine(Protocol):
     name: str
     title: str
     defaults: Defaults
+    metrics_setting: str | None  # what turns /metrics on in a profile, None where it is on or nobody knows
 
     def argv(self, profile: Profile) -> tuple[str, ...]:
         """Return the container's command, launch words first, then model, host, port, served name, then ``args``."""

@@ -290,6 +290,7 @@ class SGLang:
 
     name = "sglang"
     title = "SGLang"
+    metrics_setting = "args.enable-metrics: true"
     defaults = Defaults(
         command=("python", "-m", "sglang.launch_server"),
         port=30000,

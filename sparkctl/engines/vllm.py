@@ -314,6 +314,7 @@ class VLLM:
 
     name = "vllm"
     title = "vLLM"
+    metrics_setting = None
     defaults = Defaults(
         command=("vllm", "serve"),
         port=8000,

@@ -113,6 +113,7 @@ async def instance_view(session: Session, container: Container, held: int | None
         profile=container.label(Label.PROFILE), engine=container.label(Label.ENGINE),
         operator=container.label(Label.OPERATOR),
         endpoint=endpoint(session.node, port_of(container)), detail=detail, container_id=container.id,
+        port=port_of(container),
     )  # fmt: skip
 
 

@@ -44,6 +44,18 @@ def acceptance(numbers: Numbers) -> str:
     return " · ".join(parts) + _SOURCES[seen.estimator]
 
 
+def figures(numbers: Numbers | None) -> str:
+    """Return ``12.7 tok/s · 3 running · KV 14 % · 1.75 per step · 20 % of drafts``, ``idle`` or an em dash."""
+    if numbers is None:
+        return UNKNOWN
+    if numbers.activity is Activity.IDLE:
+        return IDLE
+    words = [throughput(numbers), queue(numbers), f"KV {percent(numbers.kv_usage)}"]
+    if numbers.activity is not Activity.PREFILL:
+        words.append(f"acceptance {acceptance(numbers)}" if numbers.acceptance is None else acceptance(numbers))
+    return " · ".join(words)
+
+
 def positions(seen: Acceptance | None) -> str:
     """Return ``86 · 71 · 62 %``: how often the first, second, third draft token was accepted."""
     if seen is None or not seen.per_position:

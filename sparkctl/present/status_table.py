@@ -42,8 +42,13 @@ def _node(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
 
 def instance_lines(instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None) -> list[str]:
     """Return a row for each instance, ours first."""
-    rows = [_row(instance, ascii_only) for instance in sorted(instances, key=lambda i: (not i.ours, i.name))]
+    rows = [_row(instance, ascii_only) for instance in in_order(instances)]
     return _aligned(rows, width) if rows else ["    nothing runs"]
+
+
+def in_order(instances: Sequence[InstanceView]) -> list[InstanceView]:
+    """Return ours first, each group by name."""
+    return sorted(instances, key=lambda i: (not i.ours, i.name))
 
 
 def _hint(view: NodeView, width: int | None) -> list[str]:

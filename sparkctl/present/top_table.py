@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkctl.core.record import plain
-from sparkctl.core.store import LoadView
+from sparkctl.core.store import InstanceView, LoadView
 from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Cpu, DiskRoom, Gpu, MemoryBar, NetLink, RdmaPort, Sample, Temperature
 from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, gib
-from sparkctl.present.status_table import instance_lines
+from sparkctl.present.numbers import figures
+from sparkctl.present.status_table import in_order, instance_lines
 from sparkctl.present.symbols import symbol
 
 REASONS = {
@@ -76,7 +78,28 @@ def _node(view: LoadView, ascii_only: bool) -> list[str]:
     lines += [_disk_line(disk) for disk in view.sample.disks or ()]
     if not view.docker_known:
         return [*lines, f"    Docker: {clean(view.detail or 'no answer')}", *hint]
-    return lines + instance_lines(view.instances, ascii_only)
+    return lines + _instances(view.instances, ascii_only)
+
+
+def _instances(instances: Sequence[InstanceView], ascii_only: bool) -> list[str]:
+    """Return a row for each instance, and under one of ours that is ready its engine's figures."""
+    rows = instance_lines(instances, ascii_only)
+    if not instances:
+        return rows
+    lines: list[str] = []
+    for one, row in zip(in_order(instances), rows, strict=True):
+        lines.append(row)
+        if one.ours and one.phase is Phase.READY and one.port is not None:
+            lines.append(f"      {_figures(one, ascii_only)}")
+    return lines
+
+
+def _figures(instance: InstanceView, ascii_only: bool) -> str:
+    words = figures(instance.numbers)
+    if ascii_only:
+        words = words.replace(" · ", ", ").replace("—", "-")
+    hint = instance.metrics_hint
+    return words if hint is None else f"{words}   /metrics is off; in the profile: {hint}"
 
 
 def _memory_lines(bar: MemoryBar | None, sample: Sample, ascii_only: bool) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from sparkctl.sim.decoding import Counts, Decoding
 from sparkctl.sim.launch import Kind, Launch
@@ -16,20 +16,41 @@ SGLANG_STEPS = 40
 
 async def decode_lines(launch: Launch, decoding: Decoding) -> AsyncIterator[tuple[str, str]]:
     """Yield lines with their stream, as long as somebody reads."""
-    seconds = VLLM_SECONDS if launch.kind is Kind.VLLM else SGLANG_STEPS / launch.steps_per_second
+    seconds = _stride(launch)
     before, was_idle = decoding.counts(), True
     while True:
         await asyncio.sleep(seconds / decoding.pace.decode)
         now = decoding.counts()
         done, before = now.since(before), now
         idle = done.generated < 1
-        if launch.kind is Kind.SGLANG and not idle:
-            yield _sglang(launch, decoding, done, seconds), "stderr"
-        if launch.kind is Kind.VLLM and not (idle and was_idle):
-            yield _vllm(decoding, done), "stdout"
-            if launch.draft_tokens and not idle:
-                yield _vllm_speculation(launch, done), "stdout"
+        if not (idle and was_idle):
+            for line in _lines(launch, decoding, done, seconds):
+                yield line
         was_idle = idle
+
+
+def earlier_lines(launch: Launch, decoding: Decoding, seconds: float) -> Iterator[tuple[float, str, str]]:
+    """Yield (age in seconds, line, stream) of what a steady load has left in the log over the last ``seconds``."""
+    stride = _stride(launch)
+    tokens = decoding.rate * stride
+    done = Counts(tokens, tokens * 1.7, tokens / launch.accept_length)
+    for back in range(int(seconds // stride) if tokens else 0, 0, -1):
+        for line, stream in _lines(launch, decoding, done, stride):
+            yield (back - 1) * stride, line, stream
+
+
+def _stride(launch: Launch) -> float:
+    return VLLM_SECONDS if launch.kind is Kind.VLLM else SGLANG_STEPS / launch.steps_per_second
+
+
+def _lines(launch: Launch, decoding: Decoding, done: Counts, seconds: float) -> Iterator[tuple[str, str]]:
+    idle = done.generated < 1
+    if launch.kind is Kind.SGLANG and not idle:
+        yield _sglang(launch, decoding, done, seconds), "stderr"
+    if launch.kind is Kind.VLLM:
+        yield _vllm(decoding, done), "stdout"
+        if launch.draft_tokens and not idle:
+            yield _vllm_speculation(launch, done), "stdout"
 
 
 def _sglang(launch: Launch, decoding: Decoding, done: Counts, seconds: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sparkctl.sim.clock import Schedule
 from sparkctl.sim.container import SimContainer
-from sparkctl.sim.decode_lines import decode_lines
+from sparkctl.sim.decode_lines import decode_lines, earlier_lines
 from sparkctl.sim.decoding import Decoding
 from sparkctl.sim.engines import ENGINES, script_of
 from sparkctl.sim.launch import Kind, read_launch
@@ -49,6 +49,16 @@ class EngineProcess:
         self.container.created = began - 2_000_000_000
         self.container.started = began
         self.container.journal.clock = lambda: began + int((self._rushed or 0) * 1e9)
+
+    def work(self, requests: int, since: float = 60.0) -> None:
+        """Serve so many requests from now on, and have the log say that it did so for ``since`` seconds already."""
+        self.decoding.background = requests
+        now = time.time_ns()
+        for age, line, stream in earlier_lines(self.launch, self.decoding, since):
+            stamp = now - int(age * 1e9)
+            self.container.journal.clock = lambda stamp=stamp: stamp  # type: ignore[misc]
+            self._write(line + "\n", stream)
+        self.container.journal.clock = time.time_ns
 
     def terminate(self) -> None:
         """Send SIGTERM; a process that hangs does not hear it."""

@@ -80,7 +80,7 @@ async def _run(docker: Dockerd, body: Body, ready_since: float, requests: int) -
     docker.start(container, ready_since=ready_since)
     process = docker.running[container.id]
     await process.ready.wait()
-    process.decoding.background = requests
+    process.work(requests)
 
 
 SCENARIOS: dict[str, Callable[[Sequence[Dockerd]], Awaitable[None]]] = {

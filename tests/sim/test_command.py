@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -233,6 +234,45 @@ def test_top_adds_up_and_knows_what_an_instance_holds() -> None:
         assert node["cpu"]["busy"] is not None
     assert {one["name"] for one in document["instances"]} == {"qwen36-ngram", "qwen36-vllm"}
     assert all(one["memory"] > 90 << 30 for one in document["instances"])
+
+
+def test_top_tells_what_both_engines_do() -> None:
+    ran = demo("top", "--once", "--json", scenario="two-stacks")
+    told = {one["engine"]: one for one in json.loads(ran.stdout)["instances"]}
+    for engine, (slowest, fastest), estimator in (("sglang", (15, 45), "log"), ("vllm", (40, 100), "counters")):
+        numbers = told[engine]["numbers"]
+        assert numbers["activity"] == "decoding", ran.stdout
+        assert slowest < numbers["generation_rate"] < fastest
+        assert 1.5 < numbers["acceptance"]["length"] < 3
+        assert 0 < numbers["acceptance"]["rate"] < 1
+        assert numbers["steps"] * numbers["batch"] * numbers["acceptance"]["length"] == pytest.approx(
+            numbers["generation_rate"], rel=0.02
+        )
+        assert numbers["estimator"] == numbers["acceptance"]["estimator"] == estimator
+    assert told["sglang"]["metrics_hint"] == "args.enable-metrics: true"
+    assert told["vllm"]["metrics_hint"] is None
+
+
+def test_top_says_what_both_engines_do() -> None:
+    lines = demo("top", "--once", scenario="two-stacks").stdout.splitlines()
+    under = {line.split()[1]: lines[at + 1].strip() for at, line in enumerate(lines) if "   ready   " in line}
+    words = r"\d+(\.\d)? tok/s · {running} running · KV \d+(\.\d)? % · \d\.\d\d per step · \d+ % of drafts{more}"
+    by_log = r" · by its log   /metrics is off; in the profile: args\.enable-metrics: true"
+    assert re.fullmatch(words.format(running=2, more=by_log), under["qwen36-ngram"])
+    assert re.fullmatch(words.format(running=3, more=""), under["qwen36-vllm"])
+
+
+def test_live_top_follows_the_log_and_counts_on() -> None:
+    words = ["demo", "--scenario", "two-stacks", "top", "--json"]
+    process = subprocess.Popen([sys.executable, "-m", "sparkctl", *words], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    engines: set[str] = set()
+    while engines < {"sglang", "vllm"}:
+        shown = json.loads(process.stdout.readline())["instances"]
+        engines |= {one["engine"] for one in shown if (one["numbers"] or {}).get("generation_rate")}
+    process.send_signal(signal.SIGINT)
+    process.stdout.read()
+    assert process.wait(15) == 0
 
 
 def test_top_goes_on_until_ctrl_c() -> None:

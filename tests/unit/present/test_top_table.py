@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.store import LoadView
+from sparkctl.core.store import InstanceView, LoadView
+from sparkctl.model.container import ContainerState
 from sparkctl.model.memory import Memory
+from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Cpu, Gpu, GpuProcess, MemoryDetail, NetLink, Pressure, RdmaPort, Sample, Temperature
 from sparkctl.model.units import GIB
 from sparkctl.present.top_table import memory_cells, top_document, top_lines
@@ -80,3 +83,22 @@ def test_the_document() -> None:
     assert first["gpus"][0]["sm_clock"] == 2398
     assert first["rdma"][0]["errors"] == {"symbol_error": 0}
     assert (second["state"], second["memory"]) == ("unreachable", None)
+
+
+def test_figures_stand_under_their_instance() -> None:
+    ready = InstanceView(
+        "b", NodeName("spark1"), "b", "image", ContainerState.RUNNING, "Up", ours=True, memory=GIB,
+        phase=Phase.READY, engine="sglang", port=8003,
+    )  # fmt: skip
+    foreign = replace(ready, name="a", ours=False, phase=None)
+    unknown = text(replace(VIEW, instances=(foreign, ready))).splitlines()[-3:]
+    assert unknown[1] == "      —"
+    assert "foreign" in unknown[2]
+    idle = replace(ready, numbers=Numbers(Activity.IDLE, generation_rate=0.0), metrics_hint="args.x: true")
+    assert text(replace(VIEW, instances=(idle,))).endswith(
+        "\n      idle   /metrics is off; in the profile: args.x: true"
+    )
+    assert text(
+        replace(VIEW, instances=(replace(idle, numbers=Numbers(Activity.DECODING)),)), ascii_only=True
+    ).isascii()
+    assert json.loads(json.dumps(top_document([replace(VIEW, instances=(ready,))])))["instances"][0]["numbers"] is None
