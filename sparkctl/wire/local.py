@@ -66,6 +66,8 @@ class LocalLink:
         except BaseException:
             await _end(process)
             raise
+        finally:
+            stdin_pipe.close()  # a command that read nothing leaves it open, and with it the whole transport
         return Completed(*output, status if status >= 0 else None)
 
     async def hold(self, argv: Sequence[str]) -> Held:
@@ -151,6 +153,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def _not_started(argv: Sequence[str], error: OSError) -> Completed:

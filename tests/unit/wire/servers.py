@@ -66,9 +66,16 @@ async def _run(process: asyncssh.SSHServerProcess[bytes]) -> None:
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     feeding = asyncio.create_task(_pump(process.stdin, child.stdin))
-    await asyncio.gather(_pump(child.stdout, process.stdout), _pump(child.stderr, process.stderr))
-    feeding.cancel()
-    process.exit(await child.wait())
+    try:
+        await asyncio.gather(_pump(child.stdout, process.stdout), _pump(child.stderr, process.stderr))
+        process.exit(await child.wait())
+    finally:
+        feeding.cancel()
+        child.stdin.close()
+        if child.returncode is None:
+            with suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
 
 
 async def _pump(reader: ByteReader, writer: ByteWriter) -> None:
