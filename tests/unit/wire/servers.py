@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -64,6 +66,7 @@ async def _run(process: asyncssh.SSHServerProcess[bytes]) -> None:
     child = await asyncio.create_subprocess_exec(
         "/bin/sh", "-c", process.command or "",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )  # fmt: skip
     feeding = asyncio.create_task(_pump(process.stdin, child.stdin))
     try:
@@ -74,7 +77,7 @@ async def _run(process: asyncssh.SSHServerProcess[bytes]) -> None:
         child.stdin.close()
         if child.returncode is None:
             with suppress(ProcessLookupError):
-                child.kill()
+                os.killpg(child.pid, signal.SIGKILL)  # with all that it started: they hold its pipes open
             await child.wait()
 
 
