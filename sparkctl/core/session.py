@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from sparkctl.core.clock import Clock, SystemClock
-from sparkctl.errors import LoginRefused, NodeError, ProbeFailed, Starved, Untrusted
+from sparkctl.errors import NodeError, Starved
 from sparkctl.model.ask import Asker, Nobody
 from sparkctl.model.node import Node, NodeState
 from sparkctl.probe import look as probe
@@ -81,16 +81,3 @@ class Session:
     ) -> None:
         await self.docker.aclose()
         await self.link.close()
-
-
-def state_of(error: NodeError) -> NodeState:
-    """Return the node state that an error stands for."""
-    if isinstance(error, Starved):
-        return NodeState.STARVED
-    if isinstance(error, Untrusted):
-        return NodeState.UNTRUSTED
-    if isinstance(error, ProbeFailed):
-        return NodeState.UNKNOWN
-    if isinstance(error, LoginRefused):
-        return NodeState.REFUSED
-    return NodeState.UNREACHABLE

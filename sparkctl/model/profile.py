@@ -6,9 +6,6 @@ from dataclasses import dataclass, field
 
 from sparkctl.model.plan import Timeouts
 
-Scalar = str | int | float | bool
-# An argument's value: True is a bare flag, False leaves it out, a tuple repeats the flag, a JsonText is one JSON word.
-
 
 @dataclass(frozen=True, slots=True)
 class JsonText:
@@ -17,6 +14,7 @@ class JsonText:
     text: str
 
 
+# An argument's value: True is a bare flag, False leaves it out, a tuple repeats the flag, a JsonText is one JSON word.
 ArgValue = str | bool | JsonText | tuple[str, ...]
 
 

@@ -28,7 +28,6 @@ class Cause(StrEnum):
     STOPPED_BY_OTHERS = "stopped-by-others"  # a docker stop or rm that was not ours
     TIMED_OUT = "timed-out"
     NOT_GENERATING = "not-generating"  # health answers, no token came
-    NODE_LOST = "node-lost"
     DOCKER_REFUSED = "docker-refused"  # the container could not be created or started
 
 

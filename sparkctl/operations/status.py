@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from sparkctl.core.context import Context
-from sparkctl.core.session import Session, state_of
+from sparkctl.core.session import Session
 from sparkctl.core.store import InstanceView, NodeView
 from sparkctl.core.together import together
 from sparkctl.errors import DockerError, NodeError
@@ -19,6 +19,7 @@ from sparkctl.model.secrets import redact
 from sparkctl.operations import readiness
 from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.labels import port_of, rule_of
+from sparkctl.wire.link import state_of
 
 _TAIL = 400
 _HEALTH_TIMEOUT = 5.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from sparkctl.core.context import Context
 from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR, Sampler
-from sparkctl.core.session import Session, state_of
+from sparkctl.core.session import Session
 from sparkctl.core.store import InstanceView, LoadView
 from sparkctl.core.together import together
 from sparkctl.errors import DockerError, LinkLost, NodeError, Starved
@@ -18,7 +18,7 @@ from sparkctl.model.node import Node, NodeState
 from sparkctl.model.sample import Sample
 from sparkctl.operations.numbers import Meters, Told, is_measurable
 from sparkctl.operations.status import instance_view
-from sparkctl.wire.link import LinkStatus
+from sparkctl.wire.link import LinkStatus, state_of
 
 _ONCE_EVERY = 0.5  # seconds between the two samples of a single look: shares and rates take two
 _ONCE_WITHIN = 10.0

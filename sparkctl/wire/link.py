@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from sparkctl.errors import LoginRefused, NodeError, ProbeFailed, Starved, Untrusted
 from sparkctl.model.node import Node, NodeState
 
 
@@ -115,3 +116,16 @@ class Link(Protocol):
     async def close(self) -> None:
         """End the connection and remove what it made locally."""
         ...
+
+
+def state_of(error: NodeError) -> NodeState:
+    """Return the node state that an error stands for."""
+    if isinstance(error, Starved):
+        return NodeState.STARVED
+    if isinstance(error, Untrusted):
+        return NodeState.UNTRUSTED
+    if isinstance(error, ProbeFailed):
+        return NodeState.UNKNOWN
+    if isinstance(error, LoginRefused):
+        return NodeState.REFUSED
+    return NodeState.UNREACHABLE

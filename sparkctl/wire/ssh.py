@@ -12,19 +12,16 @@ import asyncssh
 from sparkctl.errors import (
     ForwardingForbidden,
     LinkLost,
-    LoginRefused,
     NodeError,
-    SparkctlError,
     Starved,
     Unreachable,
-    Untrusted,
 )
 from sparkctl.model.ask import Asker, Nobody
 from sparkctl.model.node import Node, NodeState
 from sparkctl.wire import dockerway
 from sparkctl.wire.channel import BROKEN, ChannelReader, ChannelWriter, HeldProcess
 from sparkctl.wire.flow import WINDOW, FlowSession
-from sparkctl.wire.link import ByteReader, ByteWriter, Completed, Held, LinkStatus
+from sparkctl.wire.link import ByteReader, ByteWriter, Completed, Held, LinkStatus, state_of
 from sparkctl.wire.output import gather
 from sparkctl.wire.quoting import command_line
 from sparkctl.wire.relay import SocketRelay
@@ -69,7 +66,7 @@ class SshLink:
             try:
                 self._connection = await connect(self.node, self._asker, self._on_lost, self._limits)
             except NodeError as error:
-                self._publish(LinkStatus(_state_after(error), error.message))
+                self._publish(LinkStatus(state_of(error), error.message))
                 raise
             self._by_stdio = False
             self._publish(LinkStatus(NodeState.OK))
@@ -103,7 +100,7 @@ class SshLink:
             except (Unreachable, Starved, LinkLost) as error:
                 self._last_failure = error
                 pause = next_pause(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
-                self._publish(LinkStatus(_state_after(error), error.message, attempt, pause))
+                self._publish(LinkStatus(state_of(error), error.message, attempt, pause))
                 await asyncio.sleep(pause)
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
@@ -244,14 +241,6 @@ def next_pause(attempt: int, chance: float) -> float:
     """Return the seconds to wait after the ``attempt``-th failure; ``chance`` in 0..1 shortens it by up to half."""
     full = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt - 1, 10))
     return float(full * (1.0 - 0.5 * chance))
-
-
-def _state_after(error: SparkctlError) -> NodeState:
-    if isinstance(error, Starved):
-        return NodeState.STARVED
-    if isinstance(error, Untrusted):
-        return NodeState.UNTRUSTED
-    return NodeState.REFUSED if isinstance(error, LoginRefused) else NodeState.UNREACHABLE
 
 
 def _end(process: asyncssh.SSHClientProcess[bytes]) -> None:

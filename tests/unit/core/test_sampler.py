@@ -10,10 +10,11 @@ import psutil
 import pytest
 
 from sparkctl.core.sampler import Sampler
-from sparkctl.core.session import Session, state_of
+from sparkctl.core.session import Session
 from sparkctl.errors import ProbeFailed
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.wire.link import state_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 HERE = Node(NodeName("here"), "local")
