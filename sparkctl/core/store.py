@@ -67,7 +67,11 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class LoadView:
-    """What a node does at ``when`` (unix seconds): the probe's last sample, and the instances with what they hold."""
+    """What a node does at ``when`` (unix seconds): the probe's last sample, and the instances with what they hold.
+
+    ``instances_seen``: when Docker last said what runs, unix seconds; None before it ever did. ``docker_known`` False: it
+    does not say at the moment, and the instances are those of then.
+    """
 
     name: NodeName
     state: NodeState
@@ -77,6 +81,7 @@ class LoadView:
     sample: Sample | None = None
     instances: tuple[InstanceView, ...] = ()
     docker_known: bool = True
+    instances_seen: float | None = None
 
     @property
     def memory(self) -> MemoryBar | None:

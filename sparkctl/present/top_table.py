@@ -10,7 +10,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Cpu, DiskRoom, Gpu, MemoryBar, NetLink, RdmaPort, Sample, Temperature
 from sparkctl.model.text import clean
-from sparkctl.model.units import GIB, gib
+from sparkctl.model.units import GIB, gib, spoken
 from sparkctl.present.numbers import figures
 from sparkctl.present.status_table import in_order, instance_lines
 from sparkctl.present.symbols import symbol
@@ -26,6 +26,7 @@ REASONS = {
     0x100: "display clock",
 }  # 0x1 is idle
 _BAR = 40
+_OLD = 15.0  # seconds: Docker is asked every five, and has ten to answer
 _PARTS = ("█▓░ ", "#=. ")  # GPU processes, other used, page cache, free
 
 
@@ -34,8 +35,14 @@ def top_document(views: Sequence[LoadView]) -> dict[str, object]:
     return {
         "schema": 1,
         "nodes": [_node_document(view) for view in views],
-        "instances": [plain(instance) for view in views for instance in view.instances],
+        "instances": [_instance_document(instance, view) for view in views for instance in view.instances],
     }
+
+
+def _instance_document(instance: InstanceView, view: LoadView) -> dict[str, object]:
+    body = plain(instance)
+    assert isinstance(body, dict)
+    return body | {"seen": plain(view.instances_seen)}
 
 
 def _node_document(view: LoadView) -> dict[str, object]:
@@ -46,7 +53,7 @@ def _node_document(view: LoadView) -> dict[str, object]:
         sample["rdma"] = [_port_document(port) for port in view.sample.rdma or ()]
     return (
         head
-        | {"when": round(view.when, 3), "docker_known": view.docker_known}
+        | {"when": round(view.when, 3), "docker_known": view.docker_known, "instances_seen": plain(view.instances_seen)}
         | sample
         | {"memory": plain(view.memory)}
     )
@@ -77,7 +84,12 @@ def _node(view: LoadView, ascii_only: bool) -> list[str]:
     lines += _link_lines(view.sample, ascii_only)
     lines += [_disk_line(disk) for disk in view.sample.disks or ()]
     if not view.docker_known:
-        return [*lines, f"    Docker: {clean(view.detail or 'no answer')}", *hint]
+        lines += [f"    Docker: {clean(view.detail or 'no answer')}", *hint]
+    if view.instances_seen is None:
+        return lines + (["    what runs is not known yet"] if view.docker_known else [])
+    age = view.when - view.instances_seen
+    if age > _OLD or not view.docker_known:
+        lines.append(f"    as of {spoken(age)} ago:")
     return lines + _instances(view.instances, ascii_only)
 
 

@@ -26,7 +26,7 @@ SAMPLE = Sample(
     links=(NetLink("enp1s0f0np0", True, "up", 200000, 9000, receive_rate=900.0, send_rate=None), NetLink("wlP9s9", False)),
     rdma=(RdmaPort("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=1.25e9, send_rate=3e6, errors=(("symbol_error", 0),)),),
 )  # fmt: skip
-VIEW = LoadView(NodeName("spark1"), NodeState.OK, 1.0, sample=SAMPLE)
+VIEW = LoadView(NodeName("spark1"), NodeState.OK, 1.0, sample=SAMPLE, instances_seen=1.0)
 
 
 def text(view: LoadView, ascii_only: bool = False) -> str:
@@ -102,3 +102,21 @@ def test_figures_stand_under_their_instance() -> None:
         replace(VIEW, instances=(replace(idle, numbers=Numbers(Activity.DECODING)),)), ascii_only=True
     ).isascii()
     assert json.loads(json.dumps(top_document([replace(VIEW, instances=(ready,))])))["instances"][0]["numbers"] is None
+
+
+def test_what_docker_last_said_stands_with_its_age() -> None:
+    one = InstanceView(
+        "b", NodeName("spark1"), "b", "image", ContainerState.RUNNING, "Up", ours=True, memory=GIB, phase=Phase.READY
+    )
+    hung = replace(
+        VIEW, when=32.0, instances=(one,), docker_known=False, detail="Docker did not answer within 10 s", hint="look"
+    )
+    shown = text(hung).splitlines()
+    assert shown[-4:-1] == ["    Docker: Docker did not answer within 10 s", "    try: look", "    as of 31 s ago:"]
+    assert "ready" in shown[-1]
+    assert "ago" not in text(replace(VIEW, when=12.0, instances=(one,)))
+    assert "as of 20 s ago" in text(replace(VIEW, when=21.0, instances=(one,)))
+    never = text(replace(VIEW, instances_seen=None))
+    assert never.endswith("what runs is not known yet")
+    (document,) = top_document([hung])["instances"]  # type: ignore[misc]
+    assert document["seen"] == 1.0

@@ -1,0 +1,97 @@
+"""A node that is followed: its samples go on whatever Docker does, and come faster while something loads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.clock import SystemClock
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.store import LoadView
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.plan import Label, ReadyRule
+from sparkctl.operations.top import watch
+from sparkctl.sim import SimulatedSparks, docker_api
+from sparkctl.sim.http import Reply
+from tests.sim import clients
+
+
+class Hasty(SystemClock):
+    """Pauses are a fiftieth of what they should be."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / 50)
+
+
+def context(directory: Path) -> Context:
+    return Context(History(directory), "tester", clock=Hasty())
+
+
+def node_of(sparks: SimulatedSparks) -> Node:
+    return Node(
+        NodeName("spark1"), "127.0.0.1", user="milo", port=sparks.ports["spark1"], identity=str(sparks.identity),
+        known_hosts=str(sparks.known_hosts),
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def stacks() -> AsyncIterator[SimulatedSparks]:
+    async with SimulatedSparks("two-stacks", **clients.FAST) as opened:
+        yield opened
+
+
+async def until(views: AsyncIterator[tuple[LoadView, ...]], claim: Callable[[LoadView], object]) -> LoadView:
+    async with asyncio.timeout(20):
+        async for (view,) in views:
+            if claim(view):
+                return view
+    raise AssertionError("it goes on until it is closed")
+
+
+async def test_a_docker_that_hangs_holds_up_no_sample(
+    stacks: SimulatedSparks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    views = watch(context(tmp_path), [node_of(stacks)], every=0.1)
+    seen = await until(views, lambda view: view.instances)
+    hanging, asked = asyncio.Event(), asyncio.Event()
+
+    async def hang(*_: object) -> Reply:
+        asked.set()
+        await hanging.wait()
+        return Reply()
+
+    monkeypatch.setattr(docker_api, "_route", hang)
+    await until(views, lambda _: asked.is_set())
+    assert seen.sample is not None
+    first = (await until(views, lambda view: view.sample)).sample
+    assert first is not None
+    later = await until(views, lambda view: view.sample and view.sample.sequence >= first.sequence + 5)
+    assert [one.name for one in later.instances] == ["qwen36-ngram"]
+    assert later.instances_seen == seen.instances_seen
+    assert later.instances[0].memory is not None, "what it holds is the probe's to say"
+    hanging.set()
+    await views.aclose()
+
+
+async def test_samples_come_faster_while_something_of_ours_loads(tmp_path: Path) -> None:
+    rule = json.dumps(asdict(ReadyRule("The server is fired up", "/health")))
+    labels = {Label.INSTANCE: "a", Label.ENGINE: "sglang", Label.READY: rule, Label.PORT: "8003"}
+    body = {
+        "Image": clients.SGLANG_IMAGE, "Cmd": clients.SGLANG, "HostConfig": {"NetworkMode": "host"}, "Labels": labels
+    }  # fmt: skip
+    async with SimulatedSparks(speed=0.2) as sparks:  # a start takes fifty seconds
+        views = watch(context(tmp_path), [node_of(sparks)], every=60)
+        slow = await until(views, lambda view: view.instances_seen)
+        docker = sparks.docker["spark1"]
+        docker.start(docker.create("sglang-a", body))
+        # At the old rate none of these would come within the time that this waits.
+        await until(views, lambda view: view.sample and view.sample.sequence >= 3)
+        assert slow.sample is not None
+        assert slow.sample.sequence == 1
+        await views.aclose()
