@@ -782,10 +782,9 @@ def start_gpu_child(source: bytes) -> Part:
         os._exit(0)
 
 
-def start_devices(root: str, disks: list[str]) -> Part:
-    """Start the thread that reads devices."""
+def start_thread(reading: Callable[[list[int]], Json]) -> Part:
+    """Start a thread that answers with what ``reading`` returns."""
     requests, answers = os.pipe(), os.pipe()
-    reading = Devices(root, disks).read
     threading.Thread(target=answer_all, args=(requests[0], answers[1], reading), daemon=True).start()
     return Part(requests[1], answers[0])
 
@@ -801,7 +800,7 @@ class Probe:
         self.every = every
         self.fed = fed
         self.gpu = start_gpu_child(nvml) if nvml else None  # before there is a thread: a fork takes only its own along
-        self.devices = start_devices(root, disks)
+        self.devices = start_thread(Devices(root, disks).read)
         self.parts = [part for part in (self.gpu, self.devices) if part is not None]
         self.meminfo = Source(root + "/proc/meminfo")
         self.vmstat = Source(root + "/proc/vmstat", long=True)

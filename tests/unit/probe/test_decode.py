@@ -55,7 +55,8 @@ def test_what_is_of_another_type_is_unknown() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [b"", b"Welcome to DGX OS\n", b"[]\n", b'{"probe":2,"kind":"sample"}\n', b'{"probe":1,"kind":"guard"}\n',
-     b'{"probe":1,"kind":"sample","sequence":1}\n', b'{"kind":"sample"}\n', b'{"probe":1,"kind":"hello","identity":3}\n'],
+     b'{"probe":1,"kind":"sample","sequence":1}\n', b'{"kind":"sample"}\n', b'{"probe":1,"kind":"hello","identity":3}\n',
+     b"[" * 100_000],
 )  # fmt: skip
 def test_what_is_no_line_of_the_protocol_is_refused(wrong: bytes) -> None:
     with pytest.raises(ValueError, match="probe"):
