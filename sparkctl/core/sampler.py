@@ -130,7 +130,8 @@ class Sampler:
             if self._silent:
                 self._silent = False
                 yield self.session.state_event()
-            yield SampleArrived(clock.now(), name, said)
+            boot = None if self.identity is None else self.identity.boot_id
+            yield SampleArrived(clock.now(), name, said, boot)
 
     def _decoded(self, line: bytes) -> Hello | Sample:
         try:

@@ -66,11 +66,15 @@ class MemorySampled:
 
 @dataclass(frozen=True, slots=True)
 class SampleArrived:
-    """The probe's reading of everything on a node; ``ts`` is when it got here, ``sample.time`` the node's own clock."""
+    """The probe's reading of everything on a node; ``ts`` is when it got here, ``sample.time`` the node's own clock.
+
+    ``boot`` is the kernel's id of this boot: another one is another series of ``sample.uptime``.
+    """
 
     ts: float
     node: NodeName
     sample: Sample
+    boot: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

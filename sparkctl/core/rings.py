@@ -1,0 +1,277 @@
+"""What a node did, in fixed memory: every second of the last 15 minutes, and every 15 seconds of the last 6 hours.
+
+Samples are placed by the node's own monotonic clock: a wall clock that is set forward or back moves nothing. What was
+not known is not there; no value is carried over a gap.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparkctl.model.sample import Sample, memory_bar
+
+FINE_STEP, FINE_SPAN = 1.0, 900.0
+COARSE_STEP, COARSE_SPAN = 15.0, 21_600.0
+_TWO_APART = 1.5 * FINE_STEP  # at least, from a sample to the one after the next: a rate of 1 s is never exact
+_BOOTS = 16
+_UNKNOWN = math.nan
+
+
+class Series(StrEnum):
+    """What is kept. Bytes, shares 0..1, MHz, watts, degrees Celsius, bytes/s over all links of the kind."""
+
+    AVAILABLE = "available"
+    GPU_PROCESSES = "gpu_processes"
+    OTHER_USED = "other_used"
+    PAGE_CACHE = "page_cache"
+    FREE = "free"
+    SWAP_USED = "swap_used"
+    PRESSURE = "pressure"
+    CPU_BUSY = "cpu_busy"
+    GPU_BUSY = "gpu_busy"
+    SM_CLOCK = "sm_clock"
+    POWER = "power"
+    CELSIUS = "celsius"
+    RECEIVE = "receive"
+    SEND = "send"
+    RDMA_RECEIVE = "rdma_receive"
+    RDMA_SEND = "rdma_send"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The values within one stretch of time."""
+
+    mean: float
+    least: float
+    most: float
+
+
+class Rings:
+    """The history of one node, 0.4 MB. Values are single floats: of 128 GiB they keep steps of 8 KiB."""
+
+    def __init__(self) -> None:
+        self._fine = _Points(round(FINE_SPAN / FINE_STEP), len(Series))
+        self._coarse = _Slots(round(COARSE_SPAN / COARSE_STEP), len(Series))
+        self._boot: str | None = None
+        self._uptime: float | None = None
+        self._heard = 0.0
+        self._now = 0.0  # on the axis: the node's uptime, boots laid one after the other
+        self._ahead = 0.0  # of the axis before the uptime
+        self._boots: deque[float] = deque(maxlen=_BOOTS)
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, from its first sample to its last."""
+        return self._fine.size + self._coarse.size
+
+    @property
+    def boots(self) -> tuple[float, ...]:
+        """Seconds before the newest sample at which the node was first seen after a reboot; the latest comes last."""
+        ages = (self._now - at for at in self._boots)
+        return tuple(age for age in ages if age <= COARSE_SPAN)
+
+    def take(self, sample: Sample, ts: float, boot: str | None = None) -> bool:
+        """Keep a sample that got here at ``ts`` (unix seconds) from the ``boot`` of this id; tell whether it was news.
+
+        One that is not later than the last one of its boot is none.
+        """
+        if self._uptime is None:
+            self._ahead = -sample.uptime
+        elif self._is_reboot(sample.uptime, boot):
+            # How long the node was away only our own clock can tell, and that one may jump.
+            away = min(max(ts - self._heard, COARSE_STEP), COARSE_SPAN)
+            self._ahead = self._now + away - sample.uptime
+            self._boots.append(self._now + away)
+        elif sample.uptime <= self._uptime:
+            return False
+        self._boot = boot or self._boot
+        self._uptime, self._heard = sample.uptime, ts
+        self._now = sample.uptime + self._ahead
+        values = array("f", readings(sample))
+        self._fine.put(self._now, values)
+        self._coarse.put(self._now, values)
+        return True
+
+    def _is_reboot(self, uptime: float, boot: str | None) -> bool:
+        assert self._uptime is not None
+        if boot is not None and self._boot is not None:
+            return boot != self._boot
+        return uptime < self._uptime
+
+    def fine(self, series: Series) -> tuple[tuple[float, float | None], ...]:
+        """Return (seconds before the newest sample, value) of each sample of the last 15 minutes, oldest first."""
+        return tuple(
+            (self._now - at, _known(value))
+            for at, value in self._fine.of(_COLUMN[series])
+            if self._now - at <= FINE_SPAN
+        )
+
+    def coarse(self, series: Series) -> tuple[tuple[float, Spread | None], ...]:
+        """Return (seconds before the newest sample, spread) of each 15 s of the last 6 hours that had a sample."""
+        return tuple(
+            (max(0.0, self._now - at), spread)
+            for at, spread in self._coarse.of(_COLUMN[series], self._now)
+            if self._now - at <= COARSE_SPAN
+        )
+
+    def cells(self, series: Series, seconds: float, count: int) -> tuple[Spread | None, ...]:
+        """Return ``count`` equal stretches of the last ``seconds``, oldest first; None: nothing known in that one.
+
+        A stretch that is shorter than the time between samples may well have none.
+        """
+        width = seconds / count
+        found: list[Spread | None] = [None] * count
+        weights = [0] * count
+        entries: Iterator[tuple[float, Spread | None]]
+        if seconds <= FINE_SPAN:
+            entries = ((age, None if v is None else Spread(v, v, v)) for age, v in self.fine(series))
+        else:
+            entries = iter(self.coarse(series))
+        for age, spread in entries:
+            at = count - 1 - int(age / width)
+            if spread is None or at < 0:
+                continue
+            found[at] = _joined(found[at], weights[at], spread)
+            weights[at] += 1
+        return tuple(found)
+
+
+def readings(sample: Sample) -> list[float]:
+    """Return one value for each of `Series`, in its order; NaN for what is not known."""
+    bar = None if sample.memory is None else memory_bar(sample.memory, sample.gpu_memory)
+    pressure = sample.detail.pressure if sample.detail is not None else None
+    gpus = sample.gpus or ()
+    return [
+        *_whole((bar.available, bar.gpu_processes, bar.other_used, bar.page_cache, bar.free, bar.swap_used) if bar else [None] * 6),
+        *_whole([pressure.some if pressure else None, sample.cpu.busy if sample.cpu else None]),
+        _highest([gpu.busy for gpu in gpus]),
+        _highest([gpu.sm_clock for gpu in gpus]),
+        _total([gpu.power for gpu in gpus]),
+        _highest([gpu.celsius for gpu in gpus]),
+        _total([link.receive_rate for link in sample.links or ()]),
+        _total([link.send_rate for link in sample.links or ()]),
+        _total([port.receive_rate for port in sample.rdma or ()]),
+        _total([port.send_rate for port in sample.rdma or ()]),
+    ]  # fmt: skip
+
+
+_COLUMN = {series: column for column, series in enumerate(Series)}
+
+
+def _whole(values: Sequence[float | None]) -> list[float]:
+    return [_UNKNOWN if value is None else value for value in values]
+
+
+def _highest(values: Sequence[float | None]) -> float:
+    return max((value for value in values if value is not None), default=_UNKNOWN)
+
+
+def _total(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else _UNKNOWN
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _joined(before: Spread | None, weight: int, more: Spread) -> Spread:
+    if before is None:
+        return more
+    mean = before.mean + (more.mean - before.mean) / (weight + 1)
+    return Spread(mean, min(before.least, more.least), max(before.most, more.most))
+
+
+def _filled(kind: str, value: float, count: int) -> array[float]:
+    return array(kind, [value]) * count
+
+
+class _Points:
+    """The last so many samples, as they came."""
+
+    def __init__(self, capacity: int, columns: int) -> None:
+        self._at = _filled("d", _UNKNOWN, capacity)
+        self._values = _filled("f", _UNKNOWN, capacity * columns)
+        self._columns = columns
+        self._next = 0  # place of the next one; the newest is before it
+
+    @property
+    def size(self) -> int:
+        return len(self._at) * self._at.itemsize + len(self._values) * self._values.itemsize
+
+    def put(self, at: float, values: array[float]) -> None:
+        newest = (self._next - 1) % len(self._at)
+        before = (newest - 1) % len(self._at)
+        crowded = at - self._at[before] < _TWO_APART  # then it takes the place of the newest
+        place = newest if crowded else self._next
+        self._at[place] = at
+        self._values[place * self._columns : (place + 1) * self._columns] = values
+        if not crowded:
+            self._next = (place + 1) % len(self._at)
+
+    def of(self, column: int) -> Iterator[tuple[float, float]]:
+        """Yield the samples from the oldest on."""
+        for step in range(len(self._at)):
+            place = (self._next + step) % len(self._at)
+            if not math.isnan(self._at[place]):
+                yield self._at[place], self._values[place * self._columns + column]
+
+
+class _Slots:
+    """Mean, least and most of each 15 s. A place belongs to the slot whose number it holds."""
+
+    def __init__(self, capacity: int, columns: int) -> None:
+        self._slot = array("q", [-1]) * capacity
+        self._counts = array("H", [0]) * (capacity * columns)
+        self._mean = _filled("f", _UNKNOWN, capacity * columns)
+        self._least = _filled("f", _UNKNOWN, capacity * columns)
+        self._most = _filled("f", _UNKNOWN, capacity * columns)
+        self._columns = columns
+
+    @property
+    def size(self) -> int:
+        arrays = (self._slot, self._counts, self._mean, self._least, self._most)
+        return sum(len(each) * each.itemsize for each in arrays)
+
+    def put(self, at: float, values: array[float]) -> None:
+        slot = int(at // COARSE_STEP)
+        place = slot % len(self._slot)
+        first = place * self._columns
+        if self._slot[place] != slot:
+            self._slot[place] = slot
+            for column in range(first, first + self._columns):
+                self._counts[column] = 0
+                self._mean[column] = self._least[column] = self._most[column] = _UNKNOWN
+        for column, value in enumerate(values, first):
+            if not math.isnan(value):
+                self._add(column, value)
+
+    def _add(self, column: int, value: float) -> None:
+        count = min(self._counts[column] + 1, 65_535)
+        self._counts[column] = count
+        if count == 1:
+            self._mean[column] = self._least[column] = self._most[column] = value
+            return
+        self._mean[column] += (value - self._mean[column]) / count
+        self._least[column] = min(self._least[column], value)
+        self._most[column] = max(self._most[column], value)
+
+    def of(self, column: int, now: float) -> Iterator[tuple[float, Spread | None]]:
+        """Yield (the middle of the slot, its spread) from the oldest slot to that of ``now``."""
+        last = int(now // COARSE_STEP)
+        for slot in range(max(0, last - len(self._slot) + 1), last + 1):
+            place = slot % len(self._slot)
+            if self._slot[place] != slot:
+                continue
+            at = place * self._columns + column
+            known = self._counts[at] > 0
+            yield (
+                (slot + 0.5) * COARSE_STEP,
+                Spread(self._mean[at], self._least[at], self._most[at]) if known else None,
+            )
