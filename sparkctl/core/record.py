@@ -24,6 +24,7 @@ _KINDS: dict[str, type] = {
     "sample": events.SampleArrived,
     "caches": events.CachesDropped,
     "containers": events.ContainersListed,
+    "numbers": events.NumbersArrived,
     "plan": events.PlanMade,
     "phase": events.PhaseChanged,
     "log": events.LogArrived,
@@ -88,7 +89,7 @@ def masked(plan: LaunchPlan) -> LaunchPlan:
 
 
 def plain(value: object) -> object:
-    """Return dataclasses as dicts, tuples as lists, enums as their values, floats to milliseconds."""
+    """Return dataclasses as dicts, tuples as lists, enums as their values, floats to six places."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
@@ -96,7 +97,7 @@ def plain(value: object) -> object:
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
     if isinstance(value, float):
-        return round(value, 3)
+        return round(value, 6)
     if isinstance(value, PurePath):
         return str(value)
     return value

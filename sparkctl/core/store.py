@@ -4,40 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView as InstanceView
 from sparkctl.model.memory import Memory
-from sparkctl.model.metrics import Numbers
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.phase import Phase, Step
+from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar, Sample, memory_bar
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceView:
-    """A container on a node, ours or foreign. ``memory`` is what its processes hold in bytes, GPU side included.
-
-    ``numbers`` are the engine's figures, told by `top` alone; ``metrics_hint`` is what a profile sets to have more of them.
-    """
-
-    name: str
-    node: NodeName
-    container: str
-    image: str
-    state: ContainerState
-    status: str
-    ours: bool
-    memory: int | None
-    phase: Phase | None
-    step: Step | None = None
-    profile: str | None = None
-    engine: str | None = None
-    operator: str | None = None
-    endpoint: str | None = None
-    detail: str | None = None
-    container_id: str | None = None
-    port: int | None = None
-    numbers: Numbers | None = None
-    metrics_hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +53,11 @@ class LoadView:
     instances: tuple[InstanceView, ...] = ()
     docker_known: bool = True
     instances_seen: float | None = None
+    reading: Memory | None = None
 
     @property
     def memory(self) -> MemoryBar | None:
-        """The memory in four parts; None where there is no sample of it."""
-        if self.sample is None or self.sample.memory is None:
-            return None
-        return memory_bar(self.sample.memory, self.sample.gpu_memory)
+        """The memory in four parts, by the sample, or else by the last ``reading``; None where there is neither."""
+        if self.sample is not None and self.sample.memory is not None:
+            return memory_bar(self.sample.memory, self.sample.gpu_memory)
+        return None if self.reading is None else memory_bar(self.reading, None)

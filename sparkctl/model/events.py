@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkctl.model.container import Container
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
+from sparkctl.model.metrics import Numbers
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import LaunchPlan
@@ -53,6 +54,7 @@ class NodeStateChanged:
     detail: str | None = None
     attempt: int | None = None
     next_try: float | None = None
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +92,27 @@ class CachesDropped:
 
 @dataclass(frozen=True, slots=True)
 class ContainersListed:
-    """All containers of a node, ours and foreign; ``memory`` is bytes by container id where known."""
+    """What runs on a node, ours and foreign, and how far ours are. What each holds and does others tell: ``memory`` and
+    ``numbers`` are None. ``known`` False: Docker did not say, and ``detail`` and ``hint`` are why."""
 
     ts: float
     node: NodeName
-    containers: tuple[Container, ...]
-    memory: tuple[tuple[str, int], ...] = ()
+    instances: tuple[InstanceView, ...] = ()
+    known: bool = True
+    detail: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NumbersArrived:
+    """What an engine did in the last seconds, by its container's id; ``numbers`` None: nothing is known. ``metrics_hint``:
+    what to set in the profile to know more."""
+
+    ts: float
+    node: NodeName
+    container: str
+    numbers: Numbers | None = None
+    metrics_hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +195,7 @@ Event = (
     | SampleArrived
     | CachesDropped
     | ContainersListed
+    | NumbersArrived
     | PlanMade
     | PhaseChanged
     | LogArrived

@@ -3,51 +3,70 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 from sparkctl.core.context import Context
+from sparkctl.core.live import Store
 from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR, Sampler
 from sparkctl.core.session import Session
 from sparkctl.core.store import LoadView
 from sparkctl.core.together import together
 from sparkctl.errors import NodeError, Starved
-from sparkctl.model.events import SampleArrived
-from sparkctl.model.node import Node, NodeState
-from sparkctl.model.sample import Sample
-from sparkctl.operations.follow import Follower, filled, listing, with_listing
+from sparkctl.model.events import ContainersListed, Event, SampleArrived
+from sparkctl.model.node import Node
+from sparkctl.operations.follow import Follower, emit_told, failed, listing
 from sparkctl.operations.numbers import Meters, is_measurable
-from sparkctl.wire.link import state_of
 
 _ONCE_EVERY = 0.5  # seconds between the two samples of a single look: shares and rates take two
 _ONCE_WITHIN = 10.0
 _METRICS_APART = 1.0  # seconds between the two readings of an engine in a single look
 
-
-async def once(ctx: Context, nodes: Sequence[Node]) -> tuple[LoadView, ...]:
-    """Return what each node does now; a node that cannot be asked is a view too, with its state and words."""
-    return tuple(await together(*(_look(ctx, node) for node in nodes)))
+Emit = Callable[[Event], None]
 
 
-async def _look(ctx: Context, node: Node) -> LoadView:
+async def once(ctx: Context, nodes: Sequence[Node], record: Emit | None = None) -> tuple[LoadView, ...]:
+    """Return what each node does now; a node that cannot be asked is a view too, with its state and words.
+
+    ``record`` is given every event on the way.
+    """
+    store = Store((node.name for node in nodes), ctx.clock.now())
+    emit = _emitting(store, record)
+    await together(*(_look(ctx, node, emit) for node in nodes))
+    return store.views()
+
+
+def _emitting(store: Store, record: Emit | None, news: asyncio.Event | None = None) -> Emit:
+    """Return how an event goes its way: written down, taken in, and told of where it changed something."""
+
+    def emit(event: Event) -> None:
+        if record is not None:
+            record(event)
+        if store.apply(event) and news is not None:
+            news.set()
+
+    return emit
+
+
+async def _look(ctx: Context, node: Node, emit: Emit) -> None:
     async with Session(node, ctx.asker, ctx.clock) as session:
         try:
             await session.link.connect()
-            sample, listed = await together(_second_sample(session), listing(session))
-            ahead = sample.time - ctx.clock.now()
-            view = LoadView(node.name, NodeState.OK, ctx.clock.now(), sample=sample)
-            return await _with_numbers(with_listing(view, listed), session, ahead)
+            arrived, listed = await together(_second_sample(session), listing(session))
+            emit(arrived)
+            emit(listed)
+            await _count(session, listed, arrived.sample.time - arrived.ts, emit)
         except NodeError as error:
-            return LoadView(node.name, state_of(error), ctx.clock.now(), error.message, error.hint)
+            emit(failed(session, error))
 
 
-async def _second_sample(session: Session) -> Sample:
+async def _second_sample(session: Session) -> SampleArrived:
     name = session.node.name
     try:
         async with asyncio.timeout(_ONCE_WITHIN), aclosing(Sampler(session, _ONCE_EVERY).samples()) as events:
             async for event in events:
                 if isinstance(event, SampleArrived) and event.sample.sequence >= 2:
-                    return event.sample
+                    return event
     except TimeoutError as late:
         raise Starved(
             name, f"the probe on {name} sent no sample within {_ONCE_WITHIN:.0f} s", "it is there but very busy; wait"
@@ -55,29 +74,32 @@ async def _second_sample(session: Session) -> Sample:
     raise AssertionError("samples go on until they are closed")
 
 
-async def _with_numbers(view: LoadView, session: Session, ahead: float) -> LoadView:
-    """Return the view with what two readings of each engine tell; what they cannot tell stays unknown."""
-    if not any(is_measurable(one) for one in view.instances):
-        return view
+async def _count(session: Session, listed: ContainersListed, ahead: float, emit: Emit) -> None:
+    """Emit what two readings of each engine tell; what they cannot tell stays unknown."""
+    if not any(is_measurable(one) for one in listed.instances):
+        return
     meters = Meters(session)
-    await meters.read(view.instances)
+    await meters.read(listed.instances)
     await session.clock.sleep(_METRICS_APART)
-    await meters.read(view.instances)
+    await meters.read(listed.instances)
     await meters.read_logs(ahead)
-    return filled(view, meters.told(ahead))
+    emit_told(session, meters.told(ahead), emit)
 
 
 async def watch(
-    ctx: Context, nodes: Sequence[Node], every: float = IN_FRONT_OF_AN_OPERATOR
+    ctx: Context, nodes: Sequence[Node], every: float = IN_FRONT_OF_AN_OPERATOR, record: Emit | None = None
 ) -> AsyncGenerator[tuple[LoadView, ...], None]:
     """Yield all nodes whenever one of them has news; lost connections come back by themselves, visibly.
 
     ``every``: seconds between two samples of a node (`core.sampler` names three rates), one second at most while an
-    instance of ours is loading there.
+    instance of ours is loading there. ``record`` is given every event.
     """
     news = asyncio.Event()
-    followers = [Follower(ctx, node, every, news) for node in nodes]
-    tasks = [asyncio.create_task(follower.run()) for follower in followers]
+    store = Store((node.name for node in nodes), ctx.clock.now())
+    emit = _emitting(store, record, news)
+    tasks = [asyncio.create_task(Follower(ctx, node, every, emit).run()) for node in nodes]
+    for task in tasks:
+        task.add_done_callback(lambda _: news.set())
     try:
         while True:
             await news.wait()
@@ -85,7 +107,7 @@ async def watch(
             for task in tasks:
                 if task.done():
                     task.result()  # a defect is not to be hidden
-            yield tuple(follower.view for follower in followers)
+            yield store.views()
     finally:
         for task in tasks:
             task.cancel()

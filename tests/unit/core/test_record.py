@@ -10,9 +10,11 @@ import pytest
 
 from sparkctl.core.record import decode, encode
 from sparkctl.model import events
-from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
+from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import LaunchPlan, Mount, ReadyRule, Timeouts
@@ -36,7 +38,15 @@ SAMPLES: list[events.Event] = [
     events.SampleArrived(1.0, NODE, Sample(3, 1.5, 9.0, MEMORY, gpus=(Gpu(0, power=4.5),), gpu_silent_for=14.0)),
     events.CachesDropped(1.0, NODE, MEMORY, MEMORY, None),
     events.ContainersListed(
-        1.0, NODE, (Container("id", "n", "x", ContainerState.RUNNING, "Up", 1.0, (("a", "b"),), ports=(80,)),), (("id", 9),)
+        1.0, NODE,
+        (InstanceView("i", NODE, "n", "x", ContainerState.RUNNING, "Up", True, None, Phase.LOADING, Step("weights", 3, 12)),),
+        False, "d", "h",
+    ),
+    events.NumbersArrived(
+        1.0, NODE, "id",
+        Numbers(Activity.DECODING, 10.0, Estimator.COUNTERS, 12.7, steps=7.26, ttft=Quantiles(0.1, 0.0123, 4.0),
+                acceptance=Acceptance(1.75, 0.2, (0.86, 0.71), Estimator.COUNTERS)),
+        "args: {enable-metrics: true}",
     ),
     events.PhaseChanged(1.0, NODE, "i", Phase.LOADING, Step("weights", 3, 12, 0.25), 4.0, 400.0, "d"),
     events.LogArrived(1.0, NODE, "i", (LogLine("2026-05-01T10:00:00Z", "text \x1b[31m", 7, "stderr", 3),), True),

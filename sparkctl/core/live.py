@@ -1,0 +1,243 @@
+"""The live store: every event goes through `Store.apply`, and every front end reads what came of it here.
+
+Pure: nothing is awaited, asked or written. The same events, live or from a recording, make the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import singledispatchmethod
+
+from sparkctl.core.rings import Rings
+from sparkctl.core.store import LoadView
+from sparkctl.model.container import ContainerState
+from sparkctl.model.events import (
+    CachesDropped,
+    ContainersListed,
+    Event,
+    Found,
+    LogArrived,
+    MemorySampled,
+    NodeStateChanged,
+    NumbersArrived,
+    PhaseChanged,
+    PlanMade,
+    SampleArrived,
+)
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.memory import Memory
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.sample import Sample
+
+
+class What(StrEnum):
+    """What an event can change."""
+
+    STATE = "state"
+    SAMPLE = "sample"
+    MEMORY = "memory"
+    INSTANCES = "instances"
+    NUMBERS = "numbers"
+    PHASE = "phase"
+    LOG = "log"
+    FINDINGS = "findings"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Something that is other than it was: what, of which node, of which instance where it is about one."""
+
+    what: What
+    node: NodeName
+    instance: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogMark:
+    """How far a log has been read: Docker's stamp and the number of the last line that arrived."""
+
+    when: str
+    number: int
+
+
+@dataclass(slots=True)
+class _Live:
+    """One node."""
+
+    state: NodeStateChanged
+    when: float
+    rings: Rings = field(default_factory=Rings)
+    sample: Sample | None = None
+    memory: Memory | None = None  # from a look; a sample's is newer
+    listed: ContainersListed | None = None  # the last that Docker answered for
+    docker: ContainersListed | None = None  # the last, answered or not
+    numbers: dict[str, NumbersArrived] = field(default_factory=dict)  # by container id
+    phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
+    plans: dict[str, LaunchPlan] = field(default_factory=dict)
+    logs: dict[str, LogMark] = field(default_factory=dict)
+    findings: dict[str, Found] = field(default_factory=dict)
+
+
+class Store:
+    """The state of the nodes as of the last event. Nodes stand in the order given, others behind as they turn up."""
+
+    def __init__(self, nodes: Iterable[NodeName] = (), now: float = 0.0) -> None:
+        self._nodes = {name: _new(name, now) for name in nodes}
+
+    @property
+    def nodes(self) -> tuple[NodeName, ...]:
+        """The nodes that are known."""
+        return tuple(self._nodes)
+
+    def apply(self, event: Event) -> tuple[Topic, ...]:
+        """Take in an event; return what is other than before, nothing where the event was no news."""
+        if event.node is None:
+            return ()
+        if event.node not in self._nodes:
+            self._nodes[event.node] = _new(event.node, event.ts)
+        return self._apply(event, self._nodes[event.node])
+
+    def views(self) -> tuple[LoadView, ...]:
+        """Return a view of every node."""
+        return tuple(self.view(name) for name in self._nodes)
+
+    def view(self, name: NodeName) -> LoadView:
+        """Return the node as it is seen now; of one that does not answer only its state and why. Raises KeyError."""
+        live = self._nodes[name]
+        state = live.state
+        if state.state is not NodeState.OK:
+            return LoadView(name, state.state, live.when, _words(state), state.hint)
+        docker = live.docker or ContainersListed(live.when, name)
+        return LoadView(
+            name, state.state, live.when, docker.detail, docker.hint, live.sample, _instances(name, live), docker.known,
+            live.listed.ts if live.listed else None, live.memory,
+        )  # fmt: skip
+
+    def rings(self, name: NodeName) -> Rings:
+        """Return what the node did in the last hours. Raises KeyError."""
+        return self._nodes[name].rings
+
+    def last_sample(self, name: NodeName) -> Sample | None:
+        """Return the last sample, also of a node that has fallen silent since. Raises KeyError."""
+        return self._nodes[name].sample
+
+    def log_mark(self, name: NodeName, instance: str) -> LogMark | None:
+        """Return how far an instance's log has come, None where none of it arrived. Raises KeyError."""
+        return self._nodes[name].logs.get(instance)
+
+    def findings(self, name: NodeName) -> tuple[Found, ...]:
+        """Return the last finding of each check. Raises KeyError."""
+        return tuple(self._nodes[name].findings.values())
+
+    @singledispatchmethod
+    def _apply(self, event: Event, live: _Live) -> tuple[Topic, ...]:
+        """What is left is told to the operator as it comes, and changes nothing here."""
+        return ()
+
+    @_apply.register
+    def _(self, event: NodeStateChanged, live: _Live) -> tuple[Topic, ...]:
+        before, live.state, live.when = live.state, event, event.ts
+        if event.state is not NodeState.OK:
+            live.numbers.clear()  # what an engine did is of that moment only
+        return () if replace(event, ts=before.ts) == before else (Topic(What.STATE, event.node),)
+
+    @_apply.register
+    def _(self, event: SampleArrived, live: _Live) -> tuple[Topic, ...]:
+        if not live.rings.take(event.sample, event.ts, event.boot):
+            return ()
+        live.sample, live.when = event.sample, event.ts
+        back = live.state.state is not NodeState.OK
+        if back:
+            live.state = NodeStateChanged(event.ts, event.node, NodeState.OK)
+        news = (Topic(What.SAMPLE, event.node),)
+        return (Topic(What.STATE, event.node), *news) if back else news
+
+    @_apply.register
+    def _(self, event: MemorySampled, live: _Live) -> tuple[Topic, ...]:
+        live.memory = event.memory
+        return (Topic(What.MEMORY, event.node),)
+
+    @_apply.register
+    def _(self, event: CachesDropped, live: _Live) -> tuple[Topic, ...]:
+        live.memory = event.after
+        return (Topic(What.MEMORY, event.node),)
+
+    @_apply.register
+    def _(self, event: ContainersListed, live: _Live) -> tuple[Topic, ...]:
+        live.docker = event
+        if event.known:
+            live.listed = event
+            live.phases = {name: phase for name, phase in live.phases.items() if phase.ts > event.ts}
+            ready = {one.container_id for one in event.instances if one.phase is Phase.READY}
+            live.numbers = {one: numbers for one, numbers in live.numbers.items() if one in ready}
+        return (Topic(What.INSTANCES, event.node),)
+
+    @_apply.register
+    def _(self, event: NumbersArrived, live: _Live) -> tuple[Topic, ...]:
+        live.numbers[event.container] = event
+        listed = live.listed.instances if live.listed else ()
+        names = [one.name for one in listed if one.container_id == event.container]
+        return tuple(Topic(What.NUMBERS, event.node, name) for name in names)
+
+    @_apply.register
+    def _(self, event: PlanMade, live: _Live) -> tuple[Topic, ...]:
+        live.plans[event.plan.instance] = event.plan
+        return (Topic(What.PHASE, event.node, event.plan.instance),)
+
+    @_apply.register
+    def _(self, event: PhaseChanged, live: _Live) -> tuple[Topic, ...]:
+        live.phases[event.instance] = event
+        return (Topic(What.PHASE, event.node, event.instance),)
+
+    @_apply.register
+    def _(self, event: LogArrived, live: _Live) -> tuple[Topic, ...]:
+        if not event.lines:
+            return ()
+        last = event.lines[-1]
+        live.logs[event.instance] = LogMark(last.when, last.number)
+        return (Topic(What.LOG, event.node, event.instance),)
+
+    @_apply.register
+    def _(self, event: Found, live: _Live) -> tuple[Topic, ...]:
+        live.findings[event.check] = event
+        return (Topic(What.FINDINGS, live.state.node),)
+
+
+def _new(name: NodeName, now: float) -> _Live:
+    return _Live(NodeStateChanged(now, name, NodeState.UNKNOWN), now)
+
+
+def _words(state: NodeStateChanged) -> str | None:
+    words = state.detail or ""
+    if state.attempt is not None and state.next_try is not None:
+        words += f"; attempt {state.attempt}, next try in {state.next_try:.1f} s"
+    return words or None
+
+
+def _instances(node: NodeName, live: _Live) -> tuple[InstanceView, ...]:
+    """Return what was listed as it is now, and what is being started and was not listed yet."""
+    listed = live.listed.instances if live.listed else ()
+    names = {one.name for one in listed if one.ours}
+    coming = [_coming(node, phase, live.plans.get(name)) for name, phase in live.phases.items() if name not in names]
+    return tuple(_now(one, live) for one in (*listed, *coming))
+
+
+def _now(one: InstanceView, live: _Live) -> InstanceView:
+    held = live.sample.held_by(one.container_id) if live.sample and one.container_id else None
+    told = live.numbers.get(one.container_id or "")
+    numbers, hint = (told.numbers, told.metrics_hint) if told else (None, None)
+    one = replace(one, memory=held, numbers=numbers, metrics_hint=hint)
+    phase = live.phases.get(one.name) if one.ours else None
+    return one if phase is None else replace(one, phase=phase.phase, step=phase.step, detail=phase.detail)
+
+
+def _coming(node: NodeName, phase: PhaseChanged, plan: LaunchPlan | None) -> InstanceView:
+    return InstanceView(
+        phase.instance, node, plan.container_name if plan else "", plan.image if plan else "", ContainerState.UNKNOWN, "",
+        ours=True, memory=None, phase=phase.phase, profile=plan.profile if plan else None,
+        engine=plan.engine if plan else None, port=plan.node_port if plan else None,
+    )  # fmt: skip

@@ -1,0 +1,38 @@
+"""What runs on a node, as an operator sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkctl.model.container import ContainerState
+from sparkctl.model.metrics import Numbers
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase, Step
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceView:
+    """A container on a node, ours or foreign. ``memory`` is what its processes hold in bytes, GPU side included.
+
+    ``numbers`` are the engine's figures, told by `top` alone; ``metrics_hint`` is what a profile sets to have more of them.
+    """
+
+    name: str
+    node: NodeName
+    container: str
+    image: str
+    state: ContainerState
+    status: str
+    ours: bool
+    memory: int | None
+    phase: Phase | None
+    step: Step | None = None
+    profile: str | None = None
+    engine: str | None = None
+    operator: str | None = None
+    endpoint: str | None = None
+    detail: str | None = None
+    container_id: str | None = None
+    port: int | None = None
+    numbers: Numbers | None = None
+    metrics_hint: str | None = None

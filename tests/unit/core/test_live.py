@@ -1,0 +1,162 @@
+"""The live store: what each event changes, what it says changed, and that nothing unknown becomes a number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.core.live import LogMark, Store, Topic, What
+from sparkctl.core.rings import Series
+from sparkctl.model import events
+from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.log import LogLine
+from sparkctl.model.memory import Memory
+from sparkctl.model.metrics import Activity, Numbers
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.sample import Process, Sample
+from sparkctl.model.units import GIB
+
+ONE, TWO = NodeName("spark1"), NodeName("spark2")
+ID = "ab" * 32
+READY = InstanceView(
+    "qwen36", ONE, "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=None, phase=Phase.READY,
+    engine="sglang", container_id=ID, port=8003,
+)  # fmt: skip
+NUMBERS = Numbers(Activity.DECODING, generation_rate=12.7)
+
+
+def arrived(ts: float, **more: object) -> events.SampleArrived:
+    memory = Memory(120 * GIB, 50 * GIB, 20 * GIB, 30 * GIB, 0, 0)
+    held = (Process(7, container=ID, resident=GIB, gpu_memory=40 * GIB),)
+    return events.SampleArrived(ts, ONE, replace(Sample(1, ts, ts, memory, processes=held), **more), "boot")  # type: ignore[arg-type]
+
+
+def applied(*some: events.Event) -> Store:
+    store = Store([ONE, TWO])
+    for event in some:
+        store.apply(event)
+    return store
+
+
+def test_before_anything_came_everything_is_unknown() -> None:
+    views = Store([ONE, TWO], 5.0).views()
+    assert [(view.name, view.state, view.when) for view in views] == [
+        (ONE, NodeState.UNKNOWN, 5.0),
+        (TWO, NodeState.UNKNOWN, 5.0),
+    ]
+    assert views[0].memory is None
+    assert views[0].instances == ()
+
+
+def test_a_sample_proves_the_node_and_goes_into_its_history() -> None:
+    store = Store([ONE])
+    assert store.apply(arrived(10.0)) == (Topic(What.STATE, ONE), Topic(What.SAMPLE, ONE))
+    assert store.apply(arrived(11.0)) == (Topic(What.SAMPLE, ONE),)
+    assert store.apply(arrived(11.0)) == ()  # not news
+    view = store.view(ONE)
+    assert (view.state, view.when) == (NodeState.OK, 11.0)
+    assert view.memory is not None
+    assert view.memory.free == 20 * GIB
+    assert len(store.rings(ONE).fine(Series.AVAILABLE)) == 2
+
+
+def test_an_instance_is_what_docker_the_probe_and_its_engine_say() -> None:
+    store = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (READY,)))
+    assert store.apply(events.NumbersArrived(3.0, ONE, ID, NUMBERS, "hint")) == (Topic(What.NUMBERS, ONE, "qwen36"),)
+    (one,) = store.view(ONE).instances
+    assert (one.memory, one.numbers, one.metrics_hint, one.phase) == (41 * GIB, NUMBERS, "hint", Phase.READY)
+    store.apply(arrived(4.0, processes=None))
+    assert store.view(ONE).instances[0].memory is None  # not known any more, and not held
+
+
+def test_figures_end_with_readiness_and_with_the_connection() -> None:
+    told = (events.ContainersListed(2.0, ONE, (READY,)), events.NumbersArrived(3.0, ONE, ID, NUMBERS))
+    restarted = events.ContainersListed(4.0, ONE, (replace(READY, phase=Phase.LOADING),))
+    assert applied(*told, arrived(1.0), restarted).view(ONE).instances[0].numbers is None
+    lost = events.NodeStateChanged(4.0, ONE, NodeState.UNREACHABLE)
+    assert applied(*told, arrived(1.0), lost, arrived(5.0)).view(ONE).instances[0].numbers is None
+
+
+def test_where_docker_does_not_say_the_last_list_stays_and_why_is_told() -> None:
+    silent = events.ContainersListed(9.0, ONE, known=False, detail="no answer", hint="systemctl status docker")
+    view = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (READY,)), silent).view(ONE)
+    assert (view.docker_known, view.detail, view.hint) == (False, "no answer", "systemctl status docker")
+    assert ([one.name for one in view.instances], view.instances_seen) == (["qwen36"], 2.0)
+
+
+def test_a_node_that_is_away_shows_why_and_keeps_what_it_did() -> None:
+    away = events.NodeStateChanged(5.0, ONE, NodeState.STARVED, "no banner", 3, 4.5, "wait")
+    store = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (READY,)), away)
+    view = store.view(ONE)
+    assert (view.state, view.detail, view.hint) == (
+        NodeState.STARVED,
+        "no banner; attempt 3, next try in 4.5 s",
+        "wait",
+    )
+    assert (view.sample, view.instances) == (None, ())
+    assert store.last_sample(ONE) is not None
+    assert store.apply(replace(away, ts=6.0)) == ()
+    assert store.apply(replace(away, attempt=4)) == (Topic(What.STATE, ONE),)
+
+
+def test_a_start_is_seen_before_docker_lists_it_and_a_newer_list_wins() -> None:
+    loading = events.PhaseChanged(3.0, ONE, "qwen36", Phase.LOADING, Step("weights", 3, 12))
+    store = applied(arrived(1.0))
+    assert store.apply(loading) == (Topic(What.PHASE, ONE, "qwen36"),)
+    (one,) = store.view(ONE).instances
+    assert (one.name, one.phase, one.step, one.state) == (
+        "qwen36", Phase.LOADING, Step("weights", 3, 12), ContainerState.UNKNOWN,
+    )  # fmt: skip
+    older = events.ContainersListed(2.5, ONE, (READY,))
+    assert applied(arrived(1.0), loading, older).view(ONE).instances[0].phase is Phase.LOADING
+    newer = events.ContainersListed(4.0, ONE, (READY,))
+    assert [one.phase for one in applied(arrived(1.0), loading, newer).view(ONE).instances] == [Phase.READY]
+
+
+def test_a_foreign_container_of_the_same_name_has_no_phase() -> None:
+    foreign = replace(READY, ours=False, phase=None)
+    loading = events.PhaseChanged(3.0, ONE, "qwen36", Phase.LOADING)
+    shown = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (foreign,)), loading).view(ONE).instances
+    assert [(one.ours, one.phase) for one in shown] == [(False, None), (True, Phase.LOADING)]
+
+
+def test_how_far_a_log_came() -> None:
+    lines = tuple(LogLine(f"2026-05-01T10:00:0{n}Z", "x", n) for n in (1, 2))
+    store = applied(events.LogArrived(1.0, ONE, "qwen36", lines), events.LogArrived(2.0, ONE, "qwen36", (), True))
+    assert store.log_mark(ONE, "qwen36") == LogMark("2026-05-01T10:00:02Z", 2)
+    assert store.log_mark(ONE, "other") is None
+
+
+def test_the_last_finding_of_each_check_stands() -> None:
+    bad = events.Found(1.0, ONE, "swap", events.Severity.WARNING, "in use")
+    good = events.Found(2.0, ONE, "swap", events.Severity.GOOD, "empty again")
+    assert applied(bad, good).findings(ONE) == (good,)
+    assert applied(bad).findings(TWO) == ()
+
+
+@pytest.mark.parametrize("event", [events.Warned(1.0, None, "m"), events.Ended(1.0, events.Outcome.DONE, 0, 1.0, ONE)])
+def test_talk_changes_nothing(event: events.Event) -> None:
+    store = Store([ONE])
+    before = store.views()
+    assert store.apply(event) == ()
+    assert store.views() == before
+
+
+def test_a_look_at_memory_shows_until_a_sample_comes() -> None:
+    look = events.MemorySampled(2.0, ONE, Memory(120, 100, 60, 38, 16, 15))
+    up = events.NodeStateChanged(1.0, ONE, NodeState.OK)
+    bar = applied(up, look).view(ONE).memory
+    assert bar is not None
+    assert (bar.free, bar.gpu_processes) == (60, None)
+    sampled = applied(up, look, arrived(3.0)).view(ONE).memory
+    assert sampled is not None
+    assert sampled.free == 20 * GIB
+
+
+def test_nodes_turn_up_by_themselves() -> None:
+    store = Store()
+    store.apply(arrived(1.0))
+    assert store.nodes == (ONE,)
