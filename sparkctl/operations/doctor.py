@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
@@ -12,8 +11,11 @@ from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.events import Ended, Event, Found, Outcome, Severity
 from sparkctl.model.node import Node
 from sparkctl.model.units import GIB, gib, spoken
+from sparkctl.operations import configuration
 from sparkctl.operations.drop_caches import sudoers_hint
+from sparkctl.operations.finding import Finding
 from sparkctl.operations.stream import Emit, stream
+from sparkctl.probe.decode import Hello
 from sparkctl.probe.look import Look
 from sparkctl.wire.docker_json import EngineInfo
 
@@ -23,28 +25,20 @@ _SCARCE_DISK = 20 * GIB
 _SPARK = "DGX Spark"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One check's outcome before it becomes an event."""
-
-    check: str
-    severity: Severity
-    message: str
-    remedy: str | None = None
-
-
 def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
     """Examine the nodes together; exit 5 if anything is a problem, 3 if a node could not be asked."""
 
     async def job(emit: Emit) -> Ended:
         began = ctx.clock.monotonic()
 
-        async def one(node: Node) -> list[Finding]:
+        async def one(node: Node) -> tuple[list[Finding], Hello | None]:
             async with Session(node, ctx.asker, ctx.clock) as session:
                 return await _examine(session, ctx)
 
         results = await asyncio.gather(*(one(node) for node in nodes), return_exceptions=True)
         unreachable, problems = None, 0
+        known = {node.name: result[1] for node, result in zip(nodes, results, strict=True) if isinstance(result, tuple)}
+        unlike = dict(configuration.differences({name: who for name, who in known.items() if who is not None}))
         for node, result in zip(nodes, results, strict=True):
             if isinstance(result, NodeError):
                 unreachable = unreachable or result
@@ -52,7 +46,7 @@ def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
             elif isinstance(result, BaseException):
                 raise result
             else:
-                found = result
+                found = result[0] + ([unlike[node.name]] if node.name in unlike else [])
             for finding in found:
                 problems += finding.severity is Severity.PROBLEM
                 emit(
@@ -68,14 +62,17 @@ def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
     return stream(ctx, job, on_interrupt="interrupted")
 
 
-async def _examine(session: Session, ctx: Context) -> list[Finding]:
+async def _examine(session: Session, ctx: Context) -> tuple[list[Finding], Hello | None]:
+    """Return what was found, and who the node is where the probe runs there."""
     await session.link.connect()
     node = session.node
     look = await session.look(*_LOOK)
+    asked = await configuration.ask(session)
     findings = [_connection(node, look)]
     findings += _clock(node, look, ctx.clock.now())
     findings += _memory(node, look)
     findings += _drop_right(node, look)
+    findings += configuration.findings(*asked) if asked else _earlyoom(look)
     findings += _habits(node, look)
     try:
         info = await session.docker.info()
@@ -88,7 +85,7 @@ async def _examine(session: Session, ctx: Context) -> list[Finding]:
         findings += _disks(node, await session.look(*_disks_of(info), *_models(node)), info)
     except DockerError as error:
         findings.append(Finding("docker", Severity.PROBLEM, error.message, error.hint))
-    return findings
+    return findings, asked[0] if asked else None
 
 
 def _disks_of(info: EngineInfo) -> list[str]:
@@ -155,19 +152,26 @@ def _drop_right(node: Node, look: Look) -> Iterator[Finding]:
         )
 
 
-def _habits(node: Node, look: Look) -> Iterator[Finding]:
+def _earlyoom(look: Look) -> Iterator[Finding]:
+    """What the look alone tells of it, where the probe does not run."""
     habits = look.habits
-    if habits is None:
+    if habits is None or look.memory is None:
         return
-    if not habits.python:
-        yield Finding("python", Severity.WARNING, "no python3: the live probe cannot run", "sudo apt install python3")
-    if habits.earlyoom and look.memory is not None and look.memory.swap_total and "-s" not in habits.earlyoom.split():
+    if habits.earlyoom and look.memory.swap_total and "-s" not in habits.earlyoom.split():
         yield Finding(
             "earlyoom",
             Severity.WARNING,
             "earlyoom runs at its default for swap: it acts only when memory AND swap are low, which with swap on is too late",
             'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
         )
+
+
+def _habits(node: Node, look: Look) -> Iterator[Finding]:
+    habits = look.habits
+    if habits is None:
+        return
+    if not habits.python:
+        yield Finding("python", Severity.WARNING, "no python3: the live probe cannot run", "sudo apt install python3")
     if habits.min_free_kbytes is not None and habits.min_free_kbytes > 2 * 1024 * 1024:
         yield Finding(
             "min_free_kbytes",

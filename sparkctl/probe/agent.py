@@ -256,6 +256,24 @@ def clusters_of(root: str) -> list[Json]:
 
 # -- who the node is, asked once
 
+SETTINGS = ("swappiness", "min_free_kbytes", "overcommit_memory", "zone_reclaim_mode", "compaction_proactiveness")
+SYSCTL_PLACES = (
+    "/usr/lib/sysctl.d",
+    "/usr/local/lib/sysctl.d",
+    "/run/sysctl.d",
+    "/etc/sysctl.d",
+)  # the last has its way
+SYSCTL_LINE = re.compile(rb"^[ \t]*-?vm[./](\w+)[ \t]*=[ \t]*(\d+)[ \t]*$", re.MULTILINE)
+PACKAGES = {
+    b"docker-ce": "docker",
+    b"docker.io": "docker",
+    b"moby-engine": "docker",
+    b"nvidia-container-toolkit": "toolkit",
+}
+PACKAGES[b"earlyoom"] = "earlyoom"
+SWAP_LINE = re.compile(rb"^(/\S+)\s+(\w+)\s+(\d+)\s+(\d+)", re.MULTILINE)
+EARLYOOM_ARGS = re.compile(r"^\s*EARLYOOM_ARGS=(.*)$", re.MULTILINE)
+
 
 def identity_of(root: str) -> Json:
     """Return what does not change while it runs; null where it is not said."""
@@ -263,9 +281,11 @@ def identity_of(root: str) -> Json:
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)', text_once(root + "/etc/dgx-release") or "", re.MULTILINE))
     distribution = dict(re.findall(r'^(\w+)="?([^"\n]*)', text_once(root + "/etc/os-release") or "", re.MULTILINE))
     settings = {}
-    for name in ("swappiness", "min_free_kbytes", "overcommit_memory"):
+    for name in SETTINGS:
         found = text_once(f"{root}/proc/sys/vm/{name}")
         settings[name] = int(found) if found and found.isdigit() else None
+    packages = packages_of(root)
+    up = text_once(root + "/proc/uptime")
     return {
         "host": text_once(root + "/proc/sys/kernel/hostname"),
         "kernel": text_once(root + "/proc/sys/kernel/osrelease"),
@@ -278,8 +298,79 @@ def identity_of(root: str) -> Json:
         "distribution": distribution.get("PRETTY_NAME"),
         "python": "{}.{}.{}".format(*sys.version_info[:3]),
         "page_size": os.sysconf("SC_PAGE_SIZE"),
+        "docker": packages.get("docker"),
+        "toolkit": packages.get("toolkit"),
+        "up": float(up.split()[0]) if up else None,
         "sysctl": settings,
+        "configured": configured_of(root),
+        "swaps": swaps_of(once(root + "/proc/swaps")),
+        "earlyoom": earlyoom_of(root, packages.get("earlyoom")),
     }
+
+
+def packages_of(root: str) -> dict[str, str]:
+    """Return the versions of the packages that matter, without epoch and revision, from dpkg's own list of some MB."""
+    found: dict[str, str] = {}
+    try:
+        fd = os.open(root + "/var/lib/dpkg/status", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return found
+    try:
+        left, piece = b"", os.read(fd, CHUNK)
+        while piece:
+            *stanzas, left = (left + piece).split(b"\n\n")
+            piece = os.read(fd, CHUNK)
+            for stanza in stanzas if piece else [*stanzas, left]:
+                name = PACKAGES.get(stanza[9 : stanza.find(b"\n")].strip())  # after "Package: "
+                version = re.search(rb"^Version: (?:\d+:)?(\S+)$", stanza, re.MULTILINE) if name else None
+                if name and version and b"\nStatus: install ok installed\n" in stanza:
+                    words = version.group(1).decode("ascii", "replace")
+                    found[name] = words.rpartition("-")[0] or words
+    except OSError:
+        pass  # what was found until then is true
+    finally:
+        os.close(fd)
+    return found
+
+
+def configured_of(root: str) -> list[Json]:
+    """Return the settings that a restart will make, and the file that says so.
+
+    As systemd-sysctl(8): by file name whatever the directory, a later file overrides, a name in /etc hides its namesakes.
+    /etc/sysctl.conf is one of them where it is linked there; where it is not, it counts last, as for `sysctl --system`.
+    """
+    files = {name: f"{place}/{name}" for place in SYSCTL_PLACES for name in names(root + place)}
+    order = [files[name] for name in sorted(files) if name.endswith(".conf")]
+    if not any(os.path.realpath(root + path) == os.path.realpath(root + "/etc/sysctl.conf") for path in order):
+        order.append("/etc/sysctl.conf")
+    found: dict[str, Json] = {}
+    for path in order:
+        for name, value in SYSCTL_LINE.findall(once(root + path) or b""):
+            if name.decode() in SETTINGS:
+                found[name.decode()] = {"name": name.decode(), "value": int(value), "file": path}
+    return [found[name] for name in sorted(found)]
+
+
+def swaps_of(table: bytes | None) -> list[Json] | None:
+    """Return the swap devices and files, bytes."""
+    if table is None:
+        return None
+    rows = [(path.decode("utf-8", "replace"), kind.decode(), *sizes) for path, kind, *sizes in SWAP_LINE.findall(table)]
+    return [{"path": path, "kind": kind, "total": int(t) * 1024, "used": int(u) * 1024} for path, kind, t, u in rows]
+
+
+def earlyoom_of(root: str, version: str | None) -> Json | None:
+    """Return how earlyoom runs (``argv``, null where it does not), and how its file wants it; null without either."""
+    configured = EARLYOOM_ARGS.findall(text_once(root + "/etc/default/earlyoom") or "")
+    argv = None
+    for pid in names(root + "/proc"):
+        if pid.isdigit() and once(f"{root}/proc/{pid}/comm") == b"earlyoom\n":
+            said = once(f"{root}/proc/{pid}/cmdline") or b""
+            argv = said.decode("utf-8", "replace").rstrip("\0").split("\0")
+            break
+    if argv is None and not configured and version is None:
+        return None
+    return {"version": version, "argv": argv, "configured": configured[-1].strip() if configured else None}
 
 
 # -- devices: read in a thread, because a drive, a NIC's firmware or a lost NFS server may keep us waiting

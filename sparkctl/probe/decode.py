@@ -14,8 +14,39 @@ from sparkctl.probe.typed import build
 
 
 @dataclass(frozen=True, slots=True)
+class ConfiguredSetting:
+    """What a kernel setting (vm.``name``) will be after the next restart, and the file that says so."""
+
+    name: str
+    value: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwapDevice:
+    """One swap partition or file, bytes."""
+
+    path: str
+    kind: str | None = None
+    total: int | None = None
+    used: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyOom:
+    """``argv`` is how it runs, None where it does not; ``configured`` the arguments in /etc/default/earlyoom."""
+
+    version: str | None = None
+    argv: tuple[str, ...] | None = None
+    configured: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Hello:
-    """Who the node is. ``settings`` are kernel settings by name."""
+    """Who the node is. ``sysctl`` are the running kernel settings (vm.) by name, ``up`` the seconds since its start.
+
+    ``docker``, ``toolkit``: the installed packages' versions. ``earlyoom`` None: it is not there.
+    """
 
     host: str | None = None
     kernel: str | None = None
@@ -28,7 +59,13 @@ class Hello:
     distribution: str | None = None
     python: str | None = None
     page_size: int | None = None
+    docker: str | None = None
+    toolkit: str | None = None
+    up: float | None = None
     sysctl: tuple[tuple[str, int | None], ...] = ()
+    configured: tuple[ConfiguredSetting, ...] = ()
+    swaps: tuple[SwapDevice, ...] | None = None
+    earlyoom: EarlyOom | None = None
 
 
 def decode(line: bytes) -> Hello | Sample:

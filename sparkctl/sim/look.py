@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from sparkctl.sim.memory import KIB
-from sparkctl.sim.node import DRIVER, HOME, KERNEL, USER, SimNode, Sudo
+from sparkctl.sim.node import HOME, KERNEL, USER, SimNode, Sudo
 
 FIRST_LINE = "# sparkctl look 1"
 
@@ -34,7 +34,7 @@ def _identity(node: SimNode) -> list[str]:
         f"time {int(time.time())}",
         f"boot {node.boot_id}",
         "product DGX Spark",
-        f"driver {DRIVER}",
+        f"driver {node.options.driver}",
         "os 7.3.1",
     ]
 
@@ -83,7 +83,7 @@ def _sudo(node: SimNode) -> list[str]:
 
 
 def _health(node: SimNode) -> list[str]:
-    return ["@@ health", "python 3.12.3", "earlyoom ", "swappiness 60", "min_free_kbytes 45056"]
+    return ["@@ health", "python 3.12.3", f"earlyoom {node.options.earlyoom}", "swappiness 60", "min_free_kbytes 45056"]
 
 
 def _disk(node: SimNode, path: str) -> list[str]:

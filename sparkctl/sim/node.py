@@ -39,13 +39,18 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """How a node deviates from a Spark in good order. ``missing``: paths that do not exist (any other does)."""
+    """How a node deviates from a Spark in good order. ``missing``: paths that do not exist (any other does).
+
+    ``earlyoom``: the command line that it runs with.
+    """
 
     sudo: Sudo = Sudo.ALLOWED
     gpu_runtime: bool = True
     docker_member: bool = True
     page_cache: int | None = None  # bytes of page cache at the beginning
     missing: tuple[str, ...] = ()
+    driver: str = DRIVER
+    earlyoom: str = ""
 
 
 class SimNode:
@@ -100,7 +105,7 @@ class SimNode:
             return self.memory.meminfo().encode()
         texts = {
             "/proc/version": f"Linux version {KERNEL} (buildd@bos03-arm64-057) #15-Ubuntu SMP PREEMPT_DYNAMIC\n",
-            "/proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {DRIVER}\n",
+            "/proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {self.options.driver}\n",
             "/proc/vmstat": self.vmstat(),
             "/etc/dgx-release": 'DGX_NAME="DGX Spark"\nDGX_SWBUILD_VERSION="7.3.1"\n',
             "/etc/hostname": f"{self.name}\n",

@@ -11,11 +11,15 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from sparkctl.probe import agent
+from sparkctl.sim.docker_api import VERSION
 from sparkctl.sim.http import Reader
-from sparkctl.sim.node import DRIVER, HOME, KERNEL, SimNode
+from sparkctl.sim.memory import SWAP_TOTAL
+from sparkctl.sim.node import HOME, KERNEL, SimNode
 
 SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
 IDLE, SW_POWER_CAP = 0x1, 0x4
+_UP_BEFORE = 12 * 86400.0
+_SETTINGS = {"swappiness": 60, "min_free_kbytes": 45056, "compaction_proactiveness": 20}
 _BLOCKS = [2214, 1801, 1204, 911, 702, 540, 411, 302, 214, 160, 141, 120, 88, 1530]
 
 
@@ -60,6 +64,7 @@ def _line(message: dict[str, Any]) -> bytes:
 
 
 def _identity(node: SimNode) -> dict[str, Any]:
+    earlyoom = node.options.earlyoom.split()
     return {
         "host": node.name,
         "kernel": KERNEL,
@@ -67,12 +72,18 @@ def _identity(node: SimNode) -> dict[str, Any]:
         "boot_id": node.boot_id,
         "product": "DGX Spark",
         "product_name": "NVIDIA_DGX_Spark",
-        "driver": DRIVER,
+        "driver": node.options.driver,
         "os": "7.3.1",
         "distribution": "Ubuntu 24.04.4 LTS",
         "python": "3.12.3",
         "page_size": 4096,
-        "sysctl": {"swappiness": 60, "min_free_kbytes": 45056, "overcommit_memory": 0},
+        "docker": VERSION,
+        "toolkit": "1.19.0" if node.options.gpu_runtime else None,
+        "up": _UP_BEFORE + round(time.monotonic(), 2),
+        "sysctl": dict.fromkeys(agent.SETTINGS, 0) | _SETTINGS,
+        "configured": [],
+        "swaps": [{"path": "/swap.img", "kind": "file", "total": SWAP_TOTAL, "used": 0}],
+        "earlyoom": {"version": "1.7", "argv": earlyoom, "configured": None} if earlyoom else None,
     }
 
 

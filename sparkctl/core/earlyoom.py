@@ -1,0 +1,69 @@
+"""What earlyoom will really do, by the arguments it runs with: its rule is an AND that is easy to get wrong."""
+
+from __future__ import annotations
+
+import getopt
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkctl.model.units import KIB
+
+_SHORT = "m:s:M:S:kingN:dvr:ph"
+_LONG = ["prefer=", "avoid=", "ignore=", "dryrun", "ignore-root-user", "sort-by-rss", "syslog", "help"]
+_DEFAULT = 0.1
+_BY_ANONYMOUS = (1, 8)  # since this version a per cent is of available + anonymous memory, not of all
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """It ends the largest process when available memory AND free swap are at or under their limits.
+
+    ``memory`` and ``swap`` are per cents, ``memory_size`` is bytes (-M, a share of all memory); of both the lower counts.
+    """
+
+    memory: float | None = None
+    swap: float = 100 * _DEFAULT
+    memory_size: int | None = None
+    prefer: str | None = None
+    avoid: str | None = None
+    dry: bool = False
+
+    def acts_below(self, version: str | None, total: int, anonymous: int | None) -> int | None:
+        """Return the bytes of available memory at which it may act, None where that is not known.
+
+        Up to 1.7: per cent of MemTotal. Since 1.8: of MemAvailable + AnonPages, and CUDA memory is in neither; so the
+        limit holds for as much anonymous memory as there is now.
+        """
+        shares = [] if self.memory is None else [self.memory / 100]
+        shares += [] if self.memory_size is None else [self.memory_size / total]
+        share = min(shares, default=_DEFAULT)
+        if version is None or not (found := re.match(r"(\d+)\.(\d+)", version)):
+            return None
+        if (int(found[1]), int(found[2])) < _BY_ANONYMOUS:
+            return int(share * total)
+        return None if anonymous is None else int(share / (1 - share) * anonymous)
+
+
+def rule_of(argv: Sequence[str]) -> Rule | None:
+    """Return the rule of a command line (its first word is the program); None where it is not understood."""
+    try:
+        options, rest = getopt.gnu_getopt(list(argv[1:]), _SHORT, _LONG)
+        values = dict(options)
+        if rest:
+            return None
+        return Rule(
+            memory=_first(values["-m"]) if "-m" in values else None,
+            swap=_first(values.get("-s", "10")),
+            memory_size=int(_first(values["-M"]) * KIB) if "-M" in values else None,
+            prefer=values.get("--prefer"),
+            avoid=values.get("--avoid"),
+            dry="--dryrun" in values,
+        )
+    except (getopt.GetoptError, ValueError):
+        return None
+
+
+def _first(limits: str) -> float:
+    """Return the first of ``TERM,KILL``."""
+    return float(limits.partition(",")[0])

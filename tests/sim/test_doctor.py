@@ -1,0 +1,39 @@
+"""`doctor` over real SSH servers: what it makes of two nodes that are not alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.model.events import Ended, Found, Severity
+from sparkctl.operations.doctor import doctor
+from sparkctl.sim import SimulatedSparks
+from sparkctl.sim.node import NodeOptions
+from tests.sim import clients
+from tests.sim.test_sampler import node_of
+
+
+async def test_two_nodes_that_are_not_alike(tmp_path: Path) -> None:
+    odd = NodeOptions(driver="580.95.05", earlyoom="/usr/bin/earlyoom -r 3600")
+    async with SimulatedSparks("empty", options={"spark2": odd}, **clients.FAST) as sparks:
+        nodes = [node_of(sparks, name) for name in ("spark1", "spark2")]
+        events = [event async for event in doctor(Context(History(tmp_path), "milo@desk"), nodes)]
+    found = {(one.node, one.check): one for one in events if isinstance(one, Found)}
+    assert "driver 580.142, Docker 28.5.2, container toolkit 1.19.0" in found["spark1", "versions"].message
+    assert "driver 580.95.05" in found["spark2", "versions"].message
+    assert found["spark2", "difference"].message.startswith("driver 580.95.05 here, 580.142 on spark1:")
+    assert (found["spark2", "earlyoom"].severity, ("spark1", "earlyoom") in found) == (Severity.WARNING, False)
+    assert ("spark1", "difference") not in found
+    (ended,) = [event for event in events if isinstance(event, Ended)]
+    assert ended.exit_code == 0
+
+
+async def test_nodes_of_which_none_answers(tmp_path: Path) -> None:
+    async with SimulatedSparks("empty", **clients.FAST) as sparks:
+        nodes = [replace(node_of(sparks, name), port=1) for name in ("spark1", "spark2")]
+        events = [event async for event in doctor(Context(History(tmp_path), "milo@desk"), nodes)]
+    assert [one.check for one in events if isinstance(one, Found)] == ["connection", "connection"]
+    assert isinstance(events[-1], Ended)
+    assert events[-1].exit_code == 3

@@ -1,0 +1,49 @@
+"""What earlyoom does by its arguments, against its manual: both limits must hold, and a per cent of what."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.core.earlyoom import Rule, rule_of
+from sparkctl.model.units import GIB, KIB
+
+TOTAL, ANONYMOUS = 120 * GIB, 2 * GIB
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("earlyoom", Rule()),
+        ("/usr/bin/earlyoom -r 3600", Rule()),
+        ("earlyoom -m 2,1 -s 80 -p", Rule(2.0, 80.0)),
+        ("earlyoom -m2 -s100 --prefer vllm|sglang --avoid ^sshd$", Rule(2.0, 100.0, None, "vllm|sglang", "^sshd$")),
+        ("earlyoom -M 1048576,524288 --dryrun", Rule(memory_size=GIB, dry=True)),
+        ("earlyoom -m many", None),
+        ("earlyoom --strange", None),
+        ("earlyoom stray", None),
+        ("", Rule()),
+    ],
+)
+def test_its_arguments(line: str, rule: Rule | None) -> None:
+    assert rule_of(line.split()) == rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "version", "limit"),
+    [
+        (Rule(), "1.7", 12 * GIB),
+        (Rule(memory=2.5), "1.6.2", 3 * GIB),
+        (Rule(memory_size=6 * GIB), "1.7", 6 * GIB),
+        (Rule(memory=10.0, memory_size=24 * GIB), "1.7", 12 * GIB),
+        (Rule(memory=20.0), "1.8.2", GIB // 2),  # x of x + 2 GiB is a fifth: half a GiB
+        (Rule(), None, None),
+        (Rule(), "unknown", None),
+    ],
+)
+def test_the_available_memory_at_which_it_acts(rule: Rule, version: str | None, limit: int | None) -> None:
+    found = rule.acts_below(version, TOTAL, ANONYMOUS)
+    assert found == limit or (found is not None and limit is not None and abs(found - limit) < KIB)
+
+
+def test_without_the_anonymous_memory_the_newer_rule_is_not_known() -> None:
+    assert Rule().acts_below("1.9", TOTAL, None) is None

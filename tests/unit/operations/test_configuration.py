@@ -1,0 +1,96 @@
+"""What bites about a node's settings, and what two nodes do not have in common."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.model.events import Severity
+from sparkctl.model.memory import Memory
+from sparkctl.model.sample import MemoryDetail, Sample
+from sparkctl.model.units import GIB, KIB
+from sparkctl.operations.configuration import differences, findings
+from sparkctl.operations.finding import Finding
+from sparkctl.probe.decode import ConfiguredSetting, EarlyOom, Hello, SwapDevice
+
+WHO = Hello(
+    host="spark1", kernel="6.14.0-1015-nvidia", driver="580.142", os="7.3.1", docker="29.2.1", toolkit="1.19.0",
+    python="3.12.3", up=3 * 86400.0, sysctl=(("swappiness", 60), ("min_free_kbytes", 45056), ("overcommit_memory", None)),
+    swaps=(SwapDevice("/swap.img", "file", 16 * GIB, 0),),
+)  # fmt: skip
+MEMORY = Memory(120 * GIB, 40 * GIB, 10 * GIB, 30 * GIB, 16 * GIB, 16 * GIB)
+SAMPLE = Sample(1, 1.0, 1.0, MEMORY, MemoryDetail(anonymous=2 * GIB, cma_total=64 * KIB, cma_free=KIB))
+
+
+def of(check: str, who: Hello, sample: Sample = SAMPLE) -> list[Finding]:
+    return [one for one in findings(who, sample) if one.check == check]
+
+
+def test_a_node_in_good_order() -> None:
+    found = list(findings(WHO, SAMPLE))
+    assert {one.severity for one in found} == {Severity.GOOD}
+    versions, settings = found
+    assert "driver 580.142, Docker 29.2.1, container toolkit 1.19.0, Python 3.12.3, up 3 days" in versions.message
+    assert settings.message == "swap /swap.img 16.0 GiB (0.0 GiB used), swappiness 60, min_free_kbytes 45056"
+
+
+def test_what_is_not_known_is_not_told() -> None:
+    assert [one.message for one in findings(Hello(), Sample(1, 1.0, 1.0))] == [""]
+
+
+def test_a_landmine_in_a_file_is_told_with_the_file() -> None:
+    mine = ConfiguredSetting("min_free_kbytes", 5242880, "/etc/sysctl.d/90-tune.conf")
+    same, unknown = ConfiguredSetting("swappiness", 60, "/x"), ConfiguredSetting("overcommit_memory", 1, "/x")
+    found = of("settings", replace(WHO, configured=(mine, same, unknown)))[1:]
+    assert [one.severity for one in found] == [Severity.WARNING]
+    assert "is 45056 and /etc/sysctl.d/90-tune.conf says 5242880" in found[0].message
+    assert "5.0 GiB" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "version", "swap", "severity", "words"),
+    [
+        ("-r 3600", "1.7", 16, Severity.WARNING, "both must hold"),
+        ("-r 3600", "1.7", 0, Severity.WARNING, "below 12.0 GiB available (`-r 3600`): a healthy engine"),
+        ("-m 2 -s 80", "1.7", 16, Severity.GOOD, "below 2.4 GiB available and 80 % of swap free"),
+        ("-m 2 -s 80", "1.8.2", 16, Severity.WARNING, "CUDA memory is in neither"),
+        ("-m 2 -s 80", None, 16, Severity.NOTE, "a limit that is not known"),
+        ("-m 2 -s 80 --dryrun", "1.7", 16, Severity.NOTE, "pretends"),
+        ("--strange", "1.7", 16, Severity.UNKNOWN, "not understood"),
+    ],
+)
+def test_earlyoom_as_it_runs(arguments: str, version: str | None, swap: int, severity: Severity, words: str) -> None:
+    who = replace(WHO, earlyoom=EarlyOom(version, ("/usr/bin/earlyoom", *arguments.split()), None))
+    (found,) = of("earlyoom", who, replace(SAMPLE, memory=replace(MEMORY, swap_total=swap * GIB)))
+    assert found.severity is severity
+    assert words in found.message
+
+
+@pytest.mark.parametrize(
+    ("configured", "told"), [('"-m 2 -s 80"', False), ("'-m 2 -s 80'", False), ('"-m 9"', True), ('"-m 2', False)]
+)
+def test_a_file_that_earlyoom_has_not_read_yet(configured: str, told: bool) -> None:
+    found = of("earlyoom", replace(WHO, earlyoom=EarlyOom("1.7", ("earlyoom", "-m", "2", "-s", "80"), configured)))
+    assert (len(found) == 2) is told
+
+
+def test_earlyoom_that_does_not_run() -> None:
+    (found,) = of("earlyoom", replace(WHO, earlyoom=EarlyOom("1.7", None, '"-m 2"')))
+    assert found.severity is Severity.NOTE
+
+
+def test_memory_that_a_kernel_with_kho_keeps() -> None:
+    (found,) = of("kho", WHO, replace(SAMPLE, detail=MemoryDetail(cma_total=0, cma_free=9 * GIB)))
+    assert (found.severity, "kho=off" in (found.remedy or "")) == (Severity.PROBLEM, True)
+    assert of("kho", WHO, replace(SAMPLE, detail=MemoryDetail(cma_total=0, cma_free=0))) == []
+
+
+def test_two_nodes_are_held_against_each_other() -> None:
+    other = replace(WHO, driver="580.95.05", toolkit=None, docker="28.5.2", up=5.0)
+    ((name, found),) = differences({"spark1": WHO, "spark2": other})
+    assert name == "spark2"
+    assert found.message.startswith("driver 580.95.05 here, 580.142 on spark1; Docker 28.5.2 here, 29.2.1 on spark1:")
+    assert list(differences({"spark1": WHO, "spark2": WHO})) == []
+    assert list(differences({"spark1": WHO})) == []
+    assert list(differences({})) == []
