@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import json
 import os
 import re
@@ -852,6 +853,16 @@ def answer_all(requests: int, answers: int, reading: Callable[[list[int]], Json]
                 line = line[os.write(answers, line) :]
 
 
+def tidy() -> None:
+    """Give back what compiling needed, some MiB; the rest is not looked through again, so a fork keeps sharing it."""
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # another C library
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def start_gpu_child(source: bytes) -> Part:
     """Fork the process that asks the driver. It goes when we go, and holds none of our streams."""
     requests, answers = os.pipe(), os.pipe()
@@ -868,7 +879,9 @@ def start_gpu_child(source: bytes) -> Part:
         import ctypes
 
         ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: a hung call ends with its asker, if anything ends it
-        answer_all(requests[0], answers[1], Gpus(source).read)
+        reading = Gpus(source).read
+        tidy()
+        answer_all(requests[0], answers[1], reading)
     finally:
         os._exit(0)
 
@@ -890,6 +903,7 @@ class Probe:
         self.root = root
         self.every = every
         self.fed = fed
+        tidy()
         self.gpu = start_gpu_child(nvml) if nvml else None  # before there is a thread: a fork takes only its own along
         self.devices = start_thread(Devices(root, disks).read)
         self.parts = [part for part in (self.gpu, self.devices) if part is not None]

@@ -7,6 +7,8 @@ struct process { u pid; ull memory; u instance, compute; };
 static int text(char *to, u size, const char *from) { if (strlen(from) >= size) return SMALL; strcpy(to, from); return OK; }
 int nvmlInitWithFlags(u flags) { (void)flags; return OK; }
 const char *nvmlErrorString(int error) { return error == NOT_SUPPORTED ? "Not Supported" : "Unknown Error"; }
+int nvmlShutdown(void) { return OK; }
+int nvmlSystemGetDriverVersion(char *to, u size) { return text(to, size, "580.142"); }
 int nvmlDeviceGetCount_v2(u *count) { *count = 1; return OK; }
 int nvmlDeviceGetHandleByIndex_v2(u index, void **device) { (void)index; *device = (void *)1; return OK; }
 int nvmlDeviceGetName(void *d, char *to, u size) { (void)d; return text(to, size, "NVIDIA GB10"); }

@@ -109,6 +109,15 @@ def machine(root: Path, files: Mapping[str, str]) -> str:
     return str(root)
 
 
+def nvml_stub(directory: Path) -> Path:
+    """Build a library that answers as a GB10's driver does; return the directory for LD_LIBRARY_PATH."""
+    source = Path(__file__).with_name("nvml_stub.c")
+    directory.mkdir(exist_ok=True)
+    library = directory / "libnvidia-ml.so.1"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", library, source], check=True)
+    return directory
+
+
 def pythons() -> list[str]:
     """This Python, the system's and the oldest that is promised, as far as they are here."""
     wanted = [sys.executable, "/usr/bin/python3", *map(str, Path.home().glob(".pyenv/versions/3.8.*/bin/python3.8"))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from sparkctl.model.sample import GpuProcess, Sample
 from sparkctl.probe.decode import decode
-from tests.unit.probe.running import GB10_MEMINFO, machine, probe, pythons
+from tests.unit.probe.running import GB10_MEMINFO, machine, nvml_stub, probe, pythons
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="NVML's stand-in is a Linux library"),
@@ -22,10 +21,7 @@ CONTAINER = "ab" * 32
 
 @pytest.fixture
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library, source = tmp_path / "lib/libnvidia-ml.so.1", Path(__file__).with_name("nvml_stub.c")
-    library.parent.mkdir()
-    subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", library, source], check=True)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_stub(tmp_path / "lib")))
 
 
 @pytest.mark.usefixtures("stub")
