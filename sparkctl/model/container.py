@@ -41,10 +41,21 @@ class Container:
     log_driver: str | None = None
     ports: tuple[int, ...] = ()  # published on the node, from both calls
     tty: bool | None = None  # its log is one stream without frames
+    restart_count: int | None = None  # how often Docker's restart policy has started it again
+    nccl: tuple[tuple[str, str], ...] | None = None  # the NCCL_IB_* part of its environment
 
     def label(self, name: str) -> str | None:
         """Return one label's value, None where it is not set."""
         return next((value for key, value in self.labels if key == name), None)
+
+    def variable(self, name: str) -> str | None:
+        """Return one NCCL_IB_* variable of its environment, None where it is not set or the container was not inspected."""
+        return next((value for key, value in self.nccl or () if key == name), None)
+
+    @property
+    def instance(self) -> str | None:
+        """The instance it is of, None for a foreign container."""
+        return self.label(Label.INSTANCE)
 
     @property
     def is_ours(self) -> bool:

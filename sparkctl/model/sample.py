@@ -120,12 +120,16 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of a container or of the GPU. ``resident`` is anonymous + shared, ``cpu`` in cores."""
+    """A process of a container or of the GPU. ``resident`` is anonymous + shared, ``cpu`` in cores.
+
+    ``unit`` is the systemd unit of one that is in no container.
+    """
 
     pid: int
     name: str | None = None
     parent: int | None = None
     container: str | None = None
+    unit: str | None = None
     resident: int | None = None
     cpu: float | None = None
     gpu_memory: int | None = None
@@ -152,7 +156,10 @@ class DiskRoom:
 
 @dataclass(frozen=True, slots=True)
 class NetLink:
-    """A network interface: speed in Mb/s; counters and rates (bytes/s) of what the kernel saw, so without RDMA."""
+    """A network interface: speed in Mb/s; counters and rates (bytes/s) of what the kernel saw, so without RDMA.
+
+    ``networks`` are the IPv4 networks that it reaches without a gateway, as 192.168.100.0/24.
+    """
 
     name: str
     carrier: bool | None = None
@@ -164,11 +171,21 @@ class NetLink:
     errors: int | None = None
     receive_rate: float | None = None
     send_rate: float | None = None
+    networks: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gid:
+    """An address that an RDMA port answers to, IPv4 where it is one; ``type`` is the kernel's word, as RoCE v2."""
+
+    index: int
+    type: str | None = None
+    address: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RdmaPort:
-    """One function of a ConnectX: bytes and bytes/s of RDMA, and its error counters by the driver's names."""
+    """One function of a ConnectX: bytes and bytes/s of RDMA, its error counters by the driver's names, its addresses."""
 
     name: str
     port: str | None = None
@@ -180,6 +197,7 @@ class RdmaPort:
     receive_rate: float | None = None
     send_rate: float | None = None
     errors: tuple[tuple[str, int | None], ...] = ()
+    gids: tuple[Gid, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ PROTOCOL = 1
 PATIENCE = 0.25  # seconds that a sample waits for the driver and the devices before it goes without them
 RARELY = 60.0  # seconds until an absent file, and five times that until an unsupported call, is asked for again
 CHUNK = 1 << 16
+GIDS = 32  # of a table of 256: the indices in use are its first
 PATH_LIMIT = 48  # sensors, processes: as many as a Spark has, and an end to what a strange machine may send
 CONTAINER = re.compile(rb"[0-9a-f]{64}")
 MEMINFO = re.compile(rb"^(\w+(?:\(\w+\))?):\s+(\d+)( kB)?", re.MULTILINE)
@@ -389,6 +390,7 @@ class Devices:
         self.sensors: list[tuple[str, str | None, str | None, Source]] = []
         self.found_at = -RARELY
         self.netdev = Source(root + "/proc/net/dev", long=True)
+        self.route = Source(root + "/proc/net/route", long=True)
         self.processes = Processes(root)
 
     def read(self, gpu_pids: list[int]) -> Json:
@@ -450,6 +452,7 @@ class Devices:
         """Return each network interface with hardware behind it: state, speed, traffic that the kernel saw."""
         columns = {name.decode(): text.split() for name, text in NETDEV.findall(self.netdev.read() or b"")}
         states = self.kept("links", now, 5, self.ports.states)
+        networks = self.kept("routes", now, 30, lambda: networks_of(self.route.read()))
         found = []
         for name, state in sorted(states.items()):
             words = columns.get(name, [])
@@ -458,6 +461,7 @@ class Devices:
             link = dict(state, name=name, received=receive, sent=send, errors=count[2] + count[10] if count else None)
             link["receive_rate"] = self.rate(name, "rx", receive)
             link["send_rate"] = self.rate(name, "tx", send)
+            link["networks"] = None if networks is None else networks.get(name, [])
             found.append(link)
         return found
 
@@ -465,7 +469,7 @@ class Devices:
         """Return each RDMA port: RoCE goes past the kernel, so the interface's own counters miss it."""
         found = []
         for port in self.ports.rdma:
-            slow = self.kept(port["name"], now, 30, port["slow"])
+            slow = self.kept(port["name"] + port["port"], now, 30, port["slow"])
             receive, send = port["receive"].number(), port["send"].number()
             receive, send = [None if words is None else words * 4 for words in (receive, send)]  # 4-byte words
             one = {"name": port["name"], "port": port["port"], "interface": port["interface"], "received": receive}
@@ -550,7 +554,7 @@ class Ports:
 
         def slow() -> Json:
             counts = {error: source.number() for error, source in errors}
-            return {"state": state.word(), "rate": rate.word(), "errors": counts}
+            return {"state": state.word(), "rate": rate.word(), "errors": counts, "gids": gids_of(base)}
 
         return {
             "name": name,
@@ -560,6 +564,43 @@ class Ports:
             "send": Source(base + "/counters/port_xmit_data"),
             "slow": slow,
         }
+
+
+def networks_of(route: bytes | None) -> dict[str, list[str]] | None:
+    """Return the IPv4 networks that each interface reaches without a gateway, as 192.168.100.0/24."""
+    if route is None:
+        return None
+    found: dict[str, list[str]] = {}
+    for line in route.splitlines()[1:]:
+        words = line.split()
+        if len(words) < 8 or int(words[2], 16) or not int(words[7], 16):
+            continue
+        place = ".".join(str(byte) for byte in int(words[1], 16).to_bytes(4, sys.byteorder))
+        network = "{}/{}".format(place, bin(int(words[7], 16)).count("1"))
+        if network not in found.setdefault(words[0].decode("utf-8", "replace"), []):
+            found[words[0].decode("utf-8", "replace")].append(network)
+    return found
+
+
+def gids_of(port: str) -> list[Json] | None:
+    """Return the addresses that an RDMA port answers to, with their index and type. The kernel keeps them in memory."""
+    found = []
+    for index in range(GIDS):
+        gid = text_once(f"{port}/gids/{index}")
+        if gid is None and not index:
+            return None
+        if gid and gid.strip("0:"):
+            kind = text_once(f"{port}/gid_attrs/types/{index}")  # EINVAL, so None, for one that is not in use
+            found.append({"index": index, "type": kind, "address": address_of(gid)})
+    return found
+
+
+def address_of(gid: str) -> str:
+    """Return the IPv4 address in a GID, and one that holds none as it is."""
+    words = gid.split(":")
+    if len(words) != 8 or gid[:30] != "0000:0000:0000:0000:0000:ffff:":
+        return gid
+    return ".".join(str(byte) for byte in bytes.fromhex(words[6] + words[7]))
 
 
 def _is_hardware(base: str, name: str) -> bool:
@@ -608,6 +649,7 @@ class Processes:
             "parent": int(words[1]),
             "name": name,
             "container": self.containers.get(pid),
+            "unit": None if self.containers.get(pid) else unit_of(self.root, pid),
             "resident": sum(map(int, sizes)) * 1024 if sizes else None,
             "cpu": round((used - before) / (now - when), 3) if now > when else None,
             "gpu_memory": None,
@@ -618,6 +660,13 @@ def container_of(root: str, pid: int) -> str | None:
     """Return the id of the container that a process is in."""
     match = CONTAINER.search(once(f"{root}/proc/{pid}/cgroup") or b"")
     return match.group().decode() if match else None
+
+
+def unit_of(root: str, pid: int) -> str | None:
+    """Return the systemd unit that a process is in: a service has somebody who looks after it, a session's scope has not."""
+    path = (once(f"{root}/proc/{pid}/cgroup") or b"").decode("utf-8", "replace").strip()
+    units = [name for name in path.rpartition(":")[2].split("/") if name.endswith((".service", ".scope"))]
+    return units[-1] if units else None
 
 
 # -- the GPU: NVML, in a process of its own, because a driver that hangs cannot be interrupted

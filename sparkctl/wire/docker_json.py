@@ -107,6 +107,8 @@ def inspected(data: Json) -> Container:
         log_driver=_text(_part(host, "LogConfig"), "Type"),
         ports=_inspected_ports(_part(data, "NetworkSettings").get("Ports")),
         tty=bool(config.get("Tty")),
+        restart_count=_number(data, "RestartCount"),
+        nccl=_nccl(config.get("Env")),
     )
 
 
@@ -147,6 +149,12 @@ def _inspected_ports(value: object) -> tuple[int, ...]:
     bindings = value.values() if isinstance(value, dict) else ()
     found = {str(one.get("HostPort")) for some in bindings for one in some or () if isinstance(one, dict)}
     return tuple(sorted(int(port) for port in found if port.isdigit()))
+
+
+def _nccl(env: object) -> tuple[tuple[str, str], ...]:
+    """Return how NCCL is set up; of the rest of an environment nothing is kept."""
+    pairs = (text.partition("=")[::2] for text in _texts(env) if text.startswith("NCCL_IB_"))
+    return tuple(sorted((name, value) for name, value in pairs))
 
 
 def _texts(value: object) -> list[str]:

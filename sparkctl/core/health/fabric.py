@@ -1,0 +1,161 @@
+"""The link between the Sparks: one function of a port idle, no way over it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sparkctl.core.health.sight import Lasting, Sight
+from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.model.sample import NetLink, RdmaPort, Sample
+
+_PORT = re.compile(r"f(\d+)(?:np\d+)?$")  # rocep1s0f0 and roceP2p1s0f0 are one port: both PCIe halves of f0
+BOTH = "NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0"
+
+
+def twins(sample: Sample) -> Iterator[tuple[RdmaPort, RdmaPort]]:
+    """Yield the two functions of each ConnectX port: each has its own PCIe x4, so half of what the cable can carry."""
+    ports: dict[str, list[RdmaPort]] = {}
+    for one in sample.rdma or ():
+        if match := _PORT.search(one.name):
+            ports.setdefault(match[1], []).append(one)
+    for pair in ports.values():
+        if len(pair) == 2:
+            yield pair[0], pair[1]
+
+
+class IdleFunction:
+    """One function of a port moves data and its twin does not: half of the fabric lies idle (13.8 Gb/s beside 0).
+
+    At least 1 Gb/s on the one and less than a fiftieth of it on the other, for 30 s. A full link takes both: 92.57 +
+    97.28 Gb/s in NVIDIA's own measurement, as each function is a PCIe Gen5 x4.
+    """
+
+    BUSY, SHARE, SECONDS = 125e6, 0.02, 30.0
+
+    def __init__(self) -> None:
+        self._lasting = Lasting(self.SECONDS)
+
+    def judge(self, sight: Sight) -> list[Finding]:
+        """Return one finding for each port with an idle half."""
+        found = []
+        for pair in twins(sight.sample):
+            one, other = _rate(pair[0]), _rate(pair[1])
+            if one is None or other is None:
+                self._lasting.holds(pair[0].name, None, sight.sample)
+                continue
+            claim = max(one, other) >= self.BUSY and min(one, other) < self.SHARE * max(one, other)
+            standing = self._lasting.holds(pair[0].name, claim, sight.sample)
+            if standing is None:
+                continue
+            idle, busy = pair if one < other else (pair[1], pair[0])
+            evidence = (
+                Figure(busy.name, _gigabits(max(one, other)), "Gb/s", "rdma counters"),
+                Figure(idle.name, _gigabits(min(one, other)), "Gb/s", "rdma counters"),
+                Figure(f"{idle.name} state", idle.state or "not known", None, "sysfs"),
+            )
+            found.append(
+                Finding(
+                    FindingKind.IDLE_FUNCTION,
+                    Severity.WARNING,
+                    sight.node,
+                    f"{busy.name} moves {_gigabits(max(one, other))} Gb/s and its twin {idle.name} nothing: "
+                    "half of the link lies idle",
+                    f"give {idle.interface or idle.name} an address on both Sparks and name both to NCCL: {BOTH}",
+                    evidence=evidence,
+                    since=standing.since,
+                )
+            )
+        return found
+
+
+def _rate(port: RdmaPort) -> float | None:
+    if port.receive_rate is None or port.send_rate is None:
+        return None
+    return port.receive_rate + port.send_rate
+
+
+def _gigabits(rate: float) -> str:
+    return f"{rate * 8 / 1e9:.1f}"
+
+
+class NoRoute:
+    """A ConnectX port has its cable, and no IPv4 network is on its functions: nothing can go over it; for 60 s.
+
+    One function of the two without a network is a note: it works at half.
+    """
+
+    SECONDS = 60.0
+
+    def __init__(self) -> None:
+        self._lasting = Lasting(self.SECONDS)
+
+    def judge(self, sight: Sight) -> list[Finding]:
+        """Return one finding for each port without a way, or with half of one."""
+        links = {link.name: link for link in sight.sample.links or ()}
+        found = []
+        for pair in twins(sight.sample):
+            ends = [links.get(one.interface or "") for one in pair]
+            bare = _bare(ends)
+            standing = self._lasting.holds(pair[0].name, None if bare is None else bool(bare), sight.sample)
+            if standing is None or bare is None:
+                continue
+            names = " and ".join(link.name for link in bare)
+            whole = len(bare) == 2
+            found.append(
+                Finding(
+                    FindingKind.FABRIC_ROUTE,
+                    Severity.WARNING if whole else Severity.NOTE,
+                    sight.node,
+                    f"{names}: the link is up and no IPv4 network is on {'either' if whole else 'it'}: "
+                    + ("the other Spark cannot be reached over it" if whole else "NCCL can use half of the cable"),
+                    f"put an address on {names} on both Sparks, for example in /etc/netplan/40-cx7.yaml "
+                    "(192.168.200.x/24 and 192.168.201.x/24), then: sudo netplan apply",
+                    evidence=tuple(
+                        Figure(link.name, f"{(link.speed or 0) / 1000:g} Gb/s, no network", None, "sysfs")
+                        for link in bare
+                    ),
+                    since=standing.since,
+                )
+            )
+        return found
+
+
+def _bare(ends: Sequence[NetLink | None]) -> list[NetLink] | None:
+    """Return those of the two without a network; none unless both have their carrier, None where that is not known."""
+    known = [link for link in ends if link is not None and link.carrier is not None]
+    if len(known) < 2:
+        return None
+    if not all(link.carrier for link in known):
+        return []
+    return None if any(link.networks is None for link in known) else [link for link in known if not link.networks]
+
+
+def no_common_network(sights: Sequence[Sight]) -> list[Finding]:
+    """Between two nodes: both have networks on their cabled ConnectX functions, and none of these is the same."""
+    networks = {sight.node: _fabric_networks(sight.sample) for sight in sights}
+    cabled = {node: own for node, own in networks.items() if own}
+    found = []
+    for node, own in cabled.items():
+        others = set().union(*(theirs for other, theirs in cabled.items() if other != node))
+        if others and not own & others:
+            found.append(
+                Finding(
+                    FindingKind.FABRIC_ROUTE,
+                    Severity.WARNING,
+                    node,
+                    "its fabric has no network in common with the other Spark's: there is no route between them",
+                    "give the functions of one cable addresses of one network on both Sparks, then ping them",
+                    evidence=(
+                        Figure("here", ", ".join(sorted(own)), None, "routes"),
+                        Figure("there", ", ".join(sorted(others)), None, "routes"),
+                    ),
+                )
+            )
+    return found
+
+
+def _fabric_networks(sample: Sample) -> set[str]:
+    fabric = {port.interface for port in sample.rdma or ()}
+    links = [link for link in sample.links or () if link.name in fabric and link.carrier]
+    return {network for link in links for network in link.networks or ()}

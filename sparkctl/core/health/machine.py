@@ -1,0 +1,101 @@
+"""Disks that fill up, and processes of the GPU that nobody looks after."""
+
+from __future__ import annotations
+
+from sparkctl.core.health.sight import Lasting, Sight
+from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.model.sample import DiskRoom, Process
+from sparkctl.model.units import GIB, gib
+
+
+class FullDisk:
+    """Little room for Docker or for models: under 20 GiB one engine image no longer fits, under 5 GiB logs do not either.
+
+    Two paths on one filesystem (same size, same room) are one finding.
+    """
+
+    SCARCE, NONE_LEFT = 20 * GIB, 5 * GIB
+
+    def __init__(self) -> None:
+        self._lasting = Lasting()
+
+    def judge(self, sight: Sight) -> list[Finding]:
+        """Return one finding for each filesystem."""
+        rooms: dict[tuple[int | None, int | None], list[DiskRoom]] = {}
+        for disk in sight.sample.disks or ():
+            rooms.setdefault((disk.total, disk.free), []).append(disk)
+        found = []
+        for (total, free), disks in rooms.items():
+            key = disks[0].path
+            standing = self._lasting.holds(key, None if free is None else free < self.SCARCE, sight.sample)
+            if standing is None or free is None:
+                continue
+            paths = " and ".join(disk.path for disk in disks)
+            found.append(
+                Finding(
+                    FindingKind.DISK,
+                    Severity.PROBLEM if free < self.NONE_LEFT else Severity.WARNING,
+                    sight.node,
+                    f"only {gib(free)} of {gib(total)} free for {paths}",
+                    "docker system df; docker image prune   (and models that nobody runs)",
+                    evidence=(Figure("free", gib(free), None, "statvfs"), Figure("of", gib(total), None, "statvfs")),
+                    since=standing.since,
+                )
+            )
+        return found
+
+
+class Orphan:
+    """A process that holds 1 GiB or more of the GPU's memory and that nobody looks after; for 30 s.
+
+    Either its parent has gone (it is process 1's) and it is in no container and no systemd service, or it is in a
+    container that Docker listed before and no longer has. The real one was a VLLM::EngineCore with 104,277 MiB. 30 s,
+    because the driver takes seconds to give memory back after a stop.
+    """
+
+    LEAST, SECONDS = GIB, 30.0
+
+    def __init__(self) -> None:
+        self._lasting = Lasting(self.SECONDS)
+        self._seen: set[str] = set()
+
+    def judge(self, sight: Sight) -> list[Finding]:
+        """Return one finding for each such process."""
+        listed = None if sight.containers is None else {container.id for container in sight.containers}
+        self._seen |= listed or set()
+        found = []
+        for process in sight.sample.processes or ():
+            held = process.gpu_memory
+            claim = None if held is None else self._is_orphan(process, listed)
+            standing = self._lasting.holds(process.pid, claim and (held or 0) >= self.LEAST, sight.sample)
+            if standing is None or held is None:
+                continue
+            name = process.name or "a process"
+            why = "its container is gone" if process.container else "its parent is gone"
+            evidence = [
+                Figure("GPU memory", gib(held), None, "nvml"),
+                Figure("pid", str(process.pid), None, "proc"),
+                Figure("parent", str(process.parent), None, "proc"),
+                Figure("container", process.container[:12] if process.container else "none", None, "cgroup"),
+            ]
+            found.append(
+                Finding(
+                    FindingKind.ORPHAN,
+                    Severity.WARNING,
+                    sight.node,
+                    f"{name} (pid {process.pid}) holds {gib(held)} and nobody looks after it: {why}",
+                    f"if you do not know it: sudo kill {process.pid}   (kill -9 if it stays)",
+                    evidence=tuple(evidence),
+                    since=standing.since,
+                )
+            )
+        return found
+
+    def _is_orphan(self, process: Process, listed: set[str] | None) -> bool | None:
+        if process.container is None:
+            if process.parent is None or process.unit is None:
+                return None
+            return process.parent == 1 and not process.unit.endswith(".service")
+        if listed is None:
+            return None
+        return process.container not in listed and process.container in self._seen

@@ -1,0 +1,118 @@
+"""How NCCL is set up in containers that use the fabric: a GID index that is another here, RDMA switched off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sparkctl.core.health.fabric import BOTH
+from sparkctl.core.health.sight import Lasting, Sight
+from sparkctl.model.container import Container
+from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.model.sample import Gid, RdmaPort, Sample
+
+_ACTIVE = "ACTIVE"
+_ROCE2 = "RoCE v2"
+
+
+class WrongGid:
+    """A running container names a GID index that on this node is no RoCE v2 address of IPv4.
+
+    The index is another on each host (3, 5, 2 ...), and NCCL over a wrong one falls back to nothing: it hangs or fails.
+    Judged where the container was inspected and the port's table was read; of the functions that NCCL_IB_HCA names,
+    otherwise of all active ones.
+    """
+
+    def __init__(self) -> None:
+        self._lasting = Lasting()
+
+    def judge(self, sight: Sight) -> list[Finding]:
+        """Return one finding for each such container."""
+        found = []
+        for container in sight.containers or ():
+            index = _index(container)
+            if index is None or not container.is_alive:
+                continue
+            ports = _used(container, sight.sample)
+            judged = [port for port in ports if port.gids is not None]
+            wrong = [port for port in judged if not _is_good(port, index)]
+            claim = bool(wrong) if judged else None
+            standing = self._lasting.holds(container.id, claim, sight.sample)
+            if standing is not None:
+                found.append(_wrong_gid(sight, container, index, wrong, standing.since))
+        return found
+
+
+def _wrong_gid(
+    sight: Sight, container: Container, index: int, wrong: Sequence[RdmaPort], since: float | None
+) -> Finding:
+    evidence = [Figure("NCCL_IB_GID_INDEX", str(index), None, f"container {container.name}")]
+    evidence += [Figure(f"{port.name} index {index}", _said(port, index), None, "sysfs") for port in wrong]
+    right = sorted({gid.index for port in wrong for gid in port.gids or () if _is_roce_v2_ipv4(gid)})
+    evidence += [Figure("RoCE v2 with IPv4", ", ".join(map(str, right)) or "nowhere", None, "sysfs")]
+    remedy = (
+        f"on {sight.node} set env NCCL_IB_GID_INDEX={right[0]}, or leave it unset: NCCL 2.21 and later find it"
+        if right
+        else "give the function an IPv4 address first: then it has such a GID"
+    )
+    summary = f"{container.name} uses GID index {index}, which is no RoCE v2 address of IPv4 on {wrong[0].name}"
+    return Finding(
+        FindingKind.GID,
+        Severity.PROBLEM,
+        sight.node,
+        summary,
+        remedy,
+        instance=container.instance or container.name,
+        evidence=tuple(evidence),
+        since=since,
+    )
+
+
+def _index(container: Container) -> int | None:
+    text = container.variable("NCCL_IB_GID_INDEX") or ""
+    return int(text) if re.fullmatch(r"[0-9]{1,3}", text) else None
+
+
+def _used(container: Container, sample: Sample) -> list[RdmaPort]:
+    """Return the functions NCCL uses: by the prefix match that its ^ and = change; otherwise all active ones."""
+    active = [port for port in sample.rdma or () if _ACTIVE in (port.state or "")]
+    named = container.variable("NCCL_IB_HCA") or ""
+    words = [word.partition(":")[0] for word in named.lstrip("^=").split(",") if word]
+    if not words or named.startswith("^"):
+        return active
+    exact = named.startswith("=")
+    return [p for p in active if any(p.name == word if exact else p.name.startswith(word) for word in words)]
+
+
+def _is_good(port: RdmaPort, index: int) -> bool:
+    return any(gid.index == index and _is_roce_v2_ipv4(gid) for gid in port.gids or ())
+
+
+def _is_roce_v2_ipv4(gid: Gid) -> bool:
+    return gid.type == _ROCE2 and gid.address is not None and ":" not in gid.address
+
+
+def _said(port: RdmaPort, index: int) -> str:
+    gid = next((gid for gid in port.gids or () if gid.index == index), None)
+    return "not in use" if gid is None else f"{gid.type or 'of unknown type'} {gid.address or ''}".strip()
+
+
+def rdma_off(sights: Sequence[Sight]) -> list[Finding]:
+    """An instance that runs on both nodes has NCCL_IB_DISABLE=1: its tensors go through the kernel's TCP stack."""
+    ours = [(s, c) for s in sights for c in s.containers or () if c.is_ours and c.is_alive]
+    nodes: dict[str, set[str]] = {}
+    for sight, container in ours:
+        nodes.setdefault(container.instance or "", set()).add(sight.node)
+    return [
+        Finding(
+            FindingKind.RDMA_OFF,
+            Severity.WARNING,
+            sight.node,
+            f"{container.instance} runs on two Sparks with RDMA switched off",
+            "take NCCL_IB_DISABLE out of its env (or set it to 0) and name both functions: " + BOTH,
+            instance=container.instance,
+            evidence=(Figure("NCCL_IB_DISABLE", "1", None, f"container {container.name}"),),
+        )
+        for sight, container in ours
+        if len(nodes[container.instance or ""]) > 1 and container.variable("NCCL_IB_DISABLE") == "1"
+    ]

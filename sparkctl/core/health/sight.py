@@ -1,0 +1,80 @@
+"""What a detector is fed, and how it tells a lasting condition from a passing one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sparkctl.core.store import InstanceView
+from sparkctl.model.container import Container
+from sparkctl.model.finding import Finding
+from sparkctl.model.node import NodeName
+from sparkctl.model.sample import Sample
+
+GAP = 20.0  # seconds between two samples, or without the figures, after which nothing is known of what was between
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A node at one sample. ``containers`` and ``instances`` are as of Docker's last answer, None: it did not say.
+
+    Of ``containers`` those that were inspected carry restarts and environment.
+    """
+
+    node: NodeName
+    sample: Sample
+    containers: tuple[Container, ...] | None = None
+    instances: tuple[InstanceView, ...] | None = None
+
+
+class Detector(Protocol):
+    """One kind of trouble. It keeps what it needs of earlier sights, and knows no time but the samples' own."""
+
+    def judge(self, sight: Sight) -> list[Finding]:
+        """Return what this sight shows, together with those before it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A condition that has lasted long enough. ``since``: unix seconds, None where it held at the first sight."""
+
+    since: float | None
+
+
+class Lasting:
+    """A condition by key that must hold for ``seconds`` before it counts.
+
+    Unknown is no evidence: what cannot be judged now is not told, and after `GAP` without a judgement it begins anew.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+        self._began: dict[Hashable, _Begun] = {}
+        self._judged: dict[Hashable, float] = {}
+
+    def holds(self, key: Hashable, claim: bool | None, sample: Sample) -> Standing | None:
+        """Take in whether it holds now (None: not known); return it once it has lasted."""
+        now, last = sample.uptime, self._judged.get(key)
+        if last is not None and not 0 <= now - last <= GAP:
+            self._began.pop(key, None)
+            last = None
+        if claim is None:
+            return None
+        self._judged[key] = now
+        if not claim:
+            self._began.pop(key, None)
+            return None
+        begun = self._began.setdefault(key, _Begun(now, None if last is None else sample.time))
+        return Standing(begun.since) if now - begun.uptime >= self._seconds else None
+
+    def is_begun(self, key: Hashable) -> bool:
+        """Tell whether it held at its last judgement, lasting or not: for a threshold with hysteresis."""
+        return key in self._began
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    uptime: float
+    since: float | None

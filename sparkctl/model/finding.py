@@ -1,0 +1,88 @@
+"""What is wrong with a node or an instance: a kind out of a closed set, the figures that show it, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
+
+from sparkctl.model.node import NodeName
+
+
+class Severity(StrEnum):
+    """Of a finding."""
+
+    GOOD = "good"
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
+    UNKNOWN = "unknown"
+
+
+_WORST_FIRST = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
+
+
+class FindingKind(StrEnum):
+    """Closed. What a look or a stretch of samples can show, and what `doctor` alone asks for."""
+
+    # judged from samples, containers and identities
+    STUCK_CLOCK = "stuck-clock"
+    THERMAL = "thermal"
+    BUSY_WAIT = "busy-wait"
+    SWAP = "swap"
+    PAGE_CACHE = "page-cache"
+    IDLE_FUNCTION = "idle-function"
+    FABRIC_ROUTE = "fabric-route"
+    GID = "gid"
+    RDMA_OFF = "rdma-off"
+    DISK = "disk"
+    ORPHAN = "orphan"
+    RESTART_LOOP = "restart-loop"
+    NOT_GENERATING = "not-generating"
+    MIN_FREE = "min_free_kbytes"
+    SWAPPINESS = "swappiness"
+    EARLYOOM = "earlyoom"
+    VERSIONS = "versions"
+    # asked by doctor
+    CONNECTION = "connection"
+    CLOCK = "clock"
+    MEMORY = "memory"
+    DROP_CACHES = "drop-caches"
+    PYTHON = "python"
+    DOCKER = "docker"
+    GPU = "gpu"
+    NVIDIA_SMI = "nvidia-smi"
+    MODELS = "models"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One piece of evidence: ``value`` as text in ``unit``, and the ``origin`` that said it (nvml, meminfo, docker ...)."""
+
+    name: str
+    value: str
+    unit: str | None = None
+    origin: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value}" + (f" {self.unit}" if self.unit else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``since``: unix seconds by the node's clock; None is "since before we looked". ``remedy``: a sentence or a command."""
+
+    kind: FindingKind
+    severity: Severity
+    node: NodeName
+    summary: str
+    remedy: str | None = None
+    _: KW_ONLY
+    instance: str | None = None
+    evidence: tuple[Figure, ...] = ()
+    since: float | None = None
+
+
+def worst_first(findings: tuple[Finding, ...] | list[Finding]) -> tuple[Finding, ...]:
+    """Return them by severity, then in the order of `FindingKind`."""
+    kinds = list(FindingKind)
+    return tuple(sorted(findings, key=lambda one: (_WORST_FIRST.index(one.severity), kinds.index(one.kind))))

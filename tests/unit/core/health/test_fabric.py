@@ -1,0 +1,159 @@
+"""The link between two Sparks: idle halves, no way over it, GID indices, RDMA switched off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.core.health.fabric import IdleFunction, NoRoute, no_common_network
+from sparkctl.core.health.nccl import WrongGid, rdma_off
+from sparkctl.core.health.sight import Sight
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.node import NodeName
+from sparkctl.model.sample import Gid, NetLink
+from tests.unit.core.health.curves import BEGIN, container, every, link, port, run, sight
+
+BUSY, TWIN = "rocep1s0f0", "roceP2p1s0f0"
+NETS = ("enp1s0f0np0", "enP2p1s0f0np0")
+
+
+def traffic(at: float, one: float | None, other: float | None, state: str = "4: ACTIVE") -> Sight:
+    return sight(at, rdma=(port(BUSY, one), port(TWIN, other, state=state)))
+
+
+def test_one_function_at_13_8_gigabits_beside_none_is_told_after_half_a_minute() -> None:
+    said = run(IdleFunction(), [traffic(0, 0, 0), *every(2, 40, lambda at: traffic(at, 13.8, 0), begin=2)])
+    assert [bool(found) for found in said].index(True) == 16
+    (finding,) = said[-1]
+    assert finding.kind is FindingKind.IDLE_FUNCTION
+    assert "rocep1s0f0 moves 13.8 Gb/s and its twin roceP2p1s0f0 nothing" in finding.summary
+    assert "enP2p1s0f0np0" in (finding.remedy or "")
+    assert finding.since == BEGIN + 2
+
+
+FINE = {
+    "both as measured": (92.57, 97.28),
+    "uneven but both": (60.0, 12.0),
+    "a whisper": (0.4, 0.0),
+    "nothing": (0.0, 0.0),
+    "one unknown": (13.8, None),
+    "both unknown": (None, None),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), FINE.values(), ids=list(FINE))
+def test_what_is_shared_small_or_unknown_is_no_finding(one: float | None, other: float | None) -> None:
+    assert not any(run(IdleFunction(), every(2, 120, lambda at: traffic(at, one, other))))
+
+
+def test_a_burst_is_no_finding_and_a_twin_that_is_down_is() -> None:
+    burst = [traffic(at, 40.0 if at % 40 < 20 else 0.0, 0.0) for at in range(0, 200, 2)]
+    assert not any(run(IdleFunction(), burst))
+    down = run(IdleFunction(), every(2, 40, lambda at: traffic(at, 40.0, 0.0, "1: DOWN")))[-1][0]
+    assert "1: DOWN" in " ".join(map(str, down.evidence))
+
+
+def test_the_other_port_of_the_card_is_no_twin() -> None:
+    ports = (port(BUSY, 13.8), replace(port(TWIN, 0.0), name="rocep1s0f1"))
+    assert not any(run(IdleFunction(), every(2, 90, lambda at: sight(at, rdma=ports))))
+
+
+def cabled(at: float, *links: NetLink) -> Sight:
+    return sight(at, rdma=(port(BUSY, 0), port(TWIN, 0)), links=links)
+
+
+def test_a_cable_without_addresses_is_told_after_a_minute() -> None:
+    said = run(NoRoute(), every(5, 70, lambda at: cabled(at, link(NETS[0]), link(NETS[1]))))
+    assert [bool(found) for found in said].index(True) == 12
+    (finding,) = said[-1]
+    assert (finding.kind, finding.severity) == (FindingKind.FABRIC_ROUTE, Severity.WARNING)
+    assert "no IPv4 network is on either" in finding.summary
+
+
+def test_half_a_cable_without_an_address_is_a_note() -> None:
+    (finding,) = run(NoRoute(), every(5, 70, lambda at: cabled(at, link(NETS[0], "192.168.200.0/24"), link(NETS[1]))))[-1]
+    assert finding.severity is Severity.NOTE
+    assert "enP2p1s0f0np0" in finding.summary
+    assert "enp1s0f0np0 " not in finding.summary
+
+
+WELL = {
+    "addresses on both": (link(NETS[0], "192.168.200.0/24"), link(NETS[1], "192.168.201.0/24")),
+    "no cable": (link(NETS[0], carrier=False), link(NETS[1], carrier=False)),
+    "carrier unknown": (link(NETS[0], carrier=None), link(NETS[1], carrier=None)),
+    "networks unknown": (link(NETS[0], known=False), link(NETS[1], known=False)),
+    "no interfaces: powered off without a cable": (),
+}
+
+
+@pytest.mark.parametrize("links", WELL.values(), ids=list(WELL))
+def test_a_fabric_that_works_or_is_absent_or_unknown_is_no_finding(links: tuple[NetLink, ...]) -> None:
+    assert not any(run(NoRoute(), every(5, 200, lambda at: cabled(at, *links))))
+
+
+def test_two_nodes_without_a_common_network_have_no_route() -> None:
+    here = cabled(0, link(NETS[0], "192.168.200.0/24"), link(NETS[1]))
+    there = replace(cabled(0, link(NETS[0], "10.0.0.0/24"), link(NETS[1])), node=NodeName("spark2"))
+    assert [finding.node for finding in no_common_network([here, there])] == ["spark1", "spark2"]
+    common = replace(cabled(0, link(NETS[0], "192.168.200.0/24"), link(NETS[1])), node=NodeName("spark2"))
+    assert not no_common_network([here, common])
+    assert not no_common_network([here])
+    assert not no_common_network([here, replace(cabled(0), node=NodeName("spark2"))]), "unknown is no evidence"
+
+
+TABLE = (
+    Gid(0, "IB/RoCE v1", "fe80:0000:0000:0000:4abb:feff:fe12:3456"),
+    Gid(1, "RoCE v2", "fe80:0000:0000:0000:4abb:feff:fe12:3456"),
+    Gid(4, "IB/RoCE v1", "192.168.200.11"),
+    Gid(5, "RoCE v2", "192.168.200.11"),
+)
+
+
+def using(
+    env: dict[str, str], gids: tuple[Gid, ...] | None = TABLE, state: ContainerState = ContainerState.RUNNING
+) -> Sight:
+    ports = (port(BUSY, 0, gids), port(TWIN, 0, gids))
+    return sight(0, rdma=ports, containers=(container(state, **env),))
+
+
+def test_an_index_that_is_another_on_this_node_is_told_with_the_right_one() -> None:
+    (finding,) = WrongGid().judge(using({"GID_INDEX": "3"}))
+    assert (finding.kind, finding.severity, finding.instance) == (FindingKind.GID, Severity.PROBLEM, "qwen3-235b")
+    assert "NCCL_IB_GID_INDEX=5" in (finding.remedy or "")
+    assert "rocep1s0f0 index 3 not in use" in " · ".join(map(str, finding.evidence))
+
+
+@pytest.mark.parametrize("index", ["0", "1", "4"])
+def test_version_one_and_link_local_are_wrong(index: str) -> None:
+    assert WrongGid().judge(using({"GID_INDEX": index}))
+
+
+def test_the_right_index_none_a_strange_one_and_one_that_ended_are_fine() -> None:
+    assert not WrongGid().judge(using({"GID_INDEX": "5"}))
+    assert not WrongGid().judge(using({}))
+    assert not WrongGid().judge(using({"GID_INDEX": "-1"}))
+    assert not WrongGid().judge(using({"GID_INDEX": "3"}, state=ContainerState.EXITED))
+    assert not WrongGid().judge(using({"GID_INDEX": "3"}, gids=None)), "a table that was not read is no evidence"
+    assert not WrongGid().judge(sight(0, rdma=(port(BUSY, 0, TABLE),), containers=None))
+
+
+def test_only_the_functions_that_it_names_are_judged() -> None:
+    bad = replace(port(TWIN, 0, TABLE[:2]))
+    sights = sight(0, rdma=(port(BUSY, 0, TABLE), bad), containers=(container(GID_INDEX=5, HCA="rocep1s0f0:1"),))
+    assert not WrongGid().judge(sights)
+    both = replace(sights, containers=(container(GID_INDEX=5, HCA="=rocep1s0f0,roceP2p1s0f0"),))
+    (finding,) = WrongGid().judge(both)
+    assert "roceP2p1s0f0" in finding.summary
+    assert "address first" in (finding.remedy or "")
+
+
+def test_rdma_switched_off_matters_for_an_instance_on_both_nodes() -> None:
+    def at(node: str, *containers: Container) -> Sight:
+        return replace(sight(0, containers=containers), node=NodeName(node))
+
+    off, on = container(DISABLE=1), container(DISABLE=0)
+    assert [f.node for f in rdma_off([at("spark1", off), at("spark2", off)])] == ["spark1", "spark2"]
+    assert [f.node for f in rdma_off([at("spark1", on), at("spark2", off)])] == ["spark2"]
+    assert not rdma_off([at("spark1", off), at("spark2")])

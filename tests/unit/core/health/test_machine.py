@@ -1,0 +1,155 @@
+"""Disks, orphans, restarts, settings, versions, and everything together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.core.health.containers import RestartLoop
+from sparkctl.core.health.identity import settings, versions
+from sparkctl.core.health.machine import FullDisk, Orphan
+from sparkctl.core.health.sight import Sight
+from sparkctl.core.health.watch import NodeHealth, between
+from sparkctl.model.container import ContainerState
+from sparkctl.model.finding import Finding, FindingKind, Severity, worst_first
+from sparkctl.model.node import NodeName
+from sparkctl.model.sample import DiskRoom, Process
+from sparkctl.model.units import GIB, MIB
+from sparkctl.probe.decode import Hello
+from tests.unit.core.health.curves import BEGIN, ID, NODE, STUCK, container, every, run, sight
+
+TERA = 3_780_636_740 << 10
+
+
+def disks(at: float, *rooms: DiskRoom) -> Sight:
+    return sight(at, disks=rooms)
+
+
+@pytest.mark.parametrize(("free", "severity"), [(19 * GIB, Severity.WARNING), (4 * GIB, Severity.PROBLEM)])
+def test_a_disk_that_fills_up(free: int, severity: Severity) -> None:
+    root, models = DiskRoom("/var/lib/docker", TERA, free), DiskRoom("~/models", TERA, free)
+    detector = FullDisk()
+    assert not detector.judge(disks(0, replace(root, free=900 * GIB)))
+    (finding,) = detector.judge(disks(2, root, models))
+    assert (finding.kind, finding.severity, finding.since) == (FindingKind.DISK, severity, BEGIN + 2)
+    assert "/var/lib/docker and ~/models" in finding.summary
+
+
+def test_a_large_disk_and_one_that_cannot_be_asked_are_no_finding() -> None:
+    rooms = (DiskRoom("/", TERA, 900 * GIB), DiskRoom("/models", None, None))
+    assert not FullDisk().judge(disks(0, *rooms))
+    assert not FullDisk().judge(sight(0, disks=None))
+
+
+LOST = Process(4711, "VLLM::EngineCor", 1, None, "session-12.scope", 2 * GIB, 0.0, 104277 * MIB)
+
+
+def processes(at: float, *some: Process) -> Sight:
+    return sight(at, processes=some, containers=())
+
+
+def test_an_engine_whose_parent_died_is_told() -> None:
+    said = run(Orphan(), every(2, 40, lambda at: processes(at, LOST)))
+    assert [bool(found) for found in said].index(True) == 15
+    (finding,) = said[-1]
+    assert finding.kind is FindingKind.ORPHAN
+    assert "VLLM::EngineCor (pid 4711) holds 101.8 GiB" in finding.summary
+    assert "kill 4711" in (finding.remedy or "")
+
+
+CARED_FOR = {
+    "a child of a shell": replace(LOST, parent=880),
+    "a service": replace(LOST, unit="ollama.service", name="ollama"),
+    "the desktop": replace(LOST, gpu_memory=559 * MIB, name="Xorg"),
+    "in a container that is listed": replace(LOST, container=ID, unit=None),
+    "memory unknown": replace(LOST, gpu_memory=None),
+    "parent unknown": replace(LOST, parent=None),
+    "unit unknown": replace(LOST, unit=None),
+    "in somebody else's kind of container": replace(LOST, container="cd" * 32, unit=None),
+}
+
+
+@pytest.mark.parametrize("process", CARED_FOR.values(), ids=list(CARED_FOR))
+def test_what_somebody_looks_after_or_is_not_known_is_no_orphan(process: Process) -> None:
+    curve = every(2, 90, lambda at: sight(at, processes=(process,), containers=(container(),)))
+    assert not any(run(Orphan(), curve))
+
+
+def test_a_process_that_outlives_its_container_is_an_orphan_but_not_at_once() -> None:
+    inside = replace(LOST, container=ID, unit=None)
+    detector = Orphan()
+    run(detector, [sight(0, processes=(inside,), containers=(container(),))])
+    said = run(detector, every(2, 40, lambda at: processes(at, inside), begin=2))
+    assert [bool(found) for found in said].index(True) == 15
+    assert "its container is gone" in said[-1][0].summary
+    assert not any(run(Orphan(), every(2, 90, lambda at: sight(at, processes=(inside,), containers=None))))
+
+
+def docker(at: float, restarts: int | None, state: ContainerState = ContainerState.RUNNING) -> Sight:
+    return sight(at, containers=(container(state, restarts),))
+
+
+def test_restarts_that_we_see_are_told_and_older_ones_are_not() -> None:
+    detector = RestartLoop()
+    assert not detector.judge(docker(0, 7)), "seven restarts of last month"
+    (once,) = detector.judge(docker(300, 8))
+    assert (once.severity, once.since) == (Severity.WARNING, BEGIN + 300)
+    assert "started it once" in once.summary
+    (loop,) = detector.judge(docker(900, 10))
+    assert (loop.kind, loop.severity) == (FindingKind.RESTART_LOOP, Severity.PROBLEM)
+    assert detector.judge(docker(910, None)), "a look that did not inspect does not end it"
+    assert not detector.judge(docker(900 + 1801, 10))
+
+
+def test_restarting_is_a_loop_by_docker_s_own_word() -> None:
+    (finding,) = RestartLoop().judge(docker(0, None, ContainerState.RESTARTING))
+    assert (finding.severity, finding.since) == (Severity.PROBLEM, None)
+
+
+def test_running_ended_and_unknown_containers_are_no_loop() -> None:
+    for state in (ContainerState.RUNNING, ContainerState.EXITED, ContainerState.UNKNOWN):
+        assert not any(run(RestartLoop(), every(5, 100, lambda at, s=state: docker(at, 0, s))))  # type: ignore[misc]
+    assert not any(run(RestartLoop(), every(5, 100, lambda at: sight(at, containers=None))))
+
+
+def test_settings_that_bite() -> None:
+    five = Hello(sysctl=(("min_free_kbytes", 5 * 1024 * 1024), ("swappiness", 100)))
+    assert [(f.kind, f.severity) for f in settings(NODE, five)] == [
+        (FindingKind.MIN_FREE, Severity.WARNING),
+        (FindingKind.SWAPPINESS, Severity.NOTE),
+    ]
+    assert "5.0 GiB" in settings(NODE, five)[0].summary
+    assert not settings(NODE, Hello(sysctl=(("min_free_kbytes", 45056), ("swappiness", 60))))
+    assert not settings(NODE, Hello(sysctl=(("min_free_kbytes", None),)))
+
+
+def test_versions_that_differ_and_versions_that_nobody_said() -> None:
+    one, two = NodeName("spark1"), NodeName("spark2")
+    said = versions({one: Hello(driver="580.142", kernel="6.17.0"), two: Hello(driver="580.95.05", kernel="6.17.0")})
+    assert [(f.node, f.severity) for f in said] == [(one, Severity.WARNING), (two, Severity.WARNING)]
+    assert "580.142 on spark1, 580.95.05 on spark2" in said[0].summary
+    assert not versions({one: Hello(driver="580.142"), two: Hello()})
+    assert not versions({one: Hello(driver="580.142")})
+
+
+def test_the_worst_comes_first() -> None:
+    def of(kind: FindingKind, severity: Severity) -> Finding:
+        return Finding(kind, severity, NODE, "")
+
+    some = [
+        of(FindingKind.DISK, Severity.NOTE),
+        of(FindingKind.GID, Severity.WARNING),
+        of(FindingKind.DISK, Severity.PROBLEM),
+        of(FindingKind.THERMAL, Severity.WARNING),
+    ]
+    assert [f.kind.value for f in worst_first(some)] == ["disk", "thermal", "gid", "disk"]
+
+
+def test_all_detectors_together_and_a_sample_that_knows_nothing() -> None:
+    health = NodeHealth()
+    curve = every(2, 40, lambda at: sight(at, gpus=(STUCK,), disks=(DiskRoom("/", TERA, 10 * GIB),)))
+    found = [health.judge(one, Hello(sysctl=(("swappiness", 90),))) for one in curve][-1]
+    assert [f.kind for f in found] == [FindingKind.STUCK_CLOCK, FindingKind.DISK, FindingKind.SWAPPINESS]
+    assert not health.judge(sight(42))
+    assert not between([sight(0), sight(0)], {})
