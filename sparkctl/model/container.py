@@ -21,6 +21,9 @@ class ContainerState(StrEnum):
     UNKNOWN = "unknown"  # a word that Docker did not have when this was written
 
 
+ENDED = (ContainerState.CREATED, ContainerState.EXITED, ContainerState.DEAD)  # what has no processes, for certain
+
+
 @dataclass(frozen=True, slots=True)
 class Container:
     """One container. From the list call the fields after ``labels`` are None; inspect fills them."""
@@ -48,15 +51,6 @@ class Container:
         """Return one label's value, None where it is not set."""
         return next((value for key, value in self.labels if key == name), None)
 
-    def variable(self, name: str) -> str | None:
-        """Return one NCCL_IB_* variable of its environment, None where it is not set or the container was not inspected."""
-        return next((value for key, value in self.nccl or () if key == name), None)
-
-    @property
-    def instance(self) -> str | None:
-        """The instance it is of, None for a foreign container."""
-        return self.label(Label.INSTANCE)
-
     @property
     def is_ours(self) -> bool:
         """Tell whether sparkctl made it, on whatever laptop."""
@@ -65,4 +59,4 @@ class Container:
     @property
     def is_alive(self) -> bool:
         """Tell whether its processes may exist: only what has certainly ended, or never ran, is not alive."""
-        return self.state not in (ContainerState.CREATED, ContainerState.EXITED, ContainerState.DEAD)
+        return self.state not in ENDED

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sparkctl.model.finding import Figure, Finding, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
@@ -32,16 +33,6 @@ class Outcome(StrEnum):
     DETACHED = "detached"
     PLANNED = "planned"  # --dry-run
     INTERRUPTED = "interrupted"
-
-
-class Severity(StrEnum):
-    """Of a finding."""
-
-    GOOD = "good"
-    NOTE = "note"
-    WARNING = "warning"
-    PROBLEM = "problem"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +153,7 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A finding of doctor or of a look before a start. ``remedy`` is a command or a sentence."""
+    """A finding, as a verb tells it. ``check`` is its kind, ``remedy`` a command or a sentence; see `model.finding`."""
 
     ts: float
     node: NodeName | None
@@ -170,6 +161,16 @@ class Found:
     severity: Severity
     message: str
     remedy: str | None = None
+    instance: str | None = None
+    evidence: tuple[Figure, ...] = ()
+    since: float | None = None
+
+    @classmethod
+    def of(cls, ts: float, one: Finding) -> Found:
+        """Return a finding as an event."""
+        return cls(
+            ts, one.node, one.kind.value, one.severity, one.summary, one.remedy, one.instance, one.evidence, one.since
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,11 @@ class FindingKind(StrEnum):
     MIN_FREE = "min_free_kbytes"
     SWAPPINESS = "swappiness"
     EARLYOOM = "earlyoom"
-    VERSIONS = "versions"
+    DIFFERENCE = "difference"
+    SETTINGS = "settings"
+    KHO = "kho"
     # asked by doctor
+    VERSIONS = "versions"
     CONNECTION = "connection"
     CLOCK = "clock"
     MEMORY = "memory"

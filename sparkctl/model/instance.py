@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkctl.model.container import ContainerState
+from sparkctl.model.container import ENDED, ContainerState
 from sparkctl.model.metrics import Numbers
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
@@ -15,6 +15,7 @@ class InstanceView:
     """A container on a node, ours or foreign. ``memory`` is what its processes hold in bytes, GPU side included.
 
     ``numbers`` are the engine's figures, told by `top` alone; ``metrics_hint`` is what a profile sets to have more of them.
+    ``restarts``: how often Docker started it again by itself; ``nccl``: the NCCL_IB_* part of its environment.
     """
 
     name: str
@@ -36,3 +37,14 @@ class InstanceView:
     port: int | None = None
     numbers: Numbers | None = None
     metrics_hint: str | None = None
+    restarts: int | None = None
+    nccl: tuple[tuple[str, str], ...] | None = None
+
+    def variable(self, name: str) -> str | None:
+        """Return one NCCL_IB_* variable of its environment; None where it is not set or was not read."""
+        return next((value for key, value in self.nccl or () if key == name), None)
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether its processes may exist."""
+        return self.state not in ENDED

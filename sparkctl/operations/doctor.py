@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from sparkctl.core.context import Context
+from sparkctl.core.health import identity
+from sparkctl.core.health.machine import disk_severity
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerError, ExitCode, NodeError
-from sparkctl.model.events import Ended, Event, Found, Outcome, Severity
+from sparkctl.model.events import Ended, Event, Found, Outcome
+from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.node import Node
 from sparkctl.model.units import GIB, gib, spoken
 from sparkctl.operations import configuration
 from sparkctl.operations.drop_caches import sudoers_hint
-from sparkctl.operations.finding import Finding
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.probe.decode import Hello
 from sparkctl.probe.look import Look
@@ -21,7 +23,6 @@ from sparkctl.wire.docker_json import EngineInfo
 
 _LOOK = ("identity", "memory", "docker", "sudo", "health", "gpu")
 _SKEW = 5.0
-_SCARCE_DISK = 20 * GIB
 _SPARK = "DGX Spark"
 
 
@@ -38,20 +39,18 @@ def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
         results = await asyncio.gather(*(one(node) for node in nodes), return_exceptions=True)
         unreachable, problems = None, 0
         known = {node.name: result[1] for node, result in zip(nodes, results, strict=True) if isinstance(result, tuple)}
-        unlike = dict(configuration.differences({name: who for name, who in known.items() if who is not None}))
+        unlike = list(identity.differences({name: who for name, who in known.items() if who is not None}))
         for node, result in zip(nodes, results, strict=True):
             if isinstance(result, NodeError):
                 unreachable = unreachable or result
-                found = [Finding("connection", Severity.PROBLEM, result.message, result.hint)]
+                found = [Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, result.message, result.hint)]
             elif isinstance(result, BaseException):
                 raise result
             else:
-                found = result[0] + ([unlike[node.name]] if node.name in unlike else [])
+                found = result[0] + [one for one in unlike if one.node == node.name]
             for finding in found:
                 problems += finding.severity is Severity.PROBLEM
-                emit(
-                    Found(ctx.clock.now(), node.name, finding.check, finding.severity, finding.message, finding.remedy)
-                )
+                emit(Found.of(ctx.clock.now(), finding))
         seconds = ctx.clock.monotonic() - began
         if unreachable is not None:
             return Ended(ctx.clock.now(), Outcome.UNREACHABLE, int(unreachable.exit_code), seconds)
@@ -72,19 +71,21 @@ async def _examine(session: Session, ctx: Context) -> tuple[list[Finding], Hello
     findings += _clock(node, look, ctx.clock.now())
     findings += _memory(node, look)
     findings += _drop_right(node, look)
-    findings += configuration.findings(*asked) if asked else _earlyoom(look)
-    findings += _habits(node, look)
+    findings += identity.findings(node.name, *asked) if asked else _without_probe(node, look)
     try:
         info = await session.docker.info()
         findings.append(
             Finding(
-                "docker", Severity.GOOD, f"Docker {info.server_version} (API {info.api_version}, {info.storage_driver})"
+                FindingKind.DOCKER,
+                Severity.GOOD,
+                node.name,
+                f"Docker {info.server_version} (API {info.api_version}, {info.storage_driver})",
             )
         )
         findings += _gpu(node, look, info)
         findings += _disks(node, await session.look(*_disks_of(info), *_models(node)), info)
     except DockerError as error:
-        findings.append(Finding("docker", Severity.PROBLEM, error.message, error.hint))
+        findings.append(Finding(FindingKind.DOCKER, Severity.PROBLEM, node.name, error.message, error.hint))
     return findings, asked[0] if asked else None
 
 
@@ -100,12 +101,12 @@ def _models(node: Node) -> list[str]:
 def _connection(node: Node, look: Look) -> Finding:
     who = look.identity
     if who is None:
-        return Finding("connection", Severity.GOOD, "connected")
+        return Finding(FindingKind.CONNECTION, Severity.GOOD, node.name, "connected")
     parts = [who.product or "not a DGX Spark by its own word", who.machine, f"kernel {who.kernel}"]
     parts += [f"driver {who.driver}"] if who.driver else []
     parts += [f"DGX OS {who.os}"] if who.os else []
     severity = Severity.GOOD if who.product == _SPARK else Severity.NOTE
-    return Finding("connection", severity, f"{who.user}@{who.host}: {', '.join(parts)}")
+    return Finding(FindingKind.CONNECTION, severity, node.name, f"{who.user}@{who.host}: {', '.join(parts)}")
 
 
 def _clock(node: Node, look: Look, now: float) -> Iterator[Finding]:
@@ -114,8 +115,9 @@ def _clock(node: Node, look: Look, now: float) -> Iterator[Finding]:
     skew = look.identity.clock - now
     if abs(skew) > _SKEW:
         yield Finding(
-            "clock",
+            FindingKind.CLOCK,
             Severity.WARNING,
+            node.name,
             f"its clock is {spoken(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's: `logs --since` will be off",
             f"on {node.name}: timedatectl set-ntp true",
         )
@@ -124,14 +126,15 @@ def _clock(node: Node, look: Look, now: float) -> Iterator[Finding]:
 def _memory(node: Node, look: Look) -> Iterator[Finding]:
     memory = look.memory
     if memory is None:
-        yield Finding("memory", Severity.UNKNOWN, "/proc/meminfo could not be read")
+        yield Finding(FindingKind.MEMORY, Severity.UNKNOWN, node.name, "/proc/meminfo could not be read")
         return
     words = f"{gib(memory.available)} of {gib(memory.total)} available, page cache {gib(memory.page_cache)}"
-    yield Finding("memory", Severity.GOOD, words)
+    yield Finding(FindingKind.MEMORY, Severity.GOOD, node.name, words)
     if memory.swap_total and memory.swap_used > GIB:
         yield Finding(
-            "swap",
+            FindingKind.SWAP,
             Severity.WARNING,
+            node.name,
             f"{gib(memory.swap_used)} of swap in use: an engine in swap crawls, and swap hides the moment before a freeze",
             f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
         )
@@ -140,77 +143,81 @@ def _memory(node: Node, look: Look) -> Iterator[Finding]:
 def _drop_right(node: Node, look: Look) -> Iterator[Finding]:
     user = look.identity.user if look.identity else node.user
     if look.drop_right == "allowed":
-        yield Finding("drop-caches", Severity.GOOD, "the page cache can be dropped before a start")
+        yield Finding(FindingKind.DROP_CACHES, Severity.GOOD, node.name, "the page cache can be dropped before a start")
     elif look.drop_right is None:
-        yield Finding("drop-caches", Severity.UNKNOWN, "sudo did not say whether the page cache can be dropped")
+        yield Finding(
+            FindingKind.DROP_CACHES,
+            Severity.UNKNOWN,
+            node.name,
+            "sudo did not say whether the page cache can be dropped",
+        )
     else:
         yield Finding(
-            "drop-caches",
+            FindingKind.DROP_CACHES,
             Severity.PROBLEM,
+            node.name,
             "no right to drop the page cache: engines may find too little memory",
             sudoers_hint(node, user),
         )
 
 
-def _earlyoom(look: Look) -> Iterator[Finding]:
-    """What the look alone tells of it, where the probe does not run."""
-    habits = look.habits
-    if habits is None or look.memory is None:
-        return
-    if habits.earlyoom and look.memory.swap_total and "-s" not in habits.earlyoom.split():
-        yield Finding(
-            "earlyoom",
-            Severity.WARNING,
-            "earlyoom runs at its default for swap: it acts only when memory AND swap are low, which with swap on is too late",
-            'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
-        )
-
-
-def _habits(node: Node, look: Look) -> Iterator[Finding]:
+def _without_probe(node: Node, look: Look) -> Iterator[Finding]:
+    """What the look alone tells of the settings, where the probe does not run."""
     habits = look.habits
     if habits is None:
         return
     if not habits.python:
-        yield Finding("python", Severity.WARNING, "no python3: the live probe cannot run", "sudo apt install python3")
-    if habits.min_free_kbytes is not None and habits.min_free_kbytes > 2 * 1024 * 1024:
+        words = "no python3: the live probe cannot run"
+        yield Finding(FindingKind.PYTHON, Severity.WARNING, node.name, words, "sudo apt install python3")
+    if habits.earlyoom and look.memory and look.memory.swap_total and "-s" not in habits.earlyoom.split():
         yield Finding(
-            "min_free_kbytes",
+            FindingKind.EARLYOOM,
             Severity.WARNING,
-            f"vm.min_free_kbytes reserves {habits.min_free_kbytes / 1024 / 1024:.1f} GiB that no engine can have",
-            "sudo sysctl -w vm.min_free_kbytes=1048576   (and the same in /etc/sysctl.d)",
+            node.name,
+            "earlyoom runs at its default for swap: it acts only when memory AND swap are low, which with swap on is too late",
+            'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
         )
+    settings = {"swappiness": habits.swappiness, "min_free_kbytes": habits.min_free_kbytes}
+    yield from identity.biting(node.name, settings)
 
 
 def _gpu(node: Node, look: Look, info: EngineInfo) -> Iterator[Finding]:
     access = look.docker
     if "nvidia" in info.runtimes or (access is not None and access.can_give_gpu):
-        yield Finding("gpu", Severity.GOOD, "the NVIDIA container toolkit is there")
+        yield Finding(FindingKind.GPU, Severity.GOOD, node.name, "the NVIDIA container toolkit is there")
     else:
         yield Finding(
-            "gpu",
+            FindingKind.GPU,
             Severity.PROBLEM,
+            node.name,
             "no NVIDIA container toolkit: containers cannot have the GPU",
             "sudo apt install nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker "
             "&& sudo systemctl restart docker",
         )
     if look.gpu is None:
         yield Finding(
-            "nvidia-smi", Severity.UNKNOWN, "nvidia-smi is missing or did not answer: GPU memory is not known"
+            FindingKind.NVIDIA_SMI,
+            Severity.UNKNOWN,
+            node.name,
+            "nvidia-smi is missing or did not answer: GPU memory is not known",
         )
 
 
 def _disks(node: Node, look: Look, info: EngineInfo) -> Iterator[Finding]:
     for disk in look.disks:
         if disk.free is None:
-            yield Finding("disk", Severity.UNKNOWN, f"{disk.path}: its free space could not be read")
+            yield Finding(
+                FindingKind.DISK, Severity.UNKNOWN, node.name, f"{disk.path}: its free space could not be read"
+            )
             continue
-        scarce = disk.free < _SCARCE_DISK
+        scarce = disk_severity(disk.free)
         yield Finding(
-            "disk",
-            Severity.WARNING if scarce else Severity.GOOD,
+            FindingKind.DISK,
+            scarce or Severity.GOOD,
+            node.name,
             f"{gib(disk.free)} of {gib(disk.total)} free for {disk.path}",
             "docker system df; docker image prune" if scarce and disk.path == info.root_dir else None,
         )
     for path, there in look.paths:
         if not there:
-            yield Finding("models", Severity.WARNING, f"{path} does not exist", f"mkdir -p {path}")
+            yield Finding(FindingKind.MODELS, Severity.WARNING, node.name, f"{path} does not exist", f"mkdir -p {path}")

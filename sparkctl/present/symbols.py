@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from sparkctl.model.events import Severity
+from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 

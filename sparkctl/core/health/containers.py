@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 
 from sparkctl.core.health.sight import Sight
-from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.model.instance import InstanceView
 
 
 class RestartLoop:
@@ -25,34 +26,32 @@ class RestartLoop:
     def judge(self, sight: Sight) -> list[Finding]:
         """Return one finding for each container that was started again."""
         found = []
-        for container in sight.containers or ():
-            self._count(container, sight)
-            again = sum(more for _, _, more in self._grown.get(container.id, ()))
-            restarting = container.state is ContainerState.RESTARTING
+        for one in sight.instances or ():
+            self._count(one, sight)
+            again = sum(more for _, _, more in self._grown.get(_key(one), ()))
+            restarting = one.state is ContainerState.RESTARTING
             if again or restarting:
-                found.append(self._finding(sight, container, again, restarting))
+                found.append(self._finding(sight, one, again, restarting))
         return found
 
-    def _count(self, container: Container, sight: Sight) -> None:
-        now, count = sight.sample.uptime, container.restart_count
-        grown = [one for one in self._grown.get(container.id, ()) if 0 <= now - one[0] <= self.WINDOW]
+    def _count(self, one: InstanceView, sight: Sight) -> None:
+        now, count = sight.sample.uptime, one.restarts
+        grown = [grew for grew in self._grown.get(_key(one), ()) if 0 <= now - grew[0] <= self.WINDOW]
         if count is not None:
-            more = count - self._counts.get(container.id, count)
+            more = count - self._counts.get(_key(one), count)
             if more > 0:
                 grown.append((now, sight.sample.time, more))
-            self._counts[container.id] = count
-        self._grown[container.id] = grown
+            self._counts[_key(one)] = count
+        self._grown[_key(one)] = grown
 
-    def _finding(self, sight: Sight, container: Container, again: int, restarting: bool) -> Finding:
+    def _finding(self, sight: Sight, one: InstanceView, again: int, restarting: bool) -> Finding:
         loop = restarting or again >= self.LOOP
-        evidence = [Figure("state", container.state.value, None, "docker")]
-        if container.restart_count is not None:
-            evidence.append(Figure("RestartCount", str(container.restart_count), None, "docker"))
-        if container.exit_code is not None:
-            evidence.append(Figure("exit code", str(container.exit_code), None, "docker"))
+        evidence = [Figure("state", one.state.value, None, "docker")]
+        if one.restarts is not None:
+            evidence.append(Figure("RestartCount", str(one.restarts), None, "docker"))
         times = "again and again" if loop else "once" if again == 1 else f"{again} times"
-        grown = self._grown.get(container.id)
-        name, quoted = container.instance or container.name, shlex.quote(container.name)
+        grown = self._grown.get(_key(one))
+        name, quoted = one.name, shlex.quote(one.container)
         return Finding(
             FindingKind.RESTART_LOOP,
             Severity.PROBLEM if loop else Severity.WARNING,
@@ -64,3 +63,7 @@ class RestartLoop:
             evidence=tuple(evidence),
             since=grown[0][1] if grown else None,
         )
+
+
+def _key(one: InstanceView) -> str:
+    return one.container_id or one.container

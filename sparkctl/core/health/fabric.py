@@ -87,8 +87,8 @@ class NoRoute:
 
     SECONDS = 60.0
 
-    def __init__(self) -> None:
-        self._lasting = Lasting(self.SECONDS)
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._lasting = Lasting(seconds)
 
     def judge(self, sight: Sight) -> list[Finding]:
         """Return one finding for each port without a way, or with half of one."""

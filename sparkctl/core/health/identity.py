@@ -1,75 +1,194 @@
-"""What a node says of itself once: settings that bite, a watchdog set too sharp, versions that differ between nodes."""
+"""What a node runs and how it is set: versions, kernel settings, earlyoom, swap, and where two nodes differ."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 
+from sparkctl.core.earlyoom import rule_of
 from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
 from sparkctl.model.node import NodeName
-from sparkctl.model.units import GIB, KIB, gib
+from sparkctl.model.sample import Sample
+from sparkctl.model.units import GIB, KIB, gib, spoken
 from sparkctl.probe.decode import Hello
 
-_RESERVE = 2 * GIB
+_LANDMINE = "it counts from the next restart"
+_VERSIONS = (
+    ("DGX OS", "os"),
+    ("kernel", "kernel"),
+    ("driver", "driver"),
+    ("Docker", "docker"),
+    ("container toolkit", "toolkit"),
+    ("", "distribution"),
+    ("Python", "python"),
+)
+_MANY_KIBIBYTES = 2 * 1024 * 1024  # of vm.min_free_kbytes: memory that no engine can have
+_HEALTHY = 4 * GIB  # a good configuration may leave less than this
+_TOO_LATE = GIB // 2
 _USUAL_SWAPPINESS = 60
 
 
-def settings(node: NodeName, who: Hello) -> list[Finding]:
-    """Return the kernel settings that take memory from engines or push them into swap.
+def findings(node: NodeName, who: Hello, sample: Sample) -> Iterator[Finding]:
+    """Yield what a node's software is and what about it bites."""
+    known = [f"{name} {value}".strip() for name, value in _versions(who).items() if value]
+    up = [f"up {spoken(who.up) if who.up < 86400 else f'{who.up / 86400:.0f} days'}"] if who.up is not None else []
+    yield Finding(FindingKind.VERSIONS, Severity.GOOD, node, ", ".join([*known, *up]))
+    yield from _settings(node, who)
+    yield from _earlyoom(node, who, sample)
+    yield from _reserved(node, sample)
 
-    min_free_kbytes: a reserve of 5 GiB made an engine fail with 9.71 GiB free, 1 GiB is what owners settled on. Above the
-    default of 60, swappiness has the kernel swap out an engine rather than give page cache back.
+
+def differences(nodes: Mapping[NodeName, Hello]) -> Iterator[Finding]:
+    """Yield, for every node after the first, what of it is another version than the first one's.
+
+    What is not known on one of them is no difference.
     """
-    running = dict(who.sysctl)
-    found = []
-    reserve = running.get("min_free_kbytes")
-    if reserve is not None and reserve * KIB > _RESERVE:
-        found.append(
-            Finding(
-                FindingKind.MIN_FREE,
+    first, reference = next(iter(nodes.items()), ("", Hello()))
+    for node, who in [*nodes.items()][1:]:
+        pairs = zip(_versions(reference).items(), _versions(who).values(), strict=True)
+        unlike = [(what, here, there) for (what, there), here in pairs if here and there and here != there]
+        if unlike:
+            words = "; ".join(f"{what} {here} here, {there} on {first}".strip() for what, here, there in unlike)
+            yield Finding(
+                FindingKind.DIFFERENCE,
                 Severity.WARNING,
                 node,
-                f"vm.min_free_kbytes reserves {gib(reserve * KIB)} that no engine can have",
-                "sudo sysctl -w vm.min_free_kbytes=1048576   (and the same in /etc/sysctl.d)",
-                evidence=(Figure("vm.min_free_kbytes", str(reserve), "KiB", "sysctl"),),
+                f"{words}: two Sparks that work together want the same",
+                "on the older one: sudo apt update && sudo apt full-upgrade (when nothing important runs), then restart it",
+                evidence=tuple(Figure(f"{what} here", here, None, "identity") for what, here, _ in unlike)
+                + tuple(Figure(f"{what} on {first}", there, None, "identity") for what, _, there in unlike),
             )
-        )
-    swappiness = running.get("swappiness")
-    if swappiness is not None and swappiness > _USUAL_SWAPPINESS:
-        found.append(
-            Finding(
-                FindingKind.SWAPPINESS,
-                Severity.NOTE,
-                node,
-                f"vm.swappiness is {swappiness}: the kernel rather swaps an engine out than gives page cache back",
-                "sudo sysctl -w vm.swappiness=1   (and the same in /etc/sysctl.d)",
-                evidence=(Figure("vm.swappiness", str(swappiness), None, "sysctl"),),
-            )
-        )
-    return found
 
 
-def versions(identities: Mapping[NodeName, Hello]) -> list[Finding]:
-    """Return one finding for each thing in which nodes that must work together differ: driver, kernel, DGX OS."""
-    found = []
-    for name, word, severity in (
-        ("driver", "NVIDIA driver", Severity.WARNING),
-        ("kernel", "kernel", Severity.NOTE),
-        ("os", "DGX OS", Severity.NOTE),
-    ):
-        said = {node: getattr(who, name) for node, who in identities.items() if getattr(who, name)}
-        if len(set(said.values())) < 2:
+def _versions(who: Hello) -> dict[str, str | None]:
+    return {name: getattr(who, field) for name, field in _VERSIONS}
+
+
+def _settings(node: NodeName, who: Hello) -> Iterator[Finding]:
+    running = dict(who.sysctl)
+    words = [f"{name} {value}" for name, value in running.items() if value is not None]
+    if who.swaps is not None:
+        swaps = [f"{one.path} {gib(one.total)} ({gib(one.used)} used)" for one in who.swaps]
+        words.insert(0, "swap " + (" + ".join(swaps) or "off"))
+    if words:
+        yield Finding(FindingKind.SETTINGS, Severity.GOOD, node, ", ".join(words))
+    yield from biting(node, running)
+    for one in who.configured:
+        now = running.get(one.name)
+        if now is None or now == one.value:
             continue
-        figures = tuple(Figure(node, value, None, "identity") for node, value in said.items())
-        parts = ", ".join(f"{value} on {node}" for node, value in said.items())
-        found += [
-            Finding(
-                FindingKind.VERSIONS,
-                severity,
-                node,
-                f"the {word} is not the same everywhere: {parts}",
-                "bring both Sparks to the same DGX OS release: sudo apt update && sudo apt full-upgrade, then restart",
-                evidence=figures,
-            )
-            for node in said
-        ]
-    return found
+        much = one.name == "min_free_kbytes" and one.value > _MANY_KIBIBYTES
+        yield Finding(
+            FindingKind.SETTINGS,
+            Severity.WARNING,
+            node,
+            f"vm.{one.name} is {now} and {one.file} says {one.value}: {_LANDMINE}"
+            + (f", and keeps {gib(one.value * KIB)} from every engine" if much else ""),
+            f"in {one.file}: vm.{one.name} = {1048576 if much else now}"
+            + ("" if much else f"   (or have it now: sudo sysctl -p {one.file})"),
+        )
+
+
+def biting(node: NodeName, running: Mapping[str, int | None]) -> Iterator[Finding]:
+    """Yield the settings that take memory from engines, or push them into swap, now.
+
+    A reserve of 5 GiB made an engine fail with 9.71 GiB free; owners settled on 1 GiB. Above its default of 60, swappiness
+    has the kernel swap out an engine rather than give page cache back.
+    """
+    reserve, swappiness = running.get("min_free_kbytes"), running.get("swappiness")
+    if reserve is not None and reserve > _MANY_KIBIBYTES:
+        yield Finding(
+            FindingKind.MIN_FREE,
+            Severity.WARNING,
+            node,
+            f"vm.min_free_kbytes reserves {gib(reserve * KIB)} that no engine can have",
+            "sudo sysctl -w vm.min_free_kbytes=1048576   (and the same in /etc/sysctl.d)",
+            evidence=(Figure("vm.min_free_kbytes", str(reserve), "KiB", "sysctl"),),
+        )
+    if swappiness is not None and swappiness > _USUAL_SWAPPINESS:
+        yield Finding(
+            FindingKind.SWAPPINESS,
+            Severity.NOTE,
+            node,
+            f"vm.swappiness is {swappiness}: the kernel rather swaps an engine out than gives page cache back",
+            "sudo sysctl -w vm.swappiness=1   (and the same in /etc/sysctl.d)",
+            evidence=(Figure("vm.swappiness", str(swappiness), None, "sysctl"),),
+        )
+
+
+def _earlyoom(node: NodeName, who: Hello, sample: Sample) -> Iterator[Finding]:
+    found, memory = who.earlyoom, sample.memory
+    if found is None:
+        return
+    if found.argv is None:
+        yield Finding(FindingKind.EARLYOOM, Severity.NOTE, node, "earlyoom is installed and does not run")
+        return
+    rule, command = rule_of(found.argv), " ".join(found.argv[1:])
+    if rule is None or memory is None:
+        yield Finding(
+            FindingKind.EARLYOOM, Severity.UNKNOWN, node, f"earlyoom runs as `{command}`, which is not understood here"
+        )
+        return
+    anonymous = sample.detail.anonymous if sample.detail else None
+    limit = rule.acts_below(found.version, memory.total, anonymous)
+    below = "at a limit that is not known" if limit is None else f"below {gib(limit)} available"
+    swap = f" and {rule.swap:g} % of swap free" if memory.swap_total else ""
+    acts = f"earlyoom {found.version or ''} acts {below}{swap} (`{command or 'no arguments'}`)".replace("  ", " ")
+    if limit is None or rule.dry:
+        yield Finding(
+            FindingKind.EARLYOOM, Severity.NOTE, node, acts + (": it only pretends (--dryrun)" if rule.dry else "")
+        )
+    elif memory.swap_total and rule.swap < 50:
+        yield Finding(
+            FindingKind.EARLYOOM,
+            Severity.WARNING,
+            node,
+            f"{acts}: both must hold, and while swap is free it never acts; the freeze comes first",
+            'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
+        )
+    elif limit > _HEALTHY:
+        yield Finding(
+            FindingKind.EARLYOOM,
+            Severity.WARNING,
+            node,
+            f"{acts}: a healthy engine may leave less than that, and is killed",
+            'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
+        )
+    elif limit < _TOO_LATE:
+        yield Finding(
+            FindingKind.EARLYOOM,
+            Severity.WARNING,
+            node,
+            f"{acts}: since 1.8 its per cents are of available + anonymous memory, and CUDA memory is in neither",
+            "do not count on it; watch memory with sparkctl",
+        )
+    else:
+        yield Finding(FindingKind.EARLYOOM, Severity.GOOD, node, acts)
+    if found.configured is not None and _words(found.configured) not in (None, list(found.argv[1:])):
+        yield Finding(
+            FindingKind.EARLYOOM,
+            Severity.WARNING,
+            node,
+            f"/etc/default/earlyoom says {found.configured}, which is not how it runs: {_LANDMINE}",
+            "sudo systemctl restart earlyoom",
+        )
+
+
+def _words(configured: str) -> list[str] | None:
+    """Return the words of EARLYOOM_ARGS as systemd splits them; None where its quotes do not match."""
+    try:
+        return [word for part in shlex.split(configured) for word in shlex.split(part)]
+    except ValueError:
+        return None
+
+
+def _reserved(node: NodeName, sample: Sample) -> Iterator[Finding]:
+    detail = sample.detail
+    if detail is not None and detail.cma_total == 0 and detail.cma_free:
+        yield Finding(
+            FindingKind.KHO,
+            Severity.PROBLEM,
+            node,
+            f"the kernel keeps memory from you (CmaTotal 0 with CmaFree {gib(detail.cma_free)}): a fault of kernels with KHO",
+            "add kho=off to GRUB_CMDLINE_LINUX in /etc/default/grub, then: sudo update-grub, and restart",
+        )

@@ -7,14 +7,21 @@ from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
 from sparkctl.model.sample import DiskRoom, Process
 from sparkctl.model.units import GIB, gib
 
+_SCARCE, _NONE_LEFT = 20 * GIB, 5 * GIB
+
+
+def disk_severity(free: int) -> Severity | None:
+    """Return how bad so little room is: under 20 GiB one engine image no longer fits, under 5 GiB logs do not either."""
+    if free >= _SCARCE:
+        return None
+    return Severity.PROBLEM if free < _NONE_LEFT else Severity.WARNING
+
 
 class FullDisk:
-    """Little room for Docker or for models: under 20 GiB one engine image no longer fits, under 5 GiB logs do not either.
+    """Little room for Docker or for models, see `disk_severity`.
 
     Two paths on one filesystem (same size, same room) are one finding.
     """
-
-    SCARCE, NONE_LEFT = 20 * GIB, 5 * GIB
 
     def __init__(self) -> None:
         self._lasting = Lasting()
@@ -26,15 +33,16 @@ class FullDisk:
             rooms.setdefault((disk.total, disk.free), []).append(disk)
         found = []
         for (total, free), disks in rooms.items():
-            key = disks[0].path
-            standing = self._lasting.holds(key, None if free is None else free < self.SCARCE, sight.sample)
-            if standing is None or free is None:
+            severity = None if free is None else disk_severity(free)
+            claim = None if free is None else severity is not None
+            standing = self._lasting.holds(disks[0].path, claim, sight.sample)
+            if standing is None or severity is None:
                 continue
             paths = " and ".join(disk.path for disk in disks)
             found.append(
                 Finding(
                     FindingKind.DISK,
-                    Severity.PROBLEM if free < self.NONE_LEFT else Severity.WARNING,
+                    severity,
                     sight.node,
                     f"only {gib(free)} of {gib(total)} free for {paths}",
                     "docker system df; docker image prune   (and models that nobody runs)",
@@ -49,19 +57,20 @@ class Orphan:
     """A process that holds 1 GiB or more of the GPU's memory and that nobody looks after; for 30 s.
 
     Either its parent has gone (it is process 1's) and it is in no container and no systemd service, or it is in a
-    container that Docker listed before and no longer has. The real one was a VLLM::EngineCore with 104,277 MiB. 30 s,
+    container that Docker listed alive before and no longer does. The real one was a VLLM::EngineCore with 104,277 MiB. 30 s,
     because the driver takes seconds to give memory back after a stop.
     """
 
     LEAST, SECONDS = GIB, 30.0
 
-    def __init__(self) -> None:
-        self._lasting = Lasting(self.SECONDS)
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._lasting = Lasting(seconds)
         self._seen: set[str] = set()
 
     def judge(self, sight: Sight) -> list[Finding]:
         """Return one finding for each such process."""
-        listed = None if sight.containers is None else {container.id for container in sight.containers}
+        alive = [one.container_id for one in sight.instances or () if one.is_alive]
+        listed = None if sight.instances is None else {one for one in alive if one is not None}
         self._seen |= listed or set()
         found = []
         for process in sight.sample.processes or ():

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from sparkctl.core.health.fabric import BOTH
 from sparkctl.core.health.sight import Lasting, Sight
-from sparkctl.model.container import Container
 from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.sample import Gid, RdmaPort, Sample
 
 _ACTIVE = "ACTIVE"
@@ -29,24 +29,22 @@ class WrongGid:
     def judge(self, sight: Sight) -> list[Finding]:
         """Return one finding for each such container."""
         found = []
-        for container in sight.containers or ():
-            index = _index(container)
-            if index is None or not container.is_alive:
+        for one in sight.instances or ():
+            index = _index(one)
+            if index is None or not one.is_alive:
                 continue
-            ports = _used(container, sight.sample)
+            ports = _used(one, sight.sample)
             judged = [port for port in ports if port.gids is not None]
             wrong = [port for port in judged if not _is_good(port, index)]
             claim = bool(wrong) if judged else None
-            standing = self._lasting.holds(container.id, claim, sight.sample)
+            standing = self._lasting.holds(one.container_id, claim, sight.sample)
             if standing is not None:
-                found.append(_wrong_gid(sight, container, index, wrong, standing.since))
+                found.append(_wrong_gid(sight, one, index, wrong, standing.since))
         return found
 
 
-def _wrong_gid(
-    sight: Sight, container: Container, index: int, wrong: Sequence[RdmaPort], since: float | None
-) -> Finding:
-    evidence = [Figure("NCCL_IB_GID_INDEX", str(index), None, f"container {container.name}")]
+def _wrong_gid(sight: Sight, one: InstanceView, index: int, wrong: Sequence[RdmaPort], since: float | None) -> Finding:
+    evidence = [Figure("NCCL_IB_GID_INDEX", str(index), None, f"container {one.container}")]
     evidence += [Figure(f"{port.name} index {index}", _said(port, index), None, "sysfs") for port in wrong]
     right = sorted({gid.index for port in wrong for gid in port.gids or () if _is_roce_v2_ipv4(gid)})
     evidence += [Figure("RoCE v2 with IPv4", ", ".join(map(str, right)) or "nowhere", None, "sysfs")]
@@ -55,28 +53,29 @@ def _wrong_gid(
         if right
         else "give the function an IPv4 address first: then it has such a GID"
     )
-    summary = f"{container.name} uses GID index {index}, which is no RoCE v2 address of IPv4 on {wrong[0].name}"
+    link_local = all((_at(port, index) or Gid(index)).type == _ROCE2 for port in wrong)
+    summary = f"{one.name} uses GID index {index}, which is no RoCE v2 address of IPv4 on {wrong[0].name}"
     return Finding(
         FindingKind.GID,
-        Severity.PROBLEM,
+        Severity.WARNING if link_local else Severity.PROBLEM,
         sight.node,
         summary,
         remedy,
-        instance=container.instance or container.name,
+        instance=one.name,
         evidence=tuple(evidence),
         since=since,
     )
 
 
-def _index(container: Container) -> int | None:
-    text = container.variable("NCCL_IB_GID_INDEX") or ""
+def _index(one: InstanceView) -> int | None:
+    text = one.variable("NCCL_IB_GID_INDEX") or ""
     return int(text) if re.fullmatch(r"[0-9]{1,3}", text) else None
 
 
-def _used(container: Container, sample: Sample) -> list[RdmaPort]:
+def _used(one: InstanceView, sample: Sample) -> list[RdmaPort]:
     """Return the functions NCCL uses: by the prefix match that its ^ and = change; otherwise all active ones."""
     active = [port for port in sample.rdma or () if _ACTIVE in (port.state or "")]
-    named = container.variable("NCCL_IB_HCA") or ""
+    named = one.variable("NCCL_IB_HCA") or ""
     words = [word.partition(":")[0] for word in named.lstrip("^=").split(",") if word]
     if not words or named.startswith("^"):
         return active
@@ -85,34 +84,39 @@ def _used(container: Container, sample: Sample) -> list[RdmaPort]:
 
 
 def _is_good(port: RdmaPort, index: int) -> bool:
-    return any(gid.index == index and _is_roce_v2_ipv4(gid) for gid in port.gids or ())
+    gid = _at(port, index)
+    return gid is not None and _is_roce_v2_ipv4(gid)
 
 
 def _is_roce_v2_ipv4(gid: Gid) -> bool:
     return gid.type == _ROCE2 and gid.address is not None and ":" not in gid.address
 
 
+def _at(port: RdmaPort, index: int) -> Gid | None:
+    return next((gid for gid in port.gids or () if gid.index == index), None)
+
+
 def _said(port: RdmaPort, index: int) -> str:
-    gid = next((gid for gid in port.gids or () if gid.index == index), None)
+    gid = _at(port, index)
     return "not in use" if gid is None else f"{gid.type or 'of unknown type'} {gid.address or ''}".strip()
 
 
 def rdma_off(sights: Sequence[Sight]) -> list[Finding]:
     """An instance that runs on both nodes has NCCL_IB_DISABLE=1: its tensors go through the kernel's TCP stack."""
-    ours = [(s, c) for s in sights for c in s.containers or () if c.is_ours and c.is_alive]
+    ours = [(sight, one) for sight in sights for one in sight.instances or () if one.ours and one.is_alive]
     nodes: dict[str, set[str]] = {}
-    for sight, container in ours:
-        nodes.setdefault(container.instance or "", set()).add(sight.node)
+    for sight, one in ours:
+        nodes.setdefault(one.name, set()).add(sight.node)
     return [
         Finding(
             FindingKind.RDMA_OFF,
             Severity.WARNING,
             sight.node,
-            f"{container.instance} runs on two Sparks with RDMA switched off",
+            f"{one.name} runs on two Sparks with RDMA switched off",
             "take NCCL_IB_DISABLE out of its env (or set it to 0) and name both functions: " + BOTH,
-            instance=container.instance,
-            evidence=(Figure("NCCL_IB_DISABLE", "1", None, f"container {container.name}"),),
+            instance=one.name,
+            evidence=(Figure("NCCL_IB_DISABLE", "1", None, f"container {one.container}"),),
         )
-        for sight, container in ours
-        if len(nodes[container.instance or ""]) > 1 and container.variable("NCCL_IB_DISABLE") == "1"
+        for sight, one in ours
+        if len(nodes[one.name]) > 1 and one.variable("NCCL_IB_DISABLE") == "1"
     ]

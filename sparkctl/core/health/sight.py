@@ -6,9 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparkctl.core.store import InstanceView
-from sparkctl.model.container import Container
 from sparkctl.model.finding import Finding
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
 
@@ -17,14 +16,10 @@ GAP = 20.0  # seconds between two samples, or without the figures, after which n
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A node at one sample. ``containers`` and ``instances`` are as of Docker's last answer, None: it did not say.
-
-    Of ``containers`` those that were inspected carry restarts and environment.
-    """
+    """A node at one sample. ``instances`` are as of Docker's last answer, ours and what lives of others; None: not known."""
 
     node: NodeName
     sample: Sample
-    containers: tuple[Container, ...] | None = None
     instances: tuple[InstanceView, ...] | None = None
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from sparkctl.core.health import identity
 from sparkctl.core.health.containers import RestartLoop
 from sparkctl.core.health.fabric import IdleFunction, NoRoute, no_common_network
 from sparkctl.core.health.gpu import BusyWait, StuckClock, Thermal
@@ -13,8 +12,6 @@ from sparkctl.core.health.memory import PageCacheStarving, SwapGrowing
 from sparkctl.core.health.nccl import WrongGid, rdma_off
 from sparkctl.core.health.sight import Detector, Sight
 from sparkctl.model.finding import Finding, worst_first
-from sparkctl.model.node import NodeName
-from sparkctl.probe.decode import Hello
 
 
 class NodeHealth:
@@ -35,13 +32,17 @@ class NodeHealth:
             RestartLoop(),
         )
 
-    def judge(self, sight: Sight, who: Hello | None = None) -> tuple[Finding, ...]:
+    def judge(self, sight: Sight) -> tuple[Finding, ...]:
         """Return what is wrong as of this sight, worst first."""
-        found = [finding for detector in self._detectors for finding in detector.judge(sight)]
-        return worst_first(found + ([] if who is None else identity.settings(sight.node, who)))
+        return worst_first([finding for detector in self._detectors for finding in detector.judge(sight)])
 
 
-def between(sights: Sequence[Sight], identities: Mapping[NodeName, Hello]) -> tuple[Finding, ...]:
-    """Return what only two nodes beside each other show, worst first."""
-    found = no_common_network(sights) + rdma_off(sights) + identity.versions(identities)
-    return worst_first(found)
+def one_look(sight: Sight) -> tuple[Finding, ...]:
+    """Return what a single look can judge, worst first; what must last is left out, and nothing is since a moment."""
+    detectors: tuple[Detector, ...] = (NoRoute(0.0), WrongGid(), FullDisk(), Orphan(0.0), RestartLoop())
+    return worst_first([finding for detector in detectors for finding in detector.judge(sight)])
+
+
+def between(sights: Sequence[Sight]) -> tuple[Finding, ...]:
+    """Return what only nodes beside each other show, worst first."""
+    return worst_first(no_common_network(sights) + rdma_off(sights))

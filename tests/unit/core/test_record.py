@@ -11,6 +11,7 @@ import pytest
 from sparkctl.core.record import decode, encode
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
+from sparkctl.model.finding import Figure, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
@@ -51,7 +52,7 @@ SAMPLES: list[events.Event] = [
     events.PhaseChanged(1.0, NODE, "i", Phase.LOADING, Step("weights", 3, 12, 0.25), 4.0, 400.0, "d"),
     events.LogArrived(1.0, NODE, "i", (LogLine("2026-05-01T10:00:00Z", "text \x1b[31m", 7, "stderr", 3),), True),
     events.Warned(1.0, None, "m", "h"),
-    events.Found(1.0, NODE, "docker", events.Severity.PROBLEM, "m", "r"),
+    events.Found(1.0, NODE, "disk", Severity.PROBLEM, "m", "r", "i", (Figure("free", "4.0 GiB", None, "statvfs"),), 3.0),
     events.Ended(
         1.0, events.Outcome.FAILED, 1, 48.0, NODE, "i", None, "m", "h",
         Verdict(Cause.CUDA_OUT_OF_MEMORY, "s", (Evidence("t", "log", 412),), "r", "args.x"), "/log",

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sparkctl.model.sample import Sample
+from sparkctl.model.sample import Gid, Sample
 from sparkctl.model.units import KIB
 from sparkctl.probe import agent, travel
 from sparkctl.probe.decode import Hello, decode
@@ -23,6 +23,12 @@ from tests.unit.probe.running import GB10_MEMINFO, Running, machine, probe, pyth
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 SOURCE = Path(agent.__file__).read_text()
+ROUTES = (  # as on a little-endian machine, which a Spark is, and this one
+    "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+    "enP7s7\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+    "enp1s0f1np1\t00C8A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+    "docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
+)
 NO_GPU = b"class NVMLError(Exception): pass\ndef nvmlInit(): raise NVMLError('Shared Library Not Found')\n"
 HANGING = b"""
 import time
@@ -137,6 +143,12 @@ def test_another_machine_under_root(tmp_path: Path) -> None:
         "/sys/class/infiniband/rocep1s0f1/ports/1/counters/port_rcv_data": "81408901908\n",
         "/sys/class/infiniband/rocep1s0f1/ports/1/hw_counters/np_cnp_sent": "7\n",
         "/sys/class/infiniband/rocep1s0f1/device/net/enp1s0f1np1/mtu": "9000\n",
+        "/sys/class/infiniband/rocep1s0f1/ports/1/gids/0": "fe80:0000:0000:0000:4abb:feff:fe12:3456\n",
+        "/sys/class/infiniband/rocep1s0f1/ports/1/gid_attrs/types/0": "IB/RoCE v1\n",
+        "/sys/class/infiniband/rocep1s0f1/ports/1/gids/1": "0000:0000:0000:0000:0000:0000:0000:0000\n",
+        "/sys/class/infiniband/rocep1s0f1/ports/1/gids/5": "0000:0000:0000:0000:0000:ffff:c0a8:c80b\n",
+        "/sys/class/infiniband/rocep1s0f1/ports/1/gid_attrs/types/5": "RoCE v2\n",
+        "/proc/net/route": ROUTES,
     })  # fmt: skip
     with probe(root=root, nvml=b"") as running:
         who, read = hello(running), sample(running)
@@ -165,6 +177,11 @@ def test_another_machine_under_root(tmp_path: Path) -> None:
     assert (read.rdma[0].received, read.rdma[0].sent, read.rdma[0].interface) == (325635607632, None, "enp1s0f1np1")
     assert dict(read.rdma[0].errors)["np_cnp_sent"] == 7
     assert dict(read.rdma[0].errors)["symbol_error"] is None
+    assert read.rdma[0].gids == (
+        Gid(0, "IB/RoCE v1", "fe80:0000:0000:0000:4abb:feff:fe12:3456"),
+        Gid(5, "RoCE v2", "192.168.200.11"),
+    )
+    assert [one.networks for one in read.links] == [("192.168.200.0/24",), ()]
 
 
 def test_a_machine_without_anything_is_unknown_and_not_zero(tmp_path: Path) -> None:
@@ -179,6 +196,24 @@ def test_a_machine_without_anything_is_unknown_and_not_zero(tmp_path: Path) -> N
     assert read.disks is not None
     assert read.disks[0].free is None
     assert (read.links, read.rdma, read.temperatures) == ((), (), ())
+
+
+def test_networks_are_those_without_a_gateway() -> None:
+    assert agent.networks_of(ROUTES.encode()) == {"enp1s0f1np1": ["192.168.200.0/24"], "docker0": ["172.17.0.0/16"]}
+    assert agent.networks_of(None) is None
+
+
+def test_a_process_outside_of_containers_is_in_a_service_or_a_session(tmp_path: Path) -> None:
+    paths = {
+        "1": "/system.slice/ollama.service",
+        "2": "/user.slice/user-1000.slice/session-12.scope",
+        "3": "/user.slice/user-1000.slice/user@1000.service/app.slice/llama.service",
+        "4": "/",
+    }
+    root = machine(tmp_path, {f"/proc/{pid}/cgroup": f"0::{path}\n" for pid, path in paths.items()})
+    assert [agent.unit_of(root, int(pid)) for pid in paths] == [
+        "ollama.service", "session-12.scope", "llama.service", None,
+    ]  # fmt: skip
 
 
 def test_cores_are_busy_as_the_ticks_say() -> None:

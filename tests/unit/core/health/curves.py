@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sparkctl.core.health.sight import Detector, Sight
-from sparkctl.core.store import InstanceView
-from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Finding
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import Label
 from sparkctl.model.sample import Gid, Gpu, NetLink, RdmaPort, Sample
 from sparkctl.model.units import GIB
 
@@ -31,7 +30,7 @@ MEMORY = Memory(122 * GIB, 52 * GIB, 3 * GIB, 49 * GIB, 16 * GIB, 16 * GIB)
 
 def sight(at: float, **fields: object) -> Sight:
     """A sight at ``at`` seconds of uptime; fields of the sight or of its sample."""
-    own = {name: fields.pop(name) for name in ("containers", "instances", "node") if name in fields}
+    own = {name: fields.pop(name) for name in ("instances", "node") if name in fields}
     sample = replace(Sample(1 + int(at), BEGIN + at, at), **fields)  # type: ignore[arg-type]
     return Sight(**{"node": NODE, "sample": sample, **own})  # type: ignore[arg-type]
 
@@ -51,13 +50,12 @@ def every(seconds: float, until: float, of: Callable[[float], Sight], begin: flo
     return [of(begin + seconds * step) for step in range(int((until - begin) / seconds) + 1)]
 
 
-def container(state: ContainerState = ContainerState.RUNNING, restarts: int | None = None, **more: object) -> Container:
-    """One of ours."""
+def container(
+    state: ContainerState = ContainerState.RUNNING, restarts: int | None = None, **more: object
+) -> InstanceView:
+    """One of ours with a state of Docker's; further words are its NCCL_IB_ variables."""
     nccl = tuple((f"NCCL_IB_{name}", str(value)) for name, value in more.items())
-    labels = ((Label.INSTANCE, "qwen3-235b"),)
-    return Container(
-        ID, "sglang-qwen3-235b", "image", state, "Up", BEGIN, labels, restart_count=restarts, nccl=nccl
-    )
+    return instance(Phase.READY, name="qwen3-235b", state=state, restarts=restarts, nccl=nccl)
 
 
 def instance(phase: Phase | None, **more: object) -> InstanceView:
@@ -73,9 +71,7 @@ def port(name: str, gigabits: float | None, gids: tuple[Gid, ...] | None = None,
     """One function of a ConnectX, receiving so many Gb/s."""
     interface = {"rocep1s0f0": "enp1s0f0np0", "roceP2p1s0f0": "enP2p1s0f0np0"}[name]
     rate = None if gigabits is None else gigabits * 1e9 / 8
-    return RdmaPort(
-        name, "1", interface, state, receive_rate=rate, send_rate=None if rate is None else 0.0, gids=gids
-    )
+    return RdmaPort(name, "1", interface, state, receive_rate=rate, send_rate=None if rate is None else 0.0, gids=gids)
 
 
 def link(name: str, *networks: str, carrier: bool | None = True, known: bool = True) -> NetLink:

@@ -9,8 +9,9 @@ import pytest
 from sparkctl.core.health.fabric import IdleFunction, NoRoute, no_common_network
 from sparkctl.core.health.nccl import WrongGid, rdma_off
 from sparkctl.core.health.sight import Sight
-from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Gid, NetLink
 from tests.unit.core.health.curves import BEGIN, container, every, link, port, run, sight
@@ -73,7 +74,9 @@ def test_a_cable_without_addresses_is_told_after_a_minute() -> None:
 
 
 def test_half_a_cable_without_an_address_is_a_note() -> None:
-    (finding,) = run(NoRoute(), every(5, 70, lambda at: cabled(at, link(NETS[0], "192.168.200.0/24"), link(NETS[1]))))[-1]
+    (finding,) = run(NoRoute(), every(5, 70, lambda at: cabled(at, link(NETS[0], "192.168.200.0/24"), link(NETS[1]))))[
+        -1
+    ]
     assert finding.severity is Severity.NOTE
     assert "enP2p1s0f0np0" in finding.summary
     assert "enp1s0f0np0 " not in finding.summary
@@ -115,7 +118,7 @@ def using(
     env: dict[str, str], gids: tuple[Gid, ...] | None = TABLE, state: ContainerState = ContainerState.RUNNING
 ) -> Sight:
     ports = (port(BUSY, 0, gids), port(TWIN, 0, gids))
-    return sight(0, rdma=ports, containers=(container(state, **env),))
+    return sight(0, rdma=ports, instances=(container(state, **env),))
 
 
 def test_an_index_that_is_another_on_this_node_is_told_with_the_right_one() -> None:
@@ -136,22 +139,22 @@ def test_the_right_index_none_a_strange_one_and_one_that_ended_are_fine() -> Non
     assert not WrongGid().judge(using({"GID_INDEX": "-1"}))
     assert not WrongGid().judge(using({"GID_INDEX": "3"}, state=ContainerState.EXITED))
     assert not WrongGid().judge(using({"GID_INDEX": "3"}, gids=None)), "a table that was not read is no evidence"
-    assert not WrongGid().judge(sight(0, rdma=(port(BUSY, 0, TABLE),), containers=None))
+    assert not WrongGid().judge(sight(0, rdma=(port(BUSY, 0, TABLE),), instances=None))
 
 
 def test_only_the_functions_that_it_names_are_judged() -> None:
     bad = replace(port(TWIN, 0, TABLE[:2]))
-    sights = sight(0, rdma=(port(BUSY, 0, TABLE), bad), containers=(container(GID_INDEX=5, HCA="rocep1s0f0:1"),))
+    sights = sight(0, rdma=(port(BUSY, 0, TABLE), bad), instances=(container(GID_INDEX=5, HCA="rocep1s0f0:1"),))
     assert not WrongGid().judge(sights)
-    both = replace(sights, containers=(container(GID_INDEX=5, HCA="=rocep1s0f0,roceP2p1s0f0"),))
+    both = replace(sights, instances=(container(GID_INDEX=5, HCA="=rocep1s0f0,roceP2p1s0f0"),))
     (finding,) = WrongGid().judge(both)
     assert "roceP2p1s0f0" in finding.summary
     assert "address first" in (finding.remedy or "")
 
 
 def test_rdma_switched_off_matters_for_an_instance_on_both_nodes() -> None:
-    def at(node: str, *containers: Container) -> Sight:
-        return replace(sight(0, containers=containers), node=NodeName(node))
+    def at(node: str, *containers: InstanceView) -> Sight:
+        return replace(sight(0, instances=containers), node=NodeName(node))
 
     off, on = container(DISABLE=1), container(DISABLE=0)
     assert [f.node for f in rdma_off([at("spark1", off), at("spark2", off)])] == ["spark1", "spark2"]

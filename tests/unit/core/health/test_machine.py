@@ -7,16 +7,13 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.core.health.containers import RestartLoop
-from sparkctl.core.health.identity import settings, versions
 from sparkctl.core.health.machine import FullDisk, Orphan
 from sparkctl.core.health.sight import Sight
-from sparkctl.core.health.watch import NodeHealth, between
+from sparkctl.core.health.watch import NodeHealth, between, one_look
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Finding, FindingKind, Severity, worst_first
-from sparkctl.model.node import NodeName
 from sparkctl.model.sample import DiskRoom, Process
 from sparkctl.model.units import GIB, MIB
-from sparkctl.probe.decode import Hello
 from tests.unit.core.health.curves import BEGIN, ID, NODE, STUCK, container, every, run, sight
 
 TERA = 3_780_636_740 << 10
@@ -46,7 +43,7 @@ LOST = Process(4711, "VLLM::EngineCor", 1, None, "session-12.scope", 2 * GIB, 0.
 
 
 def processes(at: float, *some: Process) -> Sight:
-    return sight(at, processes=some, containers=())
+    return sight(at, processes=some, instances=())
 
 
 def test_an_engine_whose_parent_died_is_told() -> None:
@@ -72,22 +69,22 @@ CARED_FOR = {
 
 @pytest.mark.parametrize("process", CARED_FOR.values(), ids=list(CARED_FOR))
 def test_what_somebody_looks_after_or_is_not_known_is_no_orphan(process: Process) -> None:
-    curve = every(2, 90, lambda at: sight(at, processes=(process,), containers=(container(),)))
+    curve = every(2, 90, lambda at: sight(at, processes=(process,), instances=(container(),)))
     assert not any(run(Orphan(), curve))
 
 
 def test_a_process_that_outlives_its_container_is_an_orphan_but_not_at_once() -> None:
     inside = replace(LOST, container=ID, unit=None)
     detector = Orphan()
-    run(detector, [sight(0, processes=(inside,), containers=(container(),))])
+    run(detector, [sight(0, processes=(inside,), instances=(container(),))])
     said = run(detector, every(2, 40, lambda at: processes(at, inside), begin=2))
     assert [bool(found) for found in said].index(True) == 15
     assert "its container is gone" in said[-1][0].summary
-    assert not any(run(Orphan(), every(2, 90, lambda at: sight(at, processes=(inside,), containers=None))))
+    assert not any(run(Orphan(), every(2, 90, lambda at: sight(at, processes=(inside,), instances=None))))
 
 
 def docker(at: float, restarts: int | None, state: ContainerState = ContainerState.RUNNING) -> Sight:
-    return sight(at, containers=(container(state, restarts),))
+    return sight(at, instances=(container(state, restarts),))
 
 
 def test_restarts_that_we_see_are_told_and_older_ones_are_not() -> None:
@@ -110,27 +107,7 @@ def test_restarting_is_a_loop_by_docker_s_own_word() -> None:
 def test_running_ended_and_unknown_containers_are_no_loop() -> None:
     for state in (ContainerState.RUNNING, ContainerState.EXITED, ContainerState.UNKNOWN):
         assert not any(run(RestartLoop(), every(5, 100, lambda at, s=state: docker(at, 0, s))))  # type: ignore[misc]
-    assert not any(run(RestartLoop(), every(5, 100, lambda at: sight(at, containers=None))))
-
-
-def test_settings_that_bite() -> None:
-    five = Hello(sysctl=(("min_free_kbytes", 5 * 1024 * 1024), ("swappiness", 100)))
-    assert [(f.kind, f.severity) for f in settings(NODE, five)] == [
-        (FindingKind.MIN_FREE, Severity.WARNING),
-        (FindingKind.SWAPPINESS, Severity.NOTE),
-    ]
-    assert "5.0 GiB" in settings(NODE, five)[0].summary
-    assert not settings(NODE, Hello(sysctl=(("min_free_kbytes", 45056), ("swappiness", 60))))
-    assert not settings(NODE, Hello(sysctl=(("min_free_kbytes", None),)))
-
-
-def test_versions_that_differ_and_versions_that_nobody_said() -> None:
-    one, two = NodeName("spark1"), NodeName("spark2")
-    said = versions({one: Hello(driver="580.142", kernel="6.17.0"), two: Hello(driver="580.95.05", kernel="6.17.0")})
-    assert [(f.node, f.severity) for f in said] == [(one, Severity.WARNING), (two, Severity.WARNING)]
-    assert "580.142 on spark1, 580.95.05 on spark2" in said[0].summary
-    assert not versions({one: Hello(driver="580.142"), two: Hello()})
-    assert not versions({one: Hello(driver="580.142")})
+    assert not any(run(RestartLoop(), every(5, 100, lambda at: sight(at, instances=None))))
 
 
 def test_the_worst_comes_first() -> None:
@@ -149,7 +126,14 @@ def test_the_worst_comes_first() -> None:
 def test_all_detectors_together_and_a_sample_that_knows_nothing() -> None:
     health = NodeHealth()
     curve = every(2, 40, lambda at: sight(at, gpus=(STUCK,), disks=(DiskRoom("/", TERA, 10 * GIB),)))
-    found = [health.judge(one, Hello(sysctl=(("swappiness", 90),))) for one in curve][-1]
-    assert [f.kind for f in found] == [FindingKind.STUCK_CLOCK, FindingKind.DISK, FindingKind.SWAPPINESS]
+    found = [health.judge(one) for one in curve][-1]
+    assert [f.kind for f in found] == [FindingKind.STUCK_CLOCK, FindingKind.DISK]
     assert not health.judge(sight(42))
-    assert not between([sight(0), sight(0)], {})
+    assert not between([sight(0), sight(0)])
+
+
+def test_one_look_tells_what_it_can_judge() -> None:
+    one = sight(0, gpus=(STUCK,), disks=(DiskRoom("/", TERA, 10 * GIB),), processes=(LOST,), instances=())
+    found = one_look(one)
+    assert [f.kind for f in found] == [FindingKind.DISK, FindingKind.ORPHAN], "a clock must be low for a while"
+    assert {f.since for f in found} == {None}

@@ -67,7 +67,9 @@ def loading(at: float, phase: Phase | None, memory: Memory | None = MEMORY) -> S
 
 
 def test_an_engine_that_loads_into_page_cache_is_told_once_it_lasts() -> None:
-    said = run(PageCacheStarving(), [loading(0, Phase.CREATING), *every(2, 20, lambda at: loading(at, Phase.LOADING), 2)])
+    said = run(
+        PageCacheStarving(), [loading(0, Phase.CREATING), *every(2, 20, lambda at: loading(at, Phase.LOADING), 2)]
+    )
     assert [bool(found) for found in said].index(True) == 6
     (finding,) = said[-1]
     assert (finding.kind, finding.instance) == (FindingKind.PAGE_CACHE, "qwen36")

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.model.events import Severity
+from sparkctl.core.health.identity import differences, findings
+from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.memory import Memory
+from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryDetail, Sample
 from sparkctl.model.units import GIB, KIB
-from sparkctl.operations.configuration import differences, findings
-from sparkctl.operations.finding import Finding
 from sparkctl.probe.decode import ConfiguredSetting, EarlyOom, Hello, SwapDevice
 
+NODE, OTHER = NodeName("spark1"), NodeName("spark2")
 WHO = Hello(
     host="spark1", kernel="6.14.0-1015-nvidia", driver="580.142", os="7.3.1", docker="29.2.1", toolkit="1.19.0",
     python="3.12.3", up=3 * 86400.0, sysctl=(("swappiness", 60), ("min_free_kbytes", 45056), ("overcommit_memory", None)),
@@ -24,19 +25,19 @@ SAMPLE = Sample(1, 1.0, 1.0, MEMORY, MemoryDetail(anonymous=2 * GIB, cma_total=6
 
 
 def of(check: str, who: Hello, sample: Sample = SAMPLE) -> list[Finding]:
-    return [one for one in findings(who, sample) if one.check == check]
+    return [one for one in findings(NODE, who, sample) if one.kind == check]
 
 
 def test_a_node_in_good_order() -> None:
-    found = list(findings(WHO, SAMPLE))
+    found = list(findings(NODE, WHO, SAMPLE))
     assert {one.severity for one in found} == {Severity.GOOD}
     versions, settings = found
-    assert "driver 580.142, Docker 29.2.1, container toolkit 1.19.0, Python 3.12.3, up 3 days" in versions.message
-    assert settings.message == "swap /swap.img 16.0 GiB (0.0 GiB used), swappiness 60, min_free_kbytes 45056"
+    assert "driver 580.142, Docker 29.2.1, container toolkit 1.19.0, Python 3.12.3, up 3 days" in versions.summary
+    assert settings.summary == "swap /swap.img 16.0 GiB (0.0 GiB used), swappiness 60, min_free_kbytes 45056"
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    assert [one.message for one in findings(Hello(), Sample(1, 1.0, 1.0))] == [""]
+    assert [one.summary for one in findings(NODE, Hello(), Sample(1, 1.0, 1.0))] == [""]
 
 
 def test_a_landmine_in_a_file_is_told_with_the_file() -> None:
@@ -44,8 +45,8 @@ def test_a_landmine_in_a_file_is_told_with_the_file() -> None:
     same, unknown = ConfiguredSetting("swappiness", 60, "/x"), ConfiguredSetting("overcommit_memory", 1, "/x")
     found = of("settings", replace(WHO, configured=(mine, same, unknown)))[1:]
     assert [one.severity for one in found] == [Severity.WARNING]
-    assert "is 45056 and /etc/sysctl.d/90-tune.conf says 5242880" in found[0].message
-    assert "5.0 GiB" in found[0].message
+    assert "is 45056 and /etc/sysctl.d/90-tune.conf says 5242880" in found[0].summary
+    assert "5.0 GiB" in found[0].summary
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_earlyoom_as_it_runs(arguments: str, version: str | None, swap: int, sev
     who = replace(WHO, earlyoom=EarlyOom(version, ("/usr/bin/earlyoom", *arguments.split()), None))
     (found,) = of("earlyoom", who, replace(SAMPLE, memory=replace(MEMORY, swap_total=swap * GIB)))
     assert found.severity is severity
-    assert words in found.message
+    assert words in found.summary
 
 
 @pytest.mark.parametrize(
@@ -88,9 +89,18 @@ def test_memory_that_a_kernel_with_kho_keeps() -> None:
 
 def test_two_nodes_are_held_against_each_other() -> None:
     other = replace(WHO, driver="580.95.05", toolkit=None, docker="28.5.2", up=5.0)
-    ((name, found),) = differences({"spark1": WHO, "spark2": other})
-    assert name == "spark2"
-    assert found.message.startswith("driver 580.95.05 here, 580.142 on spark1; Docker 28.5.2 here, 29.2.1 on spark1:")
-    assert list(differences({"spark1": WHO, "spark2": WHO})) == []
-    assert list(differences({"spark1": WHO})) == []
+    (found,) = differences({NODE: WHO, OTHER: other})
+    assert (found.node, found.kind) == (OTHER, FindingKind.DIFFERENCE)
+    assert found.summary.startswith("driver 580.95.05 here, 580.142 on spark1; Docker 28.5.2 here, 29.2.1 on spark1:")
+    assert list(differences({NODE: WHO, OTHER: WHO})) == []
+    assert list(differences({NODE: WHO})) == []
     assert list(differences({})) == []
+
+
+def test_settings_that_bite_now() -> None:
+    five = replace(WHO, sysctl=(("min_free_kbytes", 5 * 1024 * 1024), ("swappiness", 100)))
+    found = [*of("min_free_kbytes", five), *of("swappiness", five)]
+    assert [one.severity for one in found] == [Severity.WARNING, Severity.NOTE]
+    assert "5.0 GiB" in found[0].summary
+    unknown = replace(WHO, sysctl=(("min_free_kbytes", None), ("swappiness", None)))
+    assert not [*of("min_free_kbytes", WHO), *of("swappiness", WHO), *of("swappiness", unknown)]
