@@ -5,10 +5,11 @@ Secrets never pass: a plan is written as `masked` returns it.
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from pathlib import PurePath
@@ -56,7 +57,7 @@ def decode(data: Mapping[str, object]) -> events.Event:
         return typing.cast(
             "events.Event", _build(kind, {k: v for k, v in data.items() if k not in ("event", "schema")})
         )
-    except (TypeError, KeyError) as wrong:
+    except (TypeError, ValueError, OverflowError) as wrong:
         raise ValueError(f"not a whole {data.get('event')} event: {wrong}") from wrong
 
 
@@ -97,7 +98,7 @@ def plain(value: object) -> object:
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
     if isinstance(value, float):
-        return round(value, 6)
+        return round(value, 6) if math.isfinite(value) else None  # JSON has no word for the others
     if isinstance(value, PurePath):
         return str(value)
     return value
@@ -109,19 +110,41 @@ def _hints(kind: type) -> dict[str, object]:
 
 
 def _build(hint: object, value: object) -> object:
-    """Return ``value`` as the type that ``hint`` asks for."""
+    """Return ``value`` as the type that ``hint`` asks for. Raises TypeError or ValueError where it is of another one."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        if value is None:
+        if value is None and type(None) in parts:
             return None
         return _build(next(part for part in parts if part is not type(None)), value)
     if origin is tuple and isinstance(value, list):
         if parts[-1] is Ellipsis:
             return tuple(_build(parts[0], item) for item in value)
         return tuple(_build(part, item) for part, item in zip(parts, value, strict=True))
+    if isinstance(hint, typing.NewType):
+        return _build(hint.__supertype__, value)
     if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
-        hints = _hints(hint)
-        return hint(**{name: _build(hints[name], item) for name, item in value.items() if name in hints})
+        return _whole(hint, value)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint(value)
+    if hint is float and type(value) is int:
+        return float(value)
+    if not isinstance(hint, type) or type(value) is not hint:
+        raise TypeError(f"{_named(value)} where {getattr(hint, '__name__', hint)} belongs")
     return value
+
+
+def _whole(kind: type, data: Mapping[str, object]) -> object:
+    hints, built = _hints(kind), {}
+    for name in data.keys() & hints.keys():  # what a newer version wrote beside is not ours to read
+        try:
+            built[name] = _build(hints[name], data[name])
+        except (TypeError, ValueError) as wrong:
+            raise ValueError(f"{name}: {wrong}") from wrong
+    missing = [each.name for each in fields(kind) if each.default is MISSING and each.name not in built]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing")
+    return kind(**built)
+
+
+def _named(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from sparkctl.cli.recording import record_options, recorder
 from sparkctl.cli.setup import chosen_nodes, make_context, node_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from sparkctl.core.context import Context
+    from sparkctl.core.recording import Recorder
     from sparkctl.core.store import LoadView
     from sparkctl.model.node import Node
 
@@ -23,49 +26,95 @@ if TYPE_CHECKING:
 @click.option("--once", is_flag=True, help="Look once and end.")
 @click.option("--plain", is_flag=True, help="Print again instead of repainting the screen.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON document a look, on one line.")
-def command(node: tuple[str, ...], once: bool, plain: bool, as_json: bool) -> int:
+@record_options
+@click.option(
+    "--replay", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Show a recording; no node is asked. --once shows its end.",
+)  # fmt: skip
+@click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay so many times as fast.")
+@click.pass_context
+def command(
+    ctx: click.Context, node: tuple[str, ...], once: bool, plain: bool, as_json: bool, record: Path | None, force: bool,
+    replay: Path | None, speed: float | None,
+) -> int:  # fmt: skip
     """Show what every node does, every two seconds until Ctrl-C: the probe travels there over SSH and leaves no trace.
 
     Page cache is what the kernel would give back; it is never counted as used. Exit 3 (--once) if a node could not be asked.
     """
+    if replay is not None:
+        return _replay(ctx, replay, node, once, plain, as_json, record, speed)
+    if speed is not None:
+        raise click.UsageError("--speed belongs to --replay", ctx)
     context = make_context(may_ask=not as_json)
     nodes = chosen_nodes(node)
-    return asyncio.run(_once(context, nodes, as_json) if once else _watch(context, nodes, plain, as_json))
+    with recorder(ctx, record, force) as recording:
+        if once:
+            return asyncio.run(_once(context, nodes, as_json, recording))
+        return asyncio.run(_watch(context, nodes, plain, as_json, recording))
 
 
-async def _once(context: Context, nodes: Sequence[Node], as_json: bool) -> int:
+def _replay(
+    ctx: click.Context, path: Path, names: Sequence[str], once: bool, plain: bool, as_json: bool, record: Path | None,
+    speed: float | None,
+) -> int:  # fmt: skip
+    """Show a recording to its end."""
+    if record is not None:
+        raise click.UsageError("either --record or --replay, not both", ctx)
+    if once and speed is not None:
+        raise click.UsageError("--once shows the end of the recording at once; --speed has no part in it", ctx)
+    from sparkctl.core.clock import SystemClock
+    from sparkctl.core.recording import read
+    from sparkctl.operations.replay import last, replay
+
+    if once:
+        _print(last(read(path), names), as_json)
+    else:
+        asyncio.run(_show(replay(SystemClock(), read(path), names, speed or 1.0), plain, as_json))
+    return 0
+
+
+async def _once(context: Context, nodes: Sequence[Node], as_json: bool, recording: Recorder | None) -> int:
     from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
     from sparkctl.operations.top import once
 
-    views = await once(context, nodes)
+    views = await once(context, nodes, recording.write if recording else None)
     _print(views, as_json)
     known = all(view.state is NodeState.OK and view.docker_known for view in views)
     return int(ExitCode.DONE if known else ExitCode.UNREACHABLE)
 
 
-async def _watch(context: Context, nodes: Sequence[Node], plain: bool, as_json: bool) -> int:
+async def _watch(
+    context: Context, nodes: Sequence[Node], plain: bool, as_json: bool, recording: Recorder | None
+) -> int:
+    from sparkctl.operations.top import watch
+
+    await _show(watch(context, nodes, record=recording.write if recording else None), plain, as_json)
+    return 0
+
+
+async def _show(looks: AsyncGenerator[tuple[LoadView, ...], None], plain: bool, as_json: bool) -> None:
+    """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest news."""
     import time
     from contextlib import aclosing
 
     from sparkctl.cli import output
     from sparkctl.cli.drive import until_stopped
     from sparkctl.cli.style import ascii_only
-    from sparkctl.operations.top import watch
     from sparkctl.present.top_table import top_lines
 
     painting = output.is_terminal() and not as_json and not plain
 
     async def show() -> None:
-        async with aclosing(watch(context, nodes)) as looks:
+        async with aclosing(looks):
             async for views in looks:
                 if painting:
-                    output.screen([time.strftime("%H:%M:%S"), "", *top_lines(views, ascii_only(sys.stdout))])
+                    clock = time.strftime("%H:%M:%S", time.localtime(max((view.when for view in views), default=0)))
+                    output.screen([clock, "", *top_lines(views, ascii_only(sys.stdout))])
                 else:
                     _print(views, as_json)
 
     await until_stopped(show())
-    return 0
 
 
 def _print(views: Sequence[LoadView], as_json: bool) -> None:

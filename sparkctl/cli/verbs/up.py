@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import click
 
+from sparkctl.cli.recording import RecordingTeller, record_options, recorder
 from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, one_node, seconds
 
 
@@ -24,11 +26,12 @@ from sparkctl.cli.setup import complete_profiles, json_option, make_context, nod
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this start."
 )
 @click.option("--replace", is_flag=True, help="Stop another version of the same instance first.")
+@record_options
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, profile: str, node: str | None, dry_run: bool, plan_format: str | None, detach: bool,
-    timeout: float | None, overrides: tuple[str, ...], replace: bool, as_json: bool,
+    timeout: float | None, overrides: tuple[str, ...], replace: bool, record: Path | None, force: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Start PROFILE on a node: look, drop the page cache, create, watch its log until a token came.
 
@@ -57,7 +60,11 @@ def command(
     for warning in env_file_warnings(chosen):
         narrate.warning(None, warning, None)
     context = make_context(may_ask=not as_json)
-    return drive(context, lambda: up(context, request), _teller(as_json, dry_run, plan_format))
+    teller = _teller(as_json, dry_run, plan_format)
+    with recorder(ctx, record, force) as recording:
+        if recording is not None:
+            teller = RecordingTeller(teller, recording)
+        return drive(context, lambda: up(context, request), teller)
 
 
 def _refuse_idle_format(ctx: click.Context, dry_run: bool, plan_format: str | None, as_json: bool) -> None:

@@ -1,0 +1,57 @@
+"""``--record FILE``: what a verb does and sees, kept as it happens."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from sparkctl.cli.drive import Teller
+    from sparkctl.core.recording import Recorder
+    from sparkctl.model.events import Event
+
+
+def record_options(command: Any) -> Any:
+    """Add ``--record`` and ``--force``."""
+    record = click.option(
+        "--record", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+        help="Write every event to FILE, for `top --replay`; secrets are masked.",
+    )  # fmt: skip
+    force = click.option("--force", is_flag=True, help="Let --record write over a file that is there.")
+    return record(force(command))
+
+
+def recorder(ctx: click.Context, path: Path | None, force: bool) -> AbstractContextManager[Recorder | None]:
+    """Return the opened recorder, None in its place where nothing is to be recorded."""
+    if path is None:
+        if force:
+            raise click.UsageError("--force belongs to --record", ctx)
+        return nullcontext()
+    from sparkctl.cli import narrate
+    from sparkctl.core.recording import Recorder
+
+    return Recorder(path, lambda why: narrate.warning(None, why, None), force=force)
+
+
+class RecordingTeller:
+    """Writes each event down before another teller tells it."""
+
+    def __init__(self, teller: Teller, recorder: Recorder) -> None:
+        self.teller = teller
+        self.recorder = recorder
+
+    def tell(self, event: Event) -> None:
+        """Record one event and tell it."""
+        self.recorder.write(event)
+        self.teller.tell(event)
+
+    def tick(self) -> None:
+        """Pass it on."""
+        self.teller.tick()
+
+    def interrupted(self, presses: int) -> None:
+        """Pass it on."""
+        self.teller.interrupted(presses)

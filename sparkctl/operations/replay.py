@@ -1,0 +1,51 @@
+"""A recording shown as if it happened now: the same events, the same store, the same views. No node is asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+
+from sparkctl.core.clock import Clock
+from sparkctl.core.live import Store
+from sparkctl.core.store import LoadView
+from sparkctl.errors import InvalidInput
+from sparkctl.model.events import Event
+
+_LONGEST = 30.0  # seconds of the recording: nobody wants to sit through the night in it
+
+
+async def replay(
+    clock: Clock, events: Iterable[Event], names: Sequence[str] = (), speed: float = 1.0
+) -> AsyncGenerator[tuple[LoadView, ...], None]:
+    """Yield all nodes, or those named, whenever one of them has news, ``speed`` times as fast as it happened.
+
+    Pauses over half a minute, and clocks that were set back meanwhile, are skipped. Raises `InvalidInput` as reading the
+    recording does, and for a name that is not in it.
+    """
+    store, before = Store(), None
+    for event in events:
+        if before is not None and event.ts > before:
+            await clock.sleep(min(event.ts - before, _LONGEST) / speed)
+        before = event.ts
+        if store.apply(event):
+            yield _chosen(store, names)
+    _refuse_strangers(store, names)
+
+
+def last(events: Iterable[Event], names: Sequence[str] = ()) -> tuple[LoadView, ...]:
+    """Return all nodes, or those named, as they were at the end of a recording. Raises as `replay` does."""
+    store = Store()
+    for event in events:
+        store.apply(event)
+    _refuse_strangers(store, names)
+    return _chosen(store, names)
+
+
+def _chosen(store: Store, names: Sequence[str]) -> tuple[LoadView, ...]:
+    return tuple(view for view in store.views() if not names or view.name in names)
+
+
+def _refuse_strangers(store: Store, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in store.nodes:
+            known = ", ".join(store.nodes) or "no node"
+            raise InvalidInput(f"{name} is not in the recording", f"it has {known}")
