@@ -71,8 +71,8 @@ class _Live:
     state: NodeStateChanged
     when: float
     rings: Rings = field(default_factory=Rings)
-    sample: Sample | None = None
-    memory: Memory | None = None  # from a look; a sample's is newer
+    arrived: SampleArrived | None = None
+    memory: Memory | None = None  # from a look; a sample tells more
     listed: ContainersListed | None = None  # the last that Docker answered for
     docker: ContainersListed | None = None  # the last, answered or not
     numbers: dict[str, NumbersArrived] = field(default_factory=dict)  # by container id
@@ -99,7 +99,10 @@ class Store:
             return ()
         if event.node not in self._nodes:
             self._nodes[event.node] = _new(event.node, event.ts)
-        return self._apply(event, self._nodes[event.node])
+        live = self._nodes[event.node]
+        if topics := self._apply(event, live):
+            live.when = event.ts
+        return topics
 
     def views(self) -> tuple[LoadView, ...]:
         """Return a view of every node."""
@@ -113,8 +116,9 @@ class Store:
             return LoadView(name, state.state, live.when, _words(state), state.hint)
         docker = live.docker or ContainersListed(live.when, name)
         return LoadView(
-            name, state.state, live.when, docker.detail, docker.hint, live.sample, _instances(name, live), docker.known,
-            live.listed.ts if live.listed else None, live.memory,
+            name, state.state, live.when, docker.detail, docker.hint, live.arrived.sample if live.arrived else None,
+            _instances(name, live), docker.known, live.listed.ts if live.listed else None, live.memory,
+            live.arrived.ts if live.arrived else None,
         )  # fmt: skip
 
     def rings(self, name: NodeName) -> Rings:
@@ -123,7 +127,8 @@ class Store:
 
     def last_sample(self, name: NodeName) -> Sample | None:
         """Return the last sample, also of a node that has fallen silent since. Raises KeyError."""
-        return self._nodes[name].sample
+        arrived = self._nodes[name].arrived
+        return None if arrived is None else arrived.sample
 
     def log_mark(self, name: NodeName, instance: str) -> LogMark | None:
         """Return how far an instance's log has come, None where none of it arrived. Raises KeyError."""
@@ -140,7 +145,7 @@ class Store:
 
     @_apply.register
     def _(self, event: NodeStateChanged, live: _Live) -> tuple[Topic, ...]:
-        before, live.state, live.when = live.state, event, event.ts
+        before, live.state = live.state, event
         if event.state is not NodeState.OK:
             live.numbers.clear()  # what an engine did is of that moment only
         return () if replace(event, ts=before.ts) == before else (Topic(What.STATE, event.node),)
@@ -149,7 +154,7 @@ class Store:
     def _(self, event: SampleArrived, live: _Live) -> tuple[Topic, ...]:
         if not live.rings.take(event.sample, event.ts, event.boot):
             return ()
-        live.sample, live.when = event.sample, event.ts
+        live.arrived = event
         back = live.state.state is not NodeState.OK
         if back:
             live.state = NodeStateChanged(event.ts, event.node, NodeState.OK)
@@ -227,7 +232,7 @@ def _instances(node: NodeName, live: _Live) -> tuple[InstanceView, ...]:
 
 
 def _now(one: InstanceView, live: _Live) -> InstanceView:
-    held = live.sample.held_by(one.container_id) if live.sample and one.container_id else None
+    held = live.arrived.sample.held_by(one.container_id) if live.arrived and one.container_id else None
     told = live.numbers.get(one.container_id or "")
     numbers, hint = (told.numbers, told.metrics_hint) if told else (None, None)
     one = replace(one, memory=held, numbers=numbers, metrics_hint=hint)

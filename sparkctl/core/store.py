@@ -41,7 +41,7 @@ class LoadView:
     """What a node does at ``when`` (unix seconds): the probe's last sample, and the instances with what they hold.
 
     ``instances_seen``: when Docker last said what runs, unix seconds; None before it ever did. ``docker_known`` False: it
-    does not say at the moment, and the instances are those of then.
+    does not say at the moment, and the instances are those of then. ``sampled``: when the sample got here, unix seconds.
     """
 
     name: NodeName
@@ -54,10 +54,13 @@ class LoadView:
     docker_known: bool = True
     instances_seen: float | None = None
     reading: Memory | None = None
+    sampled: float | None = None
 
     @property
     def memory(self) -> MemoryBar | None:
         """The memory in four parts, by the sample, or else by the last ``reading``; None where there is neither."""
-        if self.sample is not None and self.sample.memory is not None:
-            return memory_bar(self.sample.memory, self.sample.gpu_memory)
-        return None if self.reading is None else memory_bar(self.reading, None)
+        sampled = None if self.sample is None else self.sample.memory
+        memory = sampled or self.reading
+        if memory is None or memory.total <= 0:  # a machine without memory says nothing
+            return None
+        return memory_bar(memory, self.sample.gpu_memory if sampled and self.sample else None)

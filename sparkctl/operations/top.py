@@ -13,8 +13,8 @@ from sparkctl.core.session import Session
 from sparkctl.core.store import LoadView
 from sparkctl.core.together import together
 from sparkctl.errors import NodeError, Starved
-from sparkctl.model.events import ContainersListed, Event, SampleArrived
-from sparkctl.model.node import Node
+from sparkctl.model.events import ContainersListed, Event, NodeStateChanged, SampleArrived
+from sparkctl.model.node import Node, NodeState
 from sparkctl.operations.follow import Follower, emit_told, failed, listing
 from sparkctl.operations.numbers import Meters, is_measurable
 
@@ -30,8 +30,9 @@ async def once(ctx: Context, nodes: Sequence[Node], record: Emit | None = None) 
 
     ``record`` is given every event on the way.
     """
-    store = Store((node.name for node in nodes), ctx.clock.now())
+    store = Store()
     emit = _emitting(store, record)
+    _begin(ctx, nodes, emit)
     await together(*(_look(ctx, node, emit) for node in nodes))
     return store.views()
 
@@ -46,6 +47,12 @@ def _emitting(store: Store, record: Emit | None, news: asyncio.Event | None = No
             news.set()
 
     return emit
+
+
+def _begin(ctx: Context, nodes: Sequence[Node], emit: Emit) -> None:
+    """Let the nodes stand in the operator's order, in a recording, too."""
+    for node in nodes:
+        emit(NodeStateChanged(ctx.clock.now(), node.name, NodeState.UNKNOWN))
 
 
 async def _look(ctx: Context, node: Node, emit: Emit) -> None:
@@ -95,8 +102,9 @@ async def watch(
     instance of ours is loading there. ``record`` is given every event.
     """
     news = asyncio.Event()
-    store = Store((node.name for node in nodes), ctx.clock.now())
+    store = Store()
     emit = _emitting(store, record, news)
+    _begin(ctx, nodes, emit)
     tasks = [asyncio.create_task(Follower(ctx, node, every, emit).run()) for node in nodes]
     for task in tasks:
         task.add_done_callback(lambda _: news.set())

@@ -76,18 +76,20 @@ def top_lines(views: Sequence[LoadView], ascii_only: bool = False) -> list[str]:
 def _node(view: LoadView, ascii_only: bool) -> list[str]:
     head = f"{symbol(view.state, ascii_only)} {view.name}"
     hint = [f"    try: {clean(view.hint)}"] if view.hint else []
-    if view.state is not NodeState.OK or view.sample is None:
+    nothing = view.sample is None and view.memory is None and not view.instances
+    if view.state is not NodeState.OK or nothing:
         return [f"{head}   {view.state}" + (f": {clean(view.detail)}" if view.detail else ""), *hint]
     lines = [head, *_memory_lines(view.memory, view.sample, ascii_only)]
-    lines += _gpu_lines(view.sample, ascii_only)
-    lines += [_cpu_line(view.sample.cpu, view.sample.temperatures or (), ascii_only)]
-    lines += _link_lines(view.sample, ascii_only)
-    lines += [_disk_line(disk) for disk in view.sample.disks or ()]
+    if view.sample is not None:
+        lines += _gpu_lines(view.sample, ascii_only)
+        lines += [_cpu_line(view.sample.cpu, view.sample.temperatures or (), ascii_only)]
+        lines += _link_lines(view.sample, ascii_only)
+        lines += [_disk_line(disk) for disk in view.sample.disks or ()]
     if not view.docker_known:
         lines += [f"    Docker: {clean(view.detail or 'no answer')}", *hint]
-    if view.instances_seen is None:
+    if view.instances_seen is None and not view.instances:
         return lines + (["    what runs is not known yet"] if view.docker_known else [])
-    age = view.when - view.instances_seen
+    age = 0.0 if view.instances_seen is None else view.when - view.instances_seen
     if age > _OLD or not view.docker_known:
         lines.append(f"    as of {spoken(age)} ago:")
     return lines + _instances(view.instances, ascii_only)
@@ -114,7 +116,7 @@ def _figures(instance: InstanceView, ascii_only: bool) -> str:
     return words if hint is None else f"{words}   /metrics is off; in the profile: {hint}"
 
 
-def _memory_lines(bar: MemoryBar | None, sample: Sample, ascii_only: bool) -> list[str]:
+def _memory_lines(bar: MemoryBar | None, sample: Sample | None, ascii_only: bool) -> list[str]:
     if bar is None:
         return [_row("memory", "—")]
     gpu = _missing(ascii_only) if bar.gpu_processes is None else f"{bar.gpu_processes / GIB:.1f}"
@@ -123,7 +125,7 @@ def _memory_lines(bar: MemoryBar | None, sample: Sample, ascii_only: bool) -> li
         f"page cache {bar.page_cache / GIB:.1f}   free {bar.free / GIB:.1f}"
     )
     more = f"swap {gib(bar.swap_used)}"
-    pressure = sample.detail.pressure if sample.detail is not None else None
+    pressure = sample.detail.pressure if sample is not None and sample.detail is not None else None
     if pressure is not None and pressure.some is not None:
         more += f"   pressure {pressure.some * 100:.0f} %"
     return [_row("memory", words), _row("", f"available {gib(bar.available)}   {more}")]
