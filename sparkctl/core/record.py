@@ -42,7 +42,7 @@ def encode(event: events.Event) -> dict[str, object]:
         event = replace(event, plan=masked(event.plan))
     body = plain(event)
     assert isinstance(body, dict)
-    head = {"ts": round(event.ts, 3), "event": _NAMES[type(event)], "node": body.get("node")}
+    head = {"ts": round(event.ts, 6), "event": _NAMES[type(event)], "node": body.get("node")}
     if isinstance(event, events.Ended):
         head["schema"] = SCHEMA
     return head | {key: value for key, value in body.items() if key not in head}
