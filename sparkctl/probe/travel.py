@@ -19,6 +19,21 @@ while len(s)<n:
  if not d:os._exit(0)
  s+=d
 exec(compile(s,"sparkctl-probe","exec"))"""
+# Several modules, named with their lengths; the packages around them are empty. The last one's main is the program.
+BOOT_GUARD = """import os,sys
+def take(n):
+ s=b""
+ while len(s)<n:
+  d=os.read(0,n-len(s))
+  if not d:os._exit(0)
+  s+=d
+ return s
+for w in sys.argv[1].split(","):
+ k,n=w.split(":")
+ m=sys.modules[k]=type(sys)(k)
+ exec(compile(take(int(n)),k,"exec",optimize=2),m.__dict__)
+m.main(sys.argv[2:]) # sparkctl-guard"""
+GUARD_MODULES = ("agent", "guard_rule", "guard_http", "guard")
 
 WORD = re.compile(r"\w+")
 _PIECE = re.compile(r"(?:^@.*\n)*^[\w].*\n(?:(?![@\w]).*\n?)*", re.MULTILINE)
@@ -55,6 +70,26 @@ def start(
     for disk in disks:
         words += ["--disk", disk]
     return Start((python, "-ISu", "-c", BOOT, str(len(agent)), str(len(packed)), *words), agent + packed)
+
+
+def start_guard(
+    *,
+    root: str = "/",
+    nvml: bytes | None = None,
+    python: str = "python3",
+    options: Sequence[str] = (),
+) -> Start:
+    """Return how to start the guard: it answers with one line (`decode_guard.decode_start`) and goes into the background.
+
+    Nothing has to be written after ``stdin``. ``options``: ``--dir``, ``--docker``, ``--sudo``, ``--linger`` and values in
+    place of the guard's own.
+    """
+    sources = [(Path(__file__).parent / f"{name}.py").read_bytes() for name in GUARD_MODULES]
+    lengths = [f"sparkctl.probe.{name}:{len(source)}" for name, source in zip(GUARD_MODULES, sources, strict=True)]
+    module = pynvml_source() if nvml is None else nvml
+    packed = zlib.compress(module, 9) if module else b""
+    words = [",".join(("sparkctl:0", "sparkctl.probe:0", *lengths)), str(len(packed)), "--root", root, *options]
+    return Start((python, "-ISu", "-c", BOOT_GUARD, *words), b"".join(sources) + packed)
 
 
 @cache

@@ -1,0 +1,169 @@
+"""HTTP that never waits: one question at a time on a connection that stays open, answers taken in piece by piece.
+
+Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Union
+
+    Address = Union[str, tuple[str, int]]  # noqa: UP007  # an alias is evaluated
+
+HEAD_LIMIT = 1 << 14
+BODY_LIMIT = 1 << 20
+_PIECE = 1 << 16
+_UNDER_WAY = (errno.EINPROGRESS, errno.EAGAIN)
+
+
+class Connection:
+    """To a unix socket's path or a (host, port). ``asked_at`` is set while an answer is owed."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.socket: socket.socket | None = None
+        self.out = b""
+        self.taken = b""
+        self.asked_at: float | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Tell whether it is open and owes nothing."""
+        return self.socket is not None and self.asked_at is None
+
+    def open(self) -> bool:
+        """Connect anew; return whether that is done or (TCP) under way."""
+        self.close()
+        is_unix = isinstance(self.address, str)
+        connection = socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        code = self._connected(connection)
+        if code and (is_unix or code not in _UNDER_WAY):
+            connection.close()
+            return False
+        self.socket = connection
+        return True
+
+    def _connected(self, connection: socket.socket) -> int:
+        try:
+            return connection.connect_ex(self.address)
+        except OSError as error:  # a path too long, an address that is none
+            return error.errno or errno.EINVAL
+
+    def close(self) -> None:
+        """Let go of it and of what was owed."""
+        if self.socket is not None:
+            self.socket.close()
+        self.socket, self.out, self.taken, self.asked_at = None, b"", b"", None
+
+    def fileno(self) -> int:
+        """Return its descriptor, for select; only while it is open."""
+        assert self.socket is not None
+        return self.socket.fileno()
+
+    def ask(self, method: str, path: str, now: float) -> bool:
+        """Send a question; False where the connection is broken, and then it is closed."""
+        if self.socket is None:
+            return False
+        length = "Content-Length: 0\r\n" if method == "POST" else ""
+        self.out = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n".encode("ascii", "replace")
+        self.taken, self.asked_at = b"", now
+        return self.flush()
+
+    def flush(self) -> bool:
+        """Send what can be sent now; False where it is broken."""
+        try:
+            while self.out and self.socket is not None:
+                self.out = self.out[self.socket.send(self.out) :]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            if error.errno not in (*_UNDER_WAY, errno.ENOTCONN):
+                self.close()
+                return False
+        return self.socket is not None
+
+    def hear(self) -> tuple[int | None, bytes] | None:
+        """Take in what there is. Return status and body where an answer is whole, (None, b"") where the connection broke."""
+        if self.socket is None:
+            return None
+        try:
+            said = self.socket.recv(_PIECE)
+        except BlockingIOError:
+            return None
+        except OSError:
+            said = b""
+        owed = self.asked_at is not None
+        self.taken += said
+        found = answer_of(self.taken, ended=not said) if owed else None
+        if found is not None and found[0] is not None:
+            keeps = bool(said) and found[2]
+            self.taken, self.asked_at = b"", None
+            if not keeps:
+                self.close()
+            return found[:2]
+        if said and owed and found is None:
+            return None
+        self.close()  # it ended, or said what nobody asked for, or what is no HTTP
+        return None, b""
+
+
+def answer_of(text: bytes, ended: bool = False) -> tuple[int | None, bytes, bool] | None:
+    """Return status, body and whether the connection stays, None while it is not whole; status None for what is no HTTP."""
+    wrong, rest, status = (None, b"", False), text, 100
+    while 100 <= status < 200:  # "continue" and the like precede the answer
+        head, end, rest = rest.partition(b"\r\n\r\n")
+        if not end:
+            return wrong if ended or len(text) > HEAD_LIMIT else None
+        first, *lines = head.split(b"\r\n")
+        words = first.split(None, 2)
+        if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+            return wrong
+        status = int(words[1])
+    field = {name.strip().lower(): value.strip().lower() for name, _, value in (line.partition(b":") for line in lines)}
+    stays = field.get(b"connection") != b"close" and words[0] != b"HTTP/1.0"
+    if status in (204, 304):
+        return status, b"", stays
+    length = field.get(b"content-length")
+    if field.get(b"transfer-encoding") == b"chunked":
+        body = _chunks(rest)
+    elif length is not None:
+        if not length.isdigit() or int(length) > BODY_LIMIT:
+            return wrong
+        body = rest[: int(length)] if len(rest) >= int(length) else None
+    else:  # until its end
+        body, stays = (rest if ended else None), False
+    if body is None:
+        return wrong if ended or len(rest) > BODY_LIMIT else None
+    return status, body, stays
+
+
+def _chunks(rest: bytes) -> bytes | None:
+    """Return the whole of a chunked body, None while there is more to come."""
+    body = b""
+    while True:
+        size_line, end, rest = rest.partition(b"\r\n")
+        if not end:
+            return None
+        try:
+            size = int(size_line.split(b";")[0], 16)
+        except ValueError:
+            return body  # no chunk: what came before it is all there is
+        if size <= 0:
+            return body
+        if len(rest) < size + 2:
+            return None
+        body, rest = body + rest[:size], rest[size + 2 :]
+
+
+def is_listening(path: str) -> bool:
+    """Tell whether somebody takes connections on a unix socket."""
+    one = Connection(path)
+    there = os.path.exists(path) and one.open()  # noqa: PTH110  # pathlib costs the node a megabyte
+    one.close()
+    return there

@@ -1,0 +1,98 @@
+"""HTTP that never waits: answers in any pieces, what is none, and a server that goes away."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.probe.guard_http import BODY_LIMIT, HEAD_LIMIT, Connection, answer_of
+
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"
+GONE = b"HTTP/1.1 204 No Content\r\nServer: Docker\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [(PLAIN, (200, b"hello", True)), (CHUNKED, (200, b"hello", True)), (GONE, (204, b"", True)),
+     (b"HTTP/1.1 100 Continue\r\n\r\n" * 500 + GONE, (204, b"", True)),
+     (b"HTTP/1.0 404 Not Found\r\nContent-Length: 2\r\n\r\n{}", (404, b"{}", False)),
+     (b"HTTP/1.1 500 X\r\nconnection: Close\r\ncontent-length: 0\r\n\r\n", (500, b"", False))],
+)  # fmt: skip
+def test_an_answer_is_whole_when_its_last_byte_is_there(text: bytes, found: tuple[int, bytes, bool]) -> None:
+    assert answer_of(text) == found
+    assert answer_of(text[:-1]) is None or found[1][:-1] == b"" or answer_of(text[:-1]) == found  # the last CRLF
+    assert answer_of(text[: len(text) // 2], ended=True) == (None, b"", False)
+
+
+def test_a_body_without_length_ends_with_the_connection() -> None:
+    text = b"HTTP/1.1 200 OK\r\n\r\nhel"
+    assert answer_of(text) is None
+    assert answer_of(text, ended=True) == (200, b"hel", False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 OK\r\n\r\n", b"x" * (HEAD_LIMIT + 1), b"\r\n\r\n",
+     b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\n",
+     b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (BODY_LIMIT + 1)],
+)  # fmt: skip
+def test_what_is_no_answer(text: bytes) -> None:
+    assert answer_of(text) == (None, b"", False)
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_no_bytes_break_it(text: bytes, ended: bool) -> None:
+    for start in (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
+        found = answer_of(start + text, ended)
+        assert found is None or (found[0] is None) == (found == (None, b"", False))
+
+
+@contextlib.contextmanager
+def server(place: Path) -> Iterator[tuple[Connection, socket.socket]]:
+    """A connection and the server's end of it."""
+    path = str(place / "s")
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener:
+        listener.bind(path)
+        listener.listen()
+        connection = Connection(path)
+        assert connection.open()
+        taken, _ = listener.accept()
+        with contextlib.closing(taken):
+            yield connection, taken
+        connection.close()
+
+
+@given(cuts=st.lists(st.integers(1, len(CHUNKED) - 1), max_size=6))
+def test_an_answer_in_pieces(cuts: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
+    with server(tmp_path_factory.mktemp("s")) as (connection, other):
+        assert connection.ask("GET", "/x", 1.0)
+        assert other.recv(999).startswith(b"GET /x HTTP/1.1\r\nHost: localhost\r\n")
+        marks = [0, *sorted(set(cuts)), len(CHUNKED)]
+        answers = []
+        for begin, end in pairwise(marks):
+            assert connection.hear() is None, "nothing said, nothing heard"
+            other.send(CHUNKED[begin:end])
+            answers.append(connection.hear())
+        assert (200, b"hello") in answers
+        assert set(answers) <= {None, (200, b"hello"), (None, b"")}
+
+
+def test_what_nobody_asked_for_and_a_server_that_goes(tmp_path: Path) -> None:
+    with server(tmp_path) as (connection, other):
+        assert connection.ask("POST", "/x", 1.0)
+        assert b"Content-Length: 0" in other.recv(999)
+        other.send(GONE)
+        assert (connection.hear(), connection.is_free) == ((204, b""), True)
+        other.send(GONE)
+        assert (connection.hear(), connection.socket) == ((None, b""), None)
+    assert not connection.open()
+    assert not connection.ask("GET", "/x", 1.0)
+    assert not Connection("/x" * 100).open()
