@@ -69,6 +69,7 @@ class SimNode:
         self.ports: dict[int, Handler] = {}  # who listens on 127.0.0.1
         self.locks: dict[str, str] = {}  # path to the holder's words
         self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
+        self.clock_ahead = 0.0  # seconds that its wall clock is ahead of ours
         self._last_pid = 4100 + self.random.randrange(400)
 
     @property

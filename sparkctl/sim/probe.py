@@ -122,7 +122,7 @@ class _Probe:
         return {
             "kind": "sample",
             "sequence": self.sequence,
-            "time": round(time.time(), 3),
+            "time": round(time.time() + node.clock_ahead, 3),
             "uptime": round(time.monotonic(), 3),
             "memory": memory,
             "detail": detail,

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
 from sparkctl.core.sampler import Sampler
 from sparkctl.core.session import Session
 from sparkctl.model.events import SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.operations.top import watch
 from sparkctl.sim import SimulatedSparks
 from tests.sim import clients
 
@@ -80,6 +87,25 @@ async def test_a_lost_connection_comes_back_with_a_new_probe(stacks: SimulatedSp
         await events.aclose()
     assert states[0] is NodeState.OK
     assert states[-1] is NodeState.OK
+
+
+async def test_a_wall_clock_that_jumps_moves_nothing_else(stacks: SimulatedSparks, tmp_path: Path) -> None:
+    ctx, nodes = Context(History(tmp_path), "milo@desk"), [node_of(stacks)]
+    views = []
+    async with asyncio.timeout(20), aclosing(watch(ctx, nodes, every=0.1)) as looks:
+        for ahead in (0.0, 86_400.0, -86_400.0, 0.0):
+            stacks.nodes["spark1"].clock_ahead = ahead
+            async for (view,) in looks:
+                if view.sample is not None and view.sample.time == pytest.approx(time.time() + ahead, abs=60):
+                    views.append(view)
+                    if sum(1 for one in views if one.sample and abs(one.sample.time - time.time() - ahead) < 60) >= 3:
+                        break
+    samples = [view.sample for view in views if view.sample is not None]
+    assert [view.state for view in views] == [NodeState.OK] * len(views)
+    assert all(view.when == pytest.approx(time.time(), abs=60) for view in views), "our own clock"
+    ups = [sample.uptime for sample in samples]
+    assert ups == sorted(ups)
+    assert max(after - before for before, after in pairwise(ups)) < 5
 
 
 async def _first(events: AsyncIterator[object], count: int) -> AsyncIterator[SampleArrived]:

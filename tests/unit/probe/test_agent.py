@@ -277,6 +277,30 @@ def test_a_reader_of_the_gpu_that_is_stopped_is_silence_and_its_return_is_news()
         _await(lambda: sample(running).gpu_trouble == "the process that asks the driver has ended")
 
 
+JUMPING = """#!{python}
+import itertools, sys, time
+ahead, real = itertools.cycle((0, 86400, -86400)), time.time
+time.time = lambda: real() + next(ahead)
+boot, sys.argv = sys.argv[3], ["-c", *sys.argv[4:]]
+exec(boot)
+"""
+
+
+def test_a_wall_clock_that_jumps_moves_the_time_of_a_sample_and_nothing_else(tmp_path: Path) -> None:
+    wrapper = tmp_path / "python3"
+    wrapper.write_text(JUMPING.format(python=sys.executable))
+    wrapper.chmod(0o755)
+    with probe(python=str(wrapper), nvml=b"", every=0.1, fed=1.0) as running:
+        hello(running)
+        reads = [sample(running) for _ in range(13)]
+    times, ups = [read.time for read in reads], [read.uptime for read in reads]
+    assert max(times) - min(times) > 2 * 86_400 - 60
+    assert [read.sequence for read in reads] == list(range(1, 14))
+    assert all(0 < after - before < 1 for before, after in pairwise(ups))
+    rates = [link.receive_rate for read in reads[2:] for link in read.links or ()]
+    assert None not in rates
+
+
 def test_the_rate_is_changed_by_a_line() -> None:
     with probe(nvml=b"", every=60) as running:
         hello(running)
