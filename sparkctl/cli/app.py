@@ -24,6 +24,7 @@ VERBS = {
     "up": ("up", "Start a profile on a node and wait until it is ready."),
     "status": ("status", "Show the nodes, their memory and what runs there."),
     "top": ("top", "Show memory, GPU, CPU, links and instances, live."),
+    "metrics": ("metrics", "Print nodes and instances as Prometheus metrics, or serve them."),
     "logs": ("logs", "Show an instance's log, also of one that is gone."),
     "drop-caches": ("drop_caches", "Drop the page cache, with memory before and after."),
     "down": ("down", "Stop an instance and wait until its memory is back."),
