@@ -29,6 +29,7 @@ class SimContainer:
         self.oom_killed = False
         self.error = ""
         self.pid = 0
+        self.restarts = 0
         self.journal = Journal()
         self.ended = asyncio.Event()
 
@@ -124,7 +125,7 @@ class SimContainer:
             "Image": image_id(self.image),
             "LogPath": f"/var/lib/docker/containers/{self.id}/{self.id}-json.log",
             "Name": f"/{self.name}",
-            "RestartCount": 0,
+            "RestartCount": self.restarts,
             "Driver": "overlay2",
             "Platform": "linux",
             "HostConfig": host,

@@ -37,11 +37,24 @@ class Fault(StrEnum):
     BAD_FLAG = "bad-flag"
 
 
+class Trouble(StrEnum):
+    """What a node's own figures can show of ill health."""
+
+    STUCK_CLOCK = "stuck-clock"  # while its GPU is busy
+    HOT = "hot"  # while its GPU is busy
+    BUSY_WAIT = "busy-wait"  # while its GPU is busy
+    IDLE_FUNCTION = "idle-function"
+    NO_ADDRESS = "no-address"
+    OTHER_GID = "other-gid"
+    FULL_DISK = "full-disk"
+    ORPHAN = "orphan"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
     """How a node deviates from a Spark in good order. ``missing``: paths that do not exist (any other does).
 
-    ``earlyoom``: the command line that it runs with.
+    ``earlyoom``: the command line that it runs with. ``uptime_rate``: seconds that its monotonic clock goes on in one.
     """
 
     sudo: Sudo = Sudo.ALLOWED
@@ -51,6 +64,8 @@ class NodeOptions:
     missing: tuple[str, ...] = ()
     driver: str = DRIVER
     earlyoom: str = ""
+    troubles: frozenset[Trouble] = frozenset()
+    uptime_rate: float = 1.0
 
 
 class SimNode:

@@ -13,11 +13,14 @@ from typing import Any, Protocol
 from sparkctl.probe import agent
 from sparkctl.sim.docker_api import VERSION
 from sparkctl.sim.http import Reader
-from sparkctl.sim.memory import SWAP_TOTAL
-from sparkctl.sim.node import HOME, KERNEL, SimNode
+from sparkctl.sim.memory import GIB, SWAP_TOTAL
+from sparkctl.sim.node import HOME, KERNEL, SimNode, Trouble
 
 SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
-IDLE, SW_POWER_CAP = 0x1, 0x4
+IDLE, SW_POWER_CAP, SW_THERMAL = 0x1, 0x4, 0x20
+FABRIC = {"rocep1s0f0": "enp1s0f0np0", "roceP2p1s0f0": "enP2p1s0f0np0"}  # both functions of the port with the cable
+NETWORKS = {"enp1s0f0np0": "192.168.200", "enP2p1s0f0np0": "192.168.201", "enP7s7": "192.168.1"}
+_HALF = 13.8e9 / 8  # bytes/s over one function while its twin is idle
 _UP_BEFORE = 12 * 86400.0
 _SETTINGS = {"swappiness": 60, "min_free_kbytes": 45056, "compaction_proactiveness": 20}
 _BLOCKS = [2214, 1801, 1204, 911, 702, 540, 411, 302, 214, 160, 141, 120, 88, 1530]
@@ -123,7 +126,7 @@ class _Probe:
             "kind": "sample",
             "sequence": self.sequence,
             "time": round(time.time() + node.clock_ahead, 3),
-            "uptime": round(time.monotonic(), 3),
+            "uptime": round(time.monotonic() * node.options.uptime_rate, 3),
             "memory": memory,
             "detail": detail,
             "cpu": self._cpu(busy),
@@ -154,7 +157,7 @@ class _Probe:
 
     def _gpu(self, busy: float) -> dict[str, Any]:
         works = busy > 0.1
-        return {
+        reading: dict[str, Any] = {
             "index": 0,
             "name": "NVIDIA GB10",
             "uuid": f"GPU-{self.node.boot_id}",
@@ -174,6 +177,20 @@ class _Probe:
             "bandwidth_share": None,
             "bandwidth_peak": None,
         }
+        return reading | self._ill(reading["events"]) if works else reading
+
+    def _ill(self, events: dict[str, int]) -> dict[str, Any]:
+        """Return what is otherwise on a GPU at work that is not well; figures of real ones."""
+        troubles = self.node.options.troubles
+        if Trouble.STUCK_CLOCK in troubles:
+            clock, power = int(self._jitter(799, 6)), round(self._jitter(19.5, 0.6), 1)
+            return {"sm_clock": clock, "power": power, "celsius": 52, "reasons": 0}
+        if Trouble.HOT in troubles:
+            slowed = events | {"sw_thermal": int(time.monotonic() * 400_000)}
+            return {"sm_clock": int(self._jitter(1890, 40)), "celsius": 92, "reasons": SW_THERMAL, "events": slowed}
+        if Trouble.BUSY_WAIT in troubles:
+            return {"busy": 0.96, "power": round(self._jitter(18, 0.5), 1), "celsius": 55, "reasons": 0}
+        return {}
 
     def _temperatures(self, busy: float) -> list[dict[str, Any]]:
         nics = ("0000:01:00.0", "0000:01:00.1", "0002:01:00.0", "0002:01:00.1")
@@ -187,7 +204,8 @@ class _Probe:
     def _disk(self, path: str) -> dict[str, Any]:
         if path.replace("~", HOME, 1) in self.node.options.missing:
             return {"path": path, "total": None, "free": None}
-        return {"path": path, "total": 3_780_636_740 << 10, "free": 2_384_206_868 << 10}
+        full = Trouble.FULL_DISK in self.node.options.troubles
+        return {"path": path, "total": 3_780_636_740 << 10, "free": 14 * GIB if full else 2_384_206_868 << 10}
 
     def _links(self) -> list[dict[str, Any]]:
         carries = {"enP7s7": 10000, "enp1s0f0np0": 200000, "enP2p1s0f0np0": 200000}
@@ -205,14 +223,38 @@ class _Probe:
                 "errors": 0,
                 "receive_rate": (1200.0 if name in carries else 0.0) if self.sequence > 1 else None,
                 "send_rate": (1200.0 if name in carries else 0.0) if self.sequence > 1 else None,
+                "networks": self._networks(name),
             }
             for name in names
         ]
 
+    def _networks(self, interface: str) -> list[str]:
+        if interface not in NETWORKS:
+            return []
+        bare = Trouble.NO_ADDRESS in self.node.options.troubles and interface in FABRIC.values()
+        return [] if bare else [f"{NETWORKS[interface]}.0/24"]
+
+    def _gids(self, interface: str) -> list[dict[str, Any]]:
+        """Return the GID table of a function: link-local, then IPv4, each in both versions of RoCE."""
+        local = "fe80:0000:0000:0000:4abb:feff:fe12:3456"
+        addresses = {0: local, 2: f"{NETWORKS[interface]}.{10 + _number(self.node)}"}
+        if not self._networks(interface):
+            addresses.pop(2)
+        elif Trouble.OTHER_GID in self.node.options.troubles:
+            addresses[4] = addresses.pop(2)
+        kinds = ("IB/RoCE v1", "RoCE v2")
+        return [
+            {"index": first + version, "type": kinds[version], "address": address}
+            for first, address in addresses.items()
+            for version in (0, 1)
+        ]
+
     def _rdma(self) -> list[dict[str, Any]]:
-        ports = [("rocep1s0f0", "enp1s0f0np0", True), ("roceP2p1s0f0", "enP2p1s0f0np0", True)]
+        half = Trouble.IDLE_FUNCTION in self.node.options.troubles
+        ports = [(name, interface, True) for name, interface in FABRIC.items()]
         ports += [("rocep1s0f1", "enp1s0f1np1", False), ("roceP2p1s0f1", "enP2p1s0f1np1", False)]
-        rate = 0.0 if self.sequence > 1 else None
+        rates = [_HALF if half and name == "rocep1s0f0" else 0.0 for name, _, _ in ports]
+        passed = time.monotonic() - self.began
         return [
             {
                 "name": name,
@@ -220,18 +262,30 @@ class _Probe:
                 "interface": interface,
                 "state": "4: ACTIVE" if up else "1: DOWN",
                 "rate": "200 Gb/sec (2X NDR)" if up else "40 Gb/sec (4X QDR)",
-                "received": 0,
-                "sent": 0,
-                "receive_rate": rate,
-                "send_rate": rate,
+                "received": int(rate * passed),
+                "sent": int(rate * passed),
+                "receive_rate": rate if self.sequence > 1 else None,
+                "send_rate": rate if self.sequence > 1 else None,
                 "errors": dict.fromkeys((*agent.Ports.ERRORS, *agent.Ports.HARDWARE), 0),
+                "gids": self._gids(interface) if up else [],
             }
-            for name, interface, up in ports
+            for (name, interface, up), rate in zip(ports, rates, strict=True)
         ]
 
     def _processes(self, busy: float) -> list[dict[str, Any]]:
         memory = self.node.memory
+        lost = [pid for pid in sorted(memory.gpu) if pid not in self.node.processes]
         return [
+            {
+                "pid": pid,
+                "parent": 1,
+                "name": "VLLM::EngineCor",
+                "unit": "session-12.scope",
+                "gpu_memory": memory.gpu[pid],
+            }
+            for pid in lost
+            if Trouble.ORPHAN in self.node.options.troubles
+        ] + [
             {
                 "pid": pid,
                 "parent": 1,
@@ -243,3 +297,9 @@ class _Probe:
             }
             for pid, container in sorted(self.node.processes.items())
         ]
+
+
+def _number(node: SimNode) -> int:
+    """Return the number at the end of its name, 0 without."""
+    last = node.name[-1:]
+    return int(last) if last.isdecimal() else 0

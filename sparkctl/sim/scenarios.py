@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from sparkctl import __version__, engines
 from sparkctl.core.paths import shipped_profiles_dir
@@ -14,9 +14,11 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label, ReadyRule
 from sparkctl.sim.container import Body
 from sparkctl.sim.dockerd import Dockerd
-from sparkctl.sim.node import HOME
+from sparkctl.sim.memory import GIB
+from sparkctl.sim.node import HOME, Trouble
 
 HOURS = 3600.0
+LOST_PID = 2811  # of an engine whose parent has died
 OPERATOR = "milo@desk"
 SGLANG_IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
 HEAD_READY = ReadyRule("The server is fired up and ready to roll!", "/health")
@@ -34,15 +36,28 @@ async def two_stacks(nodes: Sequence[Dockerd]) -> None:
         await _run(nodes[1], _shipped("qwen36-vllm"), 3.1 * HOURS, requests=3)
 
 
-async def big_model(nodes: Sequence[Dockerd]) -> None:
+async def trouble(nodes: Sequence[Dockerd]) -> None:
+    """The big model again, and everything that `top` can find: a stuck clock, heat, half a fabric, a full disk, a lost engine."""
+    ill = (
+        {Trouble.STUCK_CLOCK, Trouble.IDLE_FUNCTION, Trouble.FULL_DISK},
+        {Trouble.HOT, Trouble.IDLE_FUNCTION, Trouble.OTHER_GID, Trouble.ORPHAN},
+    )
+    for docker, troubles in zip(nodes, ill, strict=False):
+        docker.node.options = replace(docker.node.options, troubles=frozenset(troubles))
+        if Trouble.ORPHAN in troubles:
+            docker.node.memory.allocate(LOST_PID, gpu=11 * GIB)
+    await big_model(nodes, env=["NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0", "NCCL_IB_GID_INDEX=3"], worker_requests=1)
+
+
+async def big_model(nodes: Sequence[Dockerd], env: Sequence[str] = (), worker_requests: int = 0) -> None:
     """One model too big for one Spark: a container on each, the first is the head."""
     for rank, docker in enumerate(nodes):
         command = f"""python -m sglang.launch_server --model-path /models/Qwen3-235B-A22B-NVFP4 --port 8010
             --served-model-name qwen3-235b --tp 2 --nnodes 2 --node-rank {rank} --dist-init-addr 192.168.100.11:20000
             --mem-fraction-static 0.85 --enable-metrics"""
         ready = WORKER_READY if rank else HEAD_READY
-        body = _body(SGLANG_IMAGE, command.split(), _big_labels(ready), [f"{HOME}/models:/models"], [])
-        await _run(docker, body, 26 * HOURS, requests=1 if rank == 0 else 0)
+        body = _body(SGLANG_IMAGE, command.split(), _big_labels(ready), [f"{HOME}/models:/models"], list(env))
+        await _run(docker, body, 26 * HOURS, requests=1 if rank == 0 else worker_requests)
 
 
 def _big_labels(ready: ReadyRule) -> dict[str, str]:
@@ -87,4 +102,5 @@ SCENARIOS: dict[str, Callable[[Sequence[Dockerd]], Awaitable[None]]] = {
     "empty": empty,
     "two-stacks": two_stacks,
     "big-model": big_model,
+    "trouble": trouble,
 }

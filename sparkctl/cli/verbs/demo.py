@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-SCENARIOS = ("empty", "two-stacks", "big-model")
+SCENARIOS = ("empty", "two-stacks", "big-model", "trouble")
 
 
 @click.command(
@@ -29,6 +29,7 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
     \b
     sparkctl demo up qwen36 --node spark1
     sparkctl demo --scenario two-stacks status
+    sparkctl demo --scenario trouble top      a stuck clock, heat, half a fabric ...: findings come within half a minute
     sparkctl demo --serve                     then, elsewhere, with the two variables it prints: any verb
     """
     if serve and verb:
