@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import singledispatchmethod
 
+from sparkctl.core.health.sight import Sight
+from sparkctl.core.health.watch import NodeHealth, between
 from sparkctl.core.rings import Rings
 from sparkctl.core.store import LoadView
 from sparkctl.model.container import ContainerState
@@ -26,6 +28,7 @@ from sparkctl.model.events import (
     PlanMade,
     SampleArrived,
 )
+from sparkctl.model.finding import Finding, FindingKind, Severity, worst_first
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName, NodeState
@@ -79,7 +82,9 @@ class _Live:
     phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
     logs: dict[str, LogMark] = field(default_factory=dict)
-    findings: dict[str, Found] = field(default_factory=dict)
+    told: dict[tuple[str, str | None], Found] = field(default_factory=dict)  # findings of asking, not of sampling
+    health: NodeHealth = field(default_factory=NodeHealth)
+    troubles: tuple[Finding, ...] = ()
 
 
 class Store:
@@ -108,6 +113,16 @@ class Store:
         """Return a view of every node."""
         return tuple(self.view(name) for name in self._nodes)
 
+    def _findings(self, name: NodeName) -> tuple[Finding, ...]:
+        """Return what is wrong with a node: by its samples, beside the others, by what was asked; the worst first."""
+        answering = [
+            (other, one) for other, one in self._nodes.items() if one.state.state is NodeState.OK and one.arrived
+        ]
+        sights = [_sight(other, one, one.arrived.sample) for other, one in answering if one.arrived]
+        told = [finding for finding in map(_finding, self._nodes[name].told.values()) if finding is not None]
+        beside = [finding for finding in between(sights) if finding.node == name]
+        return worst_first([*self._nodes[name].troubles, *beside, *told])
+
     def view(self, name: NodeName) -> LoadView:
         """Return the node as it is seen now; of one that does not answer only its state and why. Raises KeyError."""
         live = self._nodes[name]
@@ -118,7 +133,7 @@ class Store:
         return LoadView(
             name, state.state, live.when, docker.detail, docker.hint, live.arrived.sample if live.arrived else None,
             _instances(name, live), docker.known, live.listed.ts if live.listed else None, live.memory,
-            live.arrived.ts if live.arrived else None,
+            live.arrived.ts if live.arrived else None, self._findings(name),
         )  # fmt: skip
 
     def rings(self, name: NodeName) -> Rings:
@@ -135,8 +150,8 @@ class Store:
         return self._nodes[name].logs.get(instance)
 
     def findings(self, name: NodeName) -> tuple[Found, ...]:
-        """Return the last finding of each check. Raises KeyError."""
-        return tuple(self._nodes[name].findings.values())
+        """Return the last finding of each check that was asked, of the node and of each instance. Raises KeyError."""
+        return tuple(self._nodes[name].told.values())
 
     @singledispatchmethod
     def _apply(self, event: Event, live: _Live) -> tuple[Topic, ...]:
@@ -155,6 +170,7 @@ class Store:
         if not live.rings.take(event.sample, event.ts, event.boot):
             return ()
         live.arrived = event
+        live.troubles = live.health.judge(_sight(event.node, live, event.sample))
         back = live.state.state is not NodeState.OK
         if back:
             live.state = NodeStateChanged(event.ts, event.node, NodeState.OK)
@@ -208,12 +224,28 @@ class Store:
 
     @_apply.register
     def _(self, event: Found, live: _Live) -> tuple[Topic, ...]:
-        live.findings[event.check] = event
+        live.told[event.check, event.instance] = event
         return (Topic(What.FINDINGS, live.state.node),)
 
 
 def _new(name: NodeName, now: float) -> _Live:
     return _Live(NodeStateChanged(now, name, NodeState.UNKNOWN), now)
+
+
+def _sight(node: NodeName, live: _Live, sample: Sample) -> Sight:
+    known = live.docker is not None and live.docker.known
+    return Sight(node, sample, _instances(node, live) if known else None)
+
+
+def _finding(found: Found) -> Finding | None:
+    """Return what is wrong by an event; None where all is well, or of a kind that this version does not know."""
+    wrong = found.severity in (Severity.PROBLEM, Severity.WARNING, Severity.NOTE)
+    if not wrong or found.node is None or found.check not in set(FindingKind):
+        return None
+    return Finding(
+        FindingKind(found.check), found.severity, found.node, found.message, found.remedy, instance=found.instance,
+        evidence=found.evidence, since=found.since,
+    )  # fmt: skip
 
 
 def _words(state: NodeStateChanged) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView as InstanceView
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName, NodeState
@@ -42,6 +43,7 @@ class LoadView:
 
     ``instances_seen``: when Docker last said what runs, unix seconds; None before it ever did. ``docker_known`` False: it
     does not say at the moment, and the instances are those of then. ``sampled``: when the sample got here, unix seconds.
+    ``findings``: what is wrong, the worst first.
     """
 
     name: NodeName
@@ -55,6 +57,7 @@ class LoadView:
     instances_seen: float | None = None
     reading: Memory | None = None
     sampled: float | None = None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def memory(self) -> MemoryBar | None:

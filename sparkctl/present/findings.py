@@ -1,10 +1,18 @@
-"""A finding as text: what is, why it matters, what to do."""
+"""A finding as text: what is, why it matters, since when, what to do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparkctl.model.events import Found
+from sparkctl.model.finding import Finding
 from sparkctl.model.text import clean
+from sparkctl.model.units import spoken
+from sparkctl.present.fold import fold
 from sparkctl.present.symbols import symbol
+
+_INDENT, _HANG = 4, 6
+_SLACK = 1.0  # seconds: a finding that began with the newest sample
 
 
 def finding_lines(found: Found, ascii_only: bool = False) -> list[str]:
@@ -13,3 +21,30 @@ def finding_lines(found: Found, ascii_only: bool = False) -> list[str]:
     if found.remedy:
         lines.append(f"    {'':12}  try: {clean(found.remedy)}")
     return lines
+
+
+def trouble_lines(
+    findings: Sequence[Finding], now: float, ascii_only: bool = False, width: int | None = None
+) -> list[str]:
+    """Return the block of what is wrong with a node: the sentence, its evidence and since when, the remedy.
+
+    ``now`` is unix seconds by the node's own clock, as ``since`` is.
+    """
+    lines: list[str] = []
+    for one in findings:
+        lines += fold(f"{'':{_INDENT}}{symbol(one.severity, ascii_only)} {clean(one.summary)}", width, _HANG)
+        lines += fold(f"{'':{_HANG}}{_proof(one, now)}", width, _HANG)
+        if one.remedy:
+            lines += fold(f"{'':{_HANG}}try: {clean(one.remedy)}", width, _HANG)
+    return lines
+
+
+def _proof(one: Finding, now: float) -> str:
+    parts = [clean(str(figure)) for figure in one.evidence]
+    return " · ".join([*parts, _since(one.since, now)])
+
+
+def _since(since: float | None, now: float) -> str:
+    if since is None:
+        return "since before we looked"
+    return "since just now" if now - since < _SLACK else f"for {spoken(now - since)}"

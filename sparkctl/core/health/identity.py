@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from sparkctl.core.earlyoom import rule_of
-from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.model.finding import Figure, Finding, FindingKind, Severity, worst_first
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
 from sparkctl.model.units import GIB, KIB, gib, spoken
@@ -36,6 +36,24 @@ def findings(node: NodeName, who: Hello, sample: Sample) -> Iterator[Finding]:
     yield from _settings(node, who)
     yield from _earlyoom(node, who, sample)
     yield from _reserved(node, sample)
+
+
+def troubles(node: NodeName, who: Hello, sample: Sample) -> Iterator[Finding]:
+    """Yield what of `findings` is wrong, several of one kind as one."""
+    wrong: dict[FindingKind, list[Finding]] = {}
+    for one in findings(node, who, sample):
+        if one.severity in (Severity.NOTE, Severity.WARNING, Severity.PROBLEM):
+            wrong.setdefault(one.kind, []).append(one)
+    for kind, some in wrong.items():
+        remedies = [one.remedy for one in some if one.remedy]
+        yield Finding(
+            kind,
+            worst_first(some)[0].severity,
+            node,
+            "; ".join(one.summary for one in some),
+            "; ".join(remedies) or None,
+            evidence=tuple(figure for one in some for figure in one.evidence),
+        )
 
 
 def differences(nodes: Mapping[NodeName, Hello]) -> Iterator[Finding]:

@@ -10,13 +10,14 @@ from sparkctl.core.live import LogMark, Store, Topic, What
 from sparkctl.core.rings import Series
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
+from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
 from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.sample import Process, Sample
+from sparkctl.model.sample import Gpu, NetLink, Process, RdmaPort, Sample
 from sparkctl.model.units import GIB
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
@@ -131,10 +132,41 @@ def test_how_far_a_log_came() -> None:
 
 
 def test_the_last_finding_of_each_check_stands() -> None:
-    bad = events.Found(1.0, ONE, "swap", events.Severity.WARNING, "in use")
-    good = events.Found(2.0, ONE, "swap", events.Severity.GOOD, "empty again")
+    bad = events.Found(1.0, ONE, "swap", Severity.WARNING, "in use")
+    good = events.Found(2.0, ONE, "swap", Severity.GOOD, "empty again")
     assert applied(bad, good).findings(ONE) == (good,)
     assert applied(bad).findings(TWO) == ()
+
+
+def test_a_view_tells_what_is_wrong_the_worst_first() -> None:
+    stuck = Gpu(0, busy=0.96, sm_clock=799, sm_clock_max=3003, power=19.5, celsius=52, reasons=0)
+    told = events.Found(0.5, ONE, "difference", Severity.WARNING, "driver 1 here, 2 there")
+    well = events.Found(0.6, ONE, "min_free_kbytes", Severity.GOOD, "fine")
+    strange = events.Found(0.7, ONE, "of-a-later-version", Severity.PROBLEM, "who knows")
+    store = applied(told, well, strange, *(arrived(float(ts), gpus=(stuck,)) for ts in range(1, 25)))
+    found = store.view(ONE).findings
+    assert [one.kind for one in found] == [FindingKind.STUCK_CLOCK, FindingKind.DIFFERENCE]
+    store.apply(events.NodeStateChanged(30.0, ONE, NodeState.UNREACHABLE, "gone"))
+    assert store.view(ONE).findings == (), "of a node that does not answer nothing is known"
+
+
+def test_what_two_nodes_show_beside_each_other_is_told_on_both() -> None:
+    def at(node: NodeName, network: str) -> events.SampleArrived:
+        port, link = RdmaPort("rocep1s0f0", "1", "enp1s0f0np0"), NetLink("enp1s0f0np0", True, networks=(network,))
+        return replace(arrived(1.0, rdma=(port,), links=(link,)), node=node)
+
+    store = applied(at(ONE, "192.168.200.0/24"), at(TWO, "10.0.0.0/24"))
+    assert [[one.kind for one in view.findings] for view in store.views()] == [[FindingKind.FABRIC_ROUTE]] * 2
+    assert not applied(at(ONE, "10.0.0.0/24"), at(TWO, "10.0.0.0/24")).view(ONE).findings
+    assert not applied(at(ONE, "10.0.0.0/24")).view(ONE).findings
+
+
+def test_what_docker_does_not_tell_at_the_moment_is_no_evidence() -> None:
+    restarting = replace(READY, state=ContainerState.RESTARTING)
+    listed = events.ContainersListed(1.0, ONE, (restarting,))
+    assert [one.kind for one in applied(listed, arrived(2.0)).view(ONE).findings] == [FindingKind.RESTART_LOOP]
+    silent = events.ContainersListed(3.0, ONE, known=False, detail="no answer")
+    assert not applied(listed, arrived(2.0), silent, arrived(4.0)).view(ONE).findings
 
 
 @pytest.mark.parametrize("event", [events.Warned(1.0, None, "m"), events.Ended(1.0, events.Outcome.DONE, 0, 1.0, ONE)])

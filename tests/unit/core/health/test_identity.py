@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.health.identity import differences, findings
+from sparkctl.core.health.identity import differences, findings, troubles
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName
@@ -104,3 +104,15 @@ def test_settings_that_bite_now() -> None:
     assert "5.0 GiB" in found[0].summary
     unknown = replace(WHO, sysctl=(("min_free_kbytes", None), ("swappiness", None)))
     assert not [*of("min_free_kbytes", WHO), *of("swappiness", WHO), *of("swappiness", unknown)]
+
+
+def test_several_of_a_kind_are_one_trouble() -> None:
+    mines = (
+        ConfiguredSetting("min_free_kbytes", 5242880, "/etc/sysctl.d/90-tune.conf"),
+        ConfiguredSetting("swappiness", 1, "/etc/sysctl.conf"),
+    )
+    (found,) = troubles(NODE, replace(WHO, configured=mines), SAMPLE)
+    assert (found.kind, found.severity) == (FindingKind.SETTINGS, Severity.WARNING)
+    assert "90-tune.conf" in found.summary
+    assert "/etc/sysctl.conf" in found.summary
+    assert not list(troubles(NODE, WHO, SAMPLE))
