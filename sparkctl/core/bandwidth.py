@@ -8,32 +8,61 @@ Prompts are bound by arithmetic, so there is no estimate while they are read, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
+from sparkctl.core.store import LoadView
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity, Numbers
+from sparkctl.model.node import SPEC_BANDWIDTH_GB_S
+from sparkctl.model.per_step import PerStep
+from sparkctl.model.sample import Sample
 
 GB = 1e9  # memory bandwidth is sold and measured in decimal gigabytes
 FORMULA = "GB/s = decode steps/s x (weights + experts + draft model x passes + KV cache read) per step"
 
 
+_MEASURED_GB10 = 230 * GB
+_ROOM = 1.02  # above the specification by less is what rounding and a short window do
+
+
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What the memory can do, bytes/s: ``measured`` by the best GPU read seen, ``spec`` as printed."""
+    """What the memory can do, bytes/s: ``spec`` as printed, ``measured`` by the best GPU read seen, where there is one."""
 
-    measured: float = 230 * GB
-    spec: float = 273 * GB
+    measured: float | None = _MEASURED_GB10
+    spec: float = SPEC_BANDWIDTH_GB_S * GB
 
 
 GB10 = Ceiling()
 
 
+def ceiling_of(gb_per_second: float | None) -> Ceiling:
+    """Return the ceiling of a node whose config gives this specification; only a GB10's has been measured."""
+    if gb_per_second is None or gb_per_second == SPEC_BANDWIDTH_GB_S:
+        return GB10
+    return Ceiling(None, gb_per_second * GB)
+
+
+class Source(StrEnum):
+    """Where a bandwidth comes from."""
+
+    ESTIMATE = "estimate"
+    COUNTER = "counter"  # the GPU's own
+
+
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """The routed experts of a mixture-of-experts model on this rank: ``bytes`` of all ``count`` of them per step."""
+    """The routed experts of a mixture-of-experts model on this rank: ``bytes`` of all ``count`` of them per step.
+
+    ``are_parameters``: how many experts there are is not known, and single parameters stand for them. The upper end is
+    then too high: what every token reads is spread as if it were chosen, too.
+    """
 
     bytes: int
     count: int
     per_token: int
+    are_parameters: bool = False
 
     def touched(self, tokens: float) -> float:
         """Return how many experts of a layer ``tokens`` touch, if they choose at random: N(1 - (1 - k/N)^T)."""
@@ -51,25 +80,31 @@ class Reads:
     """What one decode step reads on one node. Bytes.
 
     ``weights``: this rank's share of what every step reads; of an MoE model all but its routed ``experts``. ``draft``:
-    the draft model, read ``draft_passes`` times a step. ``draft_tokens`` are verified beside the bonus token.
+    the draft model, read ``draft_passes`` times a step, None where it is read and its size not known. ``draft_tokens``
+    are verified beside the bonus token.
     """
 
     weights: int
     experts: Experts | None = None
-    draft: int = 0
+    draft: int | None = 0
     draft_passes: float = 1.0
     draft_tokens: int = 0
-    kv_per_token: int | None = None
+    kv_per_token: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """An estimate: bytes/s from ``low`` to ``high`` (the same for a dense model), with its inputs in words."""
+    """Bytes/s from ``low`` to ``high`` (the same for a dense model), with its inputs in words.
+
+    ``suspect``: where it is not plausible, which input must be wrong and what to do about it.
+    """
 
     low: float
     high: float
     ceiling: Ceiling
     inputs: tuple[tuple[str, str], ...]
+    source: Source = Source.ESTIMATE
+    suspect: str | None = None
 
     @property
     def is_range(self) -> bool:
@@ -79,20 +114,26 @@ class Bandwidth:
     @property
     def plausible(self) -> bool:
         """Say whether the memory could do it; if not, an input is wrong."""
-        return self.low <= self.ceiling.spec
+        return self.low <= self.ceiling.spec * _ROOM
 
-    def of_measured(self) -> tuple[float, float]:
-        """Return the shares of the measured ceiling."""
-        return self.low / self.ceiling.measured, self.high / self.ceiling.measured
+    def of_measured(self) -> tuple[float, float] | None:
+        """Return the shares of the measured ceiling, None where none was measured."""
+        best = self.ceiling.measured
+        return None if best is None else (self.low / best, self.high / best)
 
     def of_spec(self) -> tuple[float, float]:
         """Return the shares of the printed specification."""
         return self.low / self.ceiling.spec, self.high / self.ceiling.spec
 
+    @property
+    def formula(self) -> str:
+        """What the inputs are put into."""
+        return FORMULA if self.source is Source.ESTIMATE else "GB/s = the GPU's own counter x its peak"
+
     def explain(self) -> tuple[str, ...]:
         """Return the formula and each input, a line each."""
         width = max(len(name) for name, _ in self.inputs)
-        return (FORMULA, *(f"  {name:{width}}  {value}" for name, value in self.inputs))
+        return (self.formula, *(f"  {name:{width}}  {value}" for name, value in self.inputs))
 
 
 def estimate(numbers: Numbers, reads: Reads, ceiling: Ceiling = GB10) -> Bandwidth | None:
@@ -101,14 +142,96 @@ def estimate(numbers: Numbers, reads: Reads, ceiling: Ceiling = GB10) -> Bandwid
         return None
     tokens = (numbers.batch or 1.0) * (1 + reads.draft_tokens)
     least, most = reads.experts.read(tokens) if reads.experts else (0.0, 0.0)
-    draft = reads.draft * reads.draft_passes
+    draft = (reads.draft or 0) * reads.draft_passes
     context = _context(numbers, reads)
     always = reads.weights + draft + (context or 0.0)
-    return Bandwidth(
+    found = Bandwidth(
         numbers.steps * (always + least),
         numbers.steps * (always + most),
         ceiling,
         (*_step_inputs(numbers), *_read_inputs(numbers, reads, tokens, context)),
+    )
+    return found if found.plausible else replace(found, suspect=_suspect(reads, least, draft, context or 0.0))
+
+
+def measured(sample: Sample) -> Bandwidth | None:
+    """Return what the GPUs' own counters say, all of them together; None where one has no such counter, as a GB10."""
+    known = [(one.bandwidth_share, one.bandwidth_peak) for one in sample.gpus or ()]
+    pairs = [(share, peak) for share, peak in known if share is not None and peak is not None]
+    if not pairs or len(pairs) < len(known):
+        return None
+    rate, peak = sum(share * peak for share, peak in pairs), float(sum(peak for _, peak in pairs))
+    inputs = (
+        ("counter", f"{rate / peak * 100:.1f} % of the peak"),
+        ("peak", _size(peak) + "/s"),
+    )
+    return Bandwidth(rate, rate, Ceiling(None, peak), inputs, Source.COUNTER)
+
+
+def of_node(view: LoadView) -> Bandwidth | None:
+    """Return what the node's GPUs count themselves, None where they do not."""
+    return None if view.sample is None else measured(view.sample)
+
+
+def of_instance(one: InstanceView, view: LoadView) -> Bandwidth | None:
+    """Return the estimate for an instance on a node, None where the GPU's own counter says more, or nothing is known."""
+    reads = reads_of(one.per_step)
+    if one.numbers is None or reads is None or of_node(view) is not None:
+        return None
+    return estimate(one.numbers, reads, ceiling_of(view.memory_bandwidth))
+
+
+def reads_of(facts: PerStep | None) -> Reads | None:
+    """Return what one of the ranks that share a model reads in a step, None where the weights are not known."""
+    if facts is None or facts.weights is None:
+        return None
+    weights, experts, ranks = facts.weights, None, facts.ranks
+    total, active = facts.parameters, facts.active_parameters
+    if facts.experts is not None:
+        routed = facts.experts
+        weights -= routed.weights
+        experts = Experts(routed.weights // ranks, routed.count, routed.per_token)
+    elif total is not None and active is not None and active < total:
+        weights, experts = 0, Experts(weights // ranks, total, active, are_parameters=True)
+    draft = facts.draft_weights if facts.draft_weights is not None or facts.draft_passes else 0
+    return Reads(
+        weights=weights // ranks,
+        experts=experts,
+        draft=None if draft is None else draft // ranks,
+        draft_passes=1.0 if facts.draft_passes is None else facts.draft_passes,
+        draft_tokens=facts.draft_tokens or 0,
+        kv_per_token=None if facts.kv_per_token is None else facts.kv_per_token / ranks,
+    )
+
+
+def why_blank(numbers: Numbers | None, facts: PerStep | None) -> str:
+    """Return why there is no estimate: a sentence for an owner."""
+    if facts is None or facts.weights is None:
+        return (
+            "what a step reads is not known: model.weights in the profile (bytes of the checkpoint) would tell, from "
+            "the next start on"
+        )
+    if numbers is None or numbers.activity is None:
+        return "what the engine does is not known"
+    if numbers.activity is Activity.IDLE:
+        return "no step happens: nothing is read"
+    if numbers.activity is Activity.PREFILL:
+        return "prompts are being read: that is bound by arithmetic, not by memory"
+    return "the engine has not said yet how fast it steps"
+
+
+def _suspect(reads: Reads, least: float, draft: float, context: float) -> str:
+    """Return which input must be wrong: the largest, because steps are counted and sizes were written by somebody."""
+    parts = {
+        "model.weights": float(reads.weights),
+        "model.experts" if not (reads.experts and reads.experts.are_parameters) else "model.active_parameters": least,
+        "model.draft_weights, or the engine's draft steps,": draft,
+        "model.kv_per_token": context,
+    }
+    name = max(parts, key=lambda part: parts[part])
+    dense = name == "model.weights" and reads.experts is None
+    return f"{name} in the profile must be wrong" + (
+        " (a mixture of experts? then model.experts is missing; on two Sparks each reads its half)" if dense else ""
     )
 
 
@@ -137,19 +260,26 @@ def _read_inputs(numbers: Numbers, reads: Reads, tokens: float, context: float |
         inputs.append(
             (
                 "experts",
-                f"{_size(least)} ({experts.per_token} of {experts.count}: one token's) to {_size(most)} "
-                f"({experts.touched(max(1.0, tokens)):.0f}: {tokens:.0f} tokens verified at once)",
+                f"{_size(least)} ({_counted(experts, experts.per_token)} of {_counted(experts, experts.count)}: one token's)"
+                f" to {_size(most)} ({_counted(experts, experts.touched(max(1.0, tokens)))}: {tokens:.0f} tokens at once)",
             )
         )
-    if reads.draft:
+    if reads.draft is None:
+        inputs.append(("draft model", "not counted: model.draft_weights in the profile would tell its size"))
+    elif reads.draft:
         inputs.append(("draft model", f"{_size(reads.draft)} x {reads.draft_passes:g}"))
     if context is None:
-        inputs.append(("KV cache", "not counted: its size is not known"))
+        lacking = "the engine does not tell" if reads.kv_per_token else "model.kv_per_token in the profile would tell"
+        inputs.append(("KV cache", f"not counted: {lacking} its size"))
     else:
         inputs.append(("KV cache", f"{_size(context)} ({numbers.kv_tokens:.0f} tokens of context)"))
     if numbers.prompt_rate:
         inputs.append(("prompts", f"{numbers.prompt_rate:.0f} tok/s were read as well; what that reads is not counted"))
     return inputs
+
+
+def _counted(experts: Experts, count: float) -> str:
+    return f"{count / 1e9:.1f}B parameters" if experts.are_parameters else f"{count:.0f}"
 
 
 def _size(count: float) -> str:

@@ -133,7 +133,7 @@ class Store:
         return LoadView(
             name, state.state, live.when, docker.detail, docker.hint, live.arrived.sample if live.arrived else None,
             _instances(name, live), docker.known, live.listed.ts if live.listed else None, live.memory,
-            live.arrived.ts if live.arrived else None, self._findings(name),
+            live.arrived.ts if live.arrived else None, self._findings(name), docker.memory_bandwidth,
         )  # fmt: skip
 
     def rings(self, name: NodeName) -> Rings:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from sparkctl import __version__
+from sparkctl.core import per_step
 from sparkctl.core.env import engine_args, engine_env, engine_secrets
 from sparkctl.core.faults import quoted
 from sparkctl.engines.base import Engine
@@ -43,6 +44,8 @@ def plan(
     profile = replace(profile, args=engine_args(profile, environ))
     ready = ready_rule(profile, engine)
     network = box.network or _usual_network(port, box.options)
+    command = engine.argv(profile)
+    step = per_step.encode(per_step.per_step(profile.model, engine.decoding(command)))
     return LaunchPlan(
         node=node.name,
         instance=instance,
@@ -52,7 +55,7 @@ def plan(
         container_name=container_name(profile),
         image=profile.image,
         entrypoint=box.entrypoint,
-        command=engine.argv(profile),
+        command=command,
         env=env,
         mounts=tuple(mount(text, home) for text in profile.mounts),
         gpus=_wanted(box.gpus, engine.defaults.gpus),
@@ -62,7 +65,7 @@ def plan(
         ulimits=box.ulimits,
         devices=box.devices,
         options=box.options,
-        labels=_labels(profile, instance, operator, node_port(port, network, box.options), ready),
+        labels=_labels(profile, instance, operator, node_port(port, network, box.options), ready, step),
         port=port,
         served_model=profile.model.served_name or profile.model.path,
         api_key=engine.api_key(profile) or next((value for name, value in env if name in _SERVER_KEYS), None),
@@ -117,7 +120,7 @@ def _wanted(own: str | None, default: str | None) -> str | None:
 
 
 def _labels(
-    profile: Profile, instance: str, operator: str, port: int | None, ready: ReadyRule
+    profile: Profile, instance: str, operator: str, port: int | None, ready: ReadyRule, step: str | None
 ) -> tuple[tuple[str, str], ...]:
     rule = json.dumps(asdict(ready), ensure_ascii=False, separators=(",", ":"))
     labels = [
@@ -132,4 +135,8 @@ def _labels(
     ]
     if port is not None:
         labels.insert(5, (Label.PORT, str(port)))
+    if profile.expected_memory is not None:
+        labels.append((Label.EXPECTED, str(profile.expected_memory)))
+    if step is not None:
+        labels.append((Label.PER_STEP, step))
     return tuple(labels)

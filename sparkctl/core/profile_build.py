@@ -13,8 +13,9 @@ from pydantic_core import ErrorDetails
 
 from sparkctl.core.faults import Fault, InvalidFile, quoted
 from sparkctl.core.profile_maps import MAPS, pairs
-from sparkctl.core.profile_schema import ProfileFile, StartSection, keys_at
+from sparkctl.core.profile_schema import ExpertsSection, ProfileFile, StartSection, keys_at
 from sparkctl.core.yamlfile import Item, at, where
+from sparkctl.model.per_step import RoutedExperts
 from sparkctl.model.plan import Timeouts
 from sparkctl.model.profile import ContainerOptions, Model, Profile, StartRules
 from sparkctl.model.suggest import closest, did_you_mean
@@ -169,6 +170,10 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
             served_name=file.model.served_name,
             weights=file.model.weights,
             active_parameters=file.model.active_parameters,
+            parameters=file.model.parameters,
+            experts=_experts(file.model.experts),
+            draft_weights=file.model.draft_weights,
+            kv_per_token=file.model.kv_per_token,
         ),
         nodes=file.nodes,
         port=file.port,
@@ -195,6 +200,10 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
         notes=file.notes,
         source=file.source,
     )
+
+
+def _experts(section: ExpertsSection | None) -> RoutedExperts | None:
+    return None if section is None else RoutedExperts(section.weights, section.count, section.per_token)
 
 
 def _start(section: StartSection) -> StartRules:

@@ -22,6 +22,7 @@ _IMAGE = re.compile(
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARG = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]*")
 _COUNT = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[KMBT]?)", re.IGNORECASE)
+_MODEL_SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?:(?P<unit>[KMGT])(?P<binary>i)?B)?", re.IGNORECASE)
 _POWERS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _ULIMITS = (
     "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
@@ -56,6 +57,33 @@ def large_size(text: str) -> int:
     if found < MIB:
         raise ValueError(f"{quoted(text)} is {found} bytes; write for example 96GiB")
     return found
+
+
+def model_size(text: str) -> int:
+    """Bytes of weights, as those who publish them write it: 27GB is 27 x 10^9, 25GiB is binary."""
+    match = _MODEL_SIZE.fullmatch(text.strip()) if len(text) <= 40 else None
+    if match is None:
+        raise ValueError(f"{quoted(text)} is not a size; write for example 27GB (10^9) or 25GiB (2^30)")
+    base, unit = (1024 if match["binary"] else 1000), (match["unit"] or "").upper()
+    found = int(float(match["number"]) * base ** ("KMGT".index(unit) + 1 if unit else 0))
+    if found < MIB:
+        raise ValueError(f"{quoted(text)} is {found} bytes; write for example 27GB")
+    return found
+
+
+def small_size(text: str) -> int:
+    """Bytes, not none."""
+    found = size(text)
+    if found < 1:
+        raise ValueError(f"{quoted(text)} is nothing; write for example 64KiB, or leave it out")
+    return found
+
+
+def pieces(text: str) -> int:
+    """A whole number of things, 1 or more."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) >= 1):
+        raise ValueError(f"{quoted(text)} is not a number of experts; write a whole number, 1 to 99999")
+    return int(text)
 
 
 def size(text: str) -> int:

@@ -6,9 +6,18 @@ The models see numbers as numbers only where a field is one; everywhere else the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from sparkctl.core import profile_fields as kinds
@@ -57,6 +66,7 @@ def _engine(text: str) -> str:
 
 
 _SIZE_WORDS = "Bytes, as in 96GiB, 16g or 4096."
+_MODEL_SIZE_WORDS = "Bytes, as in 27GB (10^9, as model pages have it) or 25GiB (2^30)."
 _TIME_WORDS = "A duration, as in 90s, 20m or 1h30m."
 Text = Annotated[str, BeforeValidator(_is_text), _schema("string")]
 Word = Annotated[str, BeforeValidator(_is_word), _schema(["string", "number"])]
@@ -65,6 +75,13 @@ Name = Annotated[
 ]
 Image = Annotated[str, BeforeValidator(_said(kinds.image)), _schema("string")]
 Size = Annotated[int, BeforeValidator(_said(kinds.large_size)), _schema(["string", "integer"], description=_SIZE_WORDS)]
+ModelSize = Annotated[
+    int, BeforeValidator(_said(kinds.model_size)), _schema(["string", "integer"], description=_MODEL_SIZE_WORDS)
+]
+SmallSize = Annotated[
+    int, BeforeValidator(_said(kinds.small_size)), _schema(["string", "integer"], description="Bytes, as in 64KiB.")
+]
+Pieces = Annotated[int, BeforeValidator(_said(kinds.pieces)), _schema("integer", minimum=1)]
 ShmSize = Annotated[
     str, BeforeValidator(_said(kinds.shm_size)), _schema(["string", "integer"], description=_SIZE_WORDS)
 ]
@@ -110,13 +127,51 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class ExpertsSection(_Section):
+    """The routed experts of a mixture of experts: bytes of all of them, how many there are, how many a token takes."""
+
+    weights: ModelSize
+    count: Pieces
+    per_token: Pieces
+
+    @field_validator("per_token")
+    @classmethod
+    def _chosen(cls, per_token: int, info: ValidationInfo) -> int:
+        count = info.data.get("count")
+        if count is not None and per_token > count:
+            raise ValueError(f"a token takes {per_token} experts and there are {count}")
+        return per_token
+
+
 class ModelSection(_Section):
-    """What is served: a path in the container or a hub id, and its figures."""
+    """What is served: a path in the container or a hub id, and the figures from which `top` estimates bandwidth."""
 
     path: Text | None = None
     served_name: Text | None = None
-    weights: Size | None = None
+    weights: ModelSize | None = None
+    parameters: Count | None = None
     active_parameters: Count | None = None
+    experts: ExpertsSection | None = None
+    draft_weights: ModelSize | None = None
+    kv_per_token: SmallSize | None = None
+
+    @field_validator("active_parameters")
+    @classmethod
+    def _active(cls, active: int | None, info: ValidationInfo) -> int | None:
+        total = info.data.get("parameters")
+        if active is not None and total is not None and active > total:
+            raise ValueError(f"{active} are active and the model has {total} (parameters): a part is not more than all")
+        return active
+
+    @field_validator("experts")
+    @classmethod
+    def _routed(cls, experts: ExpertsSection | None, info: ValidationInfo) -> ExpertsSection | None:
+        total = info.data.get("weights")
+        if experts is not None and total is not None and experts.weights > total:
+            raise ValueError(
+                f"the experts' weights ({experts.weights}) are more than the model's ({total}): `weights` is all of it"
+            )
+        return experts
 
 
 class ContainerSection(_Section):
@@ -197,9 +252,11 @@ def keys_at(path: Iterable[str | int]) -> tuple[str, ...]:
     model: type[BaseModel] = ProfileFile
     for step in path:
         field = model.model_fields.get(str(step))
-        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+        kinds_of = () if field is None else (get_args(field.annotation) or (field.annotation,))  # `Section | None`
+        sections = [kind for kind in kinds_of if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        if not sections:
             return ()
-        model = field.annotation
+        model = sections[0]
     return tuple(field.alias or key for key, field in model.model_fields.items())
 
 

@@ -44,6 +44,7 @@ class LoadView:
     ``instances_seen``: when Docker last said what runs, unix seconds; None before it ever did. ``docker_known`` False: it
     does not say at the moment, and the instances are those of then. ``sampled``: when the sample got here, unix seconds.
     ``findings``: what is wrong, the worst first.
+    ``memory_bandwidth``: what the memory is specified for, GB/s, where the operator's config was asked.
     """
 
     name: NodeName
@@ -58,6 +59,7 @@ class LoadView:
     reading: Memory | None = None
     sampled: float | None = None
     findings: tuple[Finding, ...] = ()
+    memory_bandwidth: float | None = None
 
     @property
     def memory(self) -> MemoryBar | None:
@@ -66,4 +68,6 @@ class LoadView:
         memory = sampled or self.reading
         if memory is None or memory.total <= 0:  # a machine without memory says nothing
             return None
-        return memory_bar(memory, self.sample.gpu_memory if sampled and self.sample else None)
+        if self.sample is None or sampled is None:
+            return memory_bar(memory, None)
+        return memory_bar(memory, self.sample.gpu_memory, self.sample.process_memory)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from sparkctl.model.profile import ArgValue, JsonText, Profile
 
 
@@ -45,6 +48,26 @@ def serving_words(profile: Profile, default_port: int) -> tuple[str, ...]:
 def is_script(command: tuple[str, ...]) -> bool:
     """Tell whether the command is a shell with its script (``bash -c "..."``): flags added to it would reach nobody."""
     return len(command) >= 3 and command[1].startswith("-") and command[1].endswith("c")
+
+
+def value(words: Sequence[str], *flags: str) -> str | None:
+    """Return what the last of these flags on a command line is set to, ``--flag value`` or ``--flag=value``."""
+    found = None
+    for at, word in enumerate(words):
+        name, given, own = word.partition("=")
+        if name.startswith("-") and "-" + name.lstrip("-").replace("_", "-") in {"-" + f.lstrip("-") for f in flags}:
+            found = own if given else words[at + 1] if at + 1 < len(words) else None
+    return found
+
+
+def whole(text: str | None) -> int | None:
+    """Return the count that a flag is set to, None for anything else."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 5 else None
+
+
+def ranks(words: Sequence[str], *flags: str) -> int:
+    """Return the product of the sizes that these flags give, each given by several names: 1 where none is."""
+    return math.prod(whole(value(words, *names.split())) or 1 for names in flags)
 
 
 def api_key(profile: Profile) -> str | None:

@@ -66,6 +66,16 @@ class Defaults:
     gpus: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How a launch decodes. ``draft_tokens``: drafted per step and request, beside the bonus token; ``draft_passes``: how
+    often a step runs the draft model. None: no drafts, or nobody knows. ``ranks``: what the model is shared by."""
+
+    draft_tokens: int | None = None
+    draft_passes: int | None = None
+    ranks: int = 1
+
+
 class Engine(Protocol):
     """One instance per module, named ``ENGINE``; found by file name (``engine: sglang`` is engines/sglang.py)."""
 
@@ -88,6 +98,10 @@ class Engine(Protocol):
 
     def cautions(self, profile: Profile) -> tuple[tuple[str, str | None], ...]:
         """Return what is known to go wrong with this profile: the sentence, and the ``field=value`` that mends it."""
+
+    def decoding(self, words: tuple[str, ...]) -> Decoding:
+        """Return how a command line (as `argv` returns it) decodes, by this engine's flags."""
+        ...
 
     def metrics(self, page: str) -> EngineMetrics:
         """Return one reading of /metrics (Prometheus text). Raises MetricsUnreadable for anything else."""

@@ -8,7 +8,7 @@ from sparkctl.engines import _exposition, _launch
 from sparkctl.engines._failures import COMMON, cuda_memory
 from sparkctl.engines._fields import number
 from sparkctl.engines._vocabulary import Vocabulary, loading
-from sparkctl.engines.base import Defaults, Signal
+from sparkctl.engines.base import Decoding, Defaults, Signal
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -98,6 +98,10 @@ class Container:
     def cautions(self, profile: Profile) -> tuple[tuple[str, str | None], ...]:
         """Return nothing: no profile is known that cannot start for reasons of its own."""
         return ()
+
+    def decoding(self, words: tuple[str, ...]) -> Decoding:
+        """Return nothing: its flags are those of a program that nobody here knows."""
+        return Decoding()
 
     def metrics(self, page: str) -> EngineMetrics:
         """Return one reading of llama-server's /metrics (its flag ``--metrics``); of anything else all is unknown."""

@@ -12,7 +12,7 @@ from sparkctl.engines import _exposition, _launch
 from sparkctl.engines._failures import COMMON, ERROR, cuda_memory
 from sparkctl.engines._fields import fields, number
 from sparkctl.engines._vocabulary import Vocabulary, loading, rule
-from sparkctl.engines.base import Defaults, Signal, Weight
+from sparkctl.engines.base import Decoding, Defaults, Signal, Weight
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -254,6 +254,9 @@ _ENDS = (
 )
 _VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + COMMON)
 
+_CHAINS = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "FROZEN_KV_MTP")  # the draft model runs once for each step
+_PASSES = {"NGRAM": 0, "DFLASH": 1}  # no draft model; a whole block of drafts in one go
+
 _BATCH = re.compile(r"(?P<kind>Decode|Prefill) batch(?: \[\d+\])?[,.] ?")
 _REALTIME = "sglang:realtime_tokens_total"
 _SERIES = (
@@ -328,6 +331,22 @@ class SGLang:
             )
             return ((message, "args.speculative-num-draft-tokens=6"),)
         return ()
+
+    def decoding(self, words: tuple[str, ...]) -> Decoding:
+        """Return the drafts of ``--speculative-*``, and tensor x pipeline parallel size.
+
+        ``--speculative-num-draft-tokens`` counts what a step verifies, the bonus token among them.
+        """
+        ranks = _launch.ranks(words, "tp tp-size tensor-parallel-size", "pp pp-size pipeline-parallel-size")
+        algorithm = _launch.value(words, "speculative-algorithm", "speculative-algo")
+        if algorithm is None:
+            return Decoding(ranks=ranks)
+        verified = _launch.whole(_launch.value(words, "speculative-num-draft-tokens"))
+        steps = _launch.whole(_launch.value(words, "speculative-num-steps"))
+        drafts = max(0, verified - 1) if verified is not None else steps
+        name = algorithm.upper()
+        passes = steps if name in _CHAINS else _PASSES.get(name)
+        return Decoding(drafts, passes, ranks)
 
     def metrics(self, page: str) -> EngineMetrics:
         """Return one reading of /metrics, which ``args.enable-metrics`` turns on."""

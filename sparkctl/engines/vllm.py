@@ -3,13 +3,14 @@ that was killed lets the API server end with code 0."""
 
 from __future__ import annotations
 
+import json
 import re
 
 from sparkctl.engines import _exposition, _launch
 from sparkctl.engines._failures import COMMON, ERROR, cuda_memory
 from sparkctl.engines._fields import fields, number, numbers, share
 from sparkctl.engines._vocabulary import Vocabulary, loading, rule
-from sparkctl.engines.base import Defaults, Signal, Weight
+from sparkctl.engines.base import Decoding, Defaults, Signal, Weight
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -263,6 +264,26 @@ _SERIES = (
 )
 
 
+_CHAINS = ("draft_model", "eagle", "eagle3")  # the draft model runs once for each drafted token
+_PASSES = {"ngram": 0, "ngram_gpu": 0, "suffix": 0, "dflash": 1, "medusa": 1}  # no draft model; all drafts in one go
+
+
+def _speculation(words: tuple[str, ...]) -> dict[str, str]:
+    """Return method and num_speculative_tokens as text, from JSON, dotted keys, or the short flags of 0.32 and later."""
+    try:
+        said = json.loads(_launch.value(words, "speculative-config", "sc") or "{}")
+    except (ValueError, RecursionError):
+        said = {}
+    short = {"method": "spec-method", "num_speculative_tokens": "spec-tokens"}
+    found = {key: str(said[key]) for key in short if isinstance(said, dict) and key in said}
+    for key, flag in short.items():
+        dotted = f"speculative-config.{key.replace('_', '-')}"
+        given = _launch.value(words, dotted, f"sc.{key.replace('_', '-')}", flag)
+        if given is not None:
+            found[key] = given
+    return found
+
+
 def _kv_tokens(page: _exposition.Page) -> float | None:
     """Return the tokens the KV cache holds: its share in use of blocks times block size. One engine only."""
     usage = page.values("vllm:kv_cache_usage_perc")
@@ -347,6 +368,17 @@ class VLLM:
     def cautions(self, profile: Profile) -> tuple[tuple[str, str | None], ...]:
         """Return nothing: no profile is known that cannot start for reasons of its own."""
         return ()
+
+    def decoding(self, words: tuple[str, ...]) -> Decoding:
+        """Return the drafts of ``--speculative-config`` (or ``--spec-*``), and tensor x pipeline parallel size."""
+        ranks = _launch.ranks(words, "tp tensor-parallel-size", "pp pipeline-parallel-size")
+        config = _speculation(words)
+        tokens = _launch.whole(config.get("num_speculative_tokens"))
+        method = config.get("method", "")
+        if not config:
+            return Decoding(ranks=ranks)
+        chained = method in _CHAINS or method.endswith("mtp")
+        return Decoding(tokens, tokens if chained else _PASSES.get(method), ranks)
 
     def metrics(self, page: str) -> EngineMetrics:
         """Return one reading of /metrics, which is always on here."""

@@ -84,7 +84,8 @@ class CachesDropped:
 @dataclass(frozen=True, slots=True)
 class ContainersListed:
     """What runs on a node, ours and foreign, and how far ours are. What each holds and does others tell: ``memory`` and
-    ``numbers`` are None. ``known`` False: Docker did not say, and ``detail`` and ``hint`` are why."""
+    ``numbers`` are None. ``known`` False: Docker did not say, and ``detail`` and ``hint`` are why.
+    ``memory_bandwidth``: what the node's memory is specified for, GB/s, as the operator's config has it."""
 
     ts: float
     node: NodeName
@@ -92,6 +93,7 @@ class ContainersListed:
     known: bool = True
     detail: str | None = None
     hint: str | None = None
+    memory_bandwidth: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

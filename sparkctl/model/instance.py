@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sparkctl.model.container import ENDED, ContainerState
 from sparkctl.model.metrics import Numbers
 from sparkctl.model.node import NodeName
+from sparkctl.model.per_step import PerStep
 from sparkctl.model.phase import Phase, Step
 
 
@@ -15,6 +16,7 @@ class InstanceView:
     """A container on a node, ours or foreign. ``memory`` is what its processes hold in bytes, GPU side included.
 
     ``numbers`` are the engine's figures, told by `top` alone; ``metrics_hint`` is what a profile sets to have more of them.
+    ``expected``: what it is expected to hold, by its label; ``per_step``: what is known of a decode step, by another.
     ``restarts``: how often Docker started it again by itself; ``nccl``: the NCCL_IB_* part of its environment.
     """
 
@@ -39,6 +41,8 @@ class InstanceView:
     metrics_hint: str | None = None
     restarts: int | None = None
     nccl: tuple[tuple[str, str], ...] | None = None
+    expected: int | None = None
+    per_step: PerStep | None = None
 
     def variable(self, name: str) -> str | None:
         """Return one NCCL_IB_* variable of its environment; None where it is not set or was not read."""

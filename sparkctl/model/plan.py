@@ -20,6 +20,8 @@ class Label:
     PORT = PREFIX + "port"  # on the node
     READY = PREFIX + "ready"  # the ReadyRule as JSON, so that another operator can judge the same instance
     GRACE = PREFIX + "grace"  # seconds between SIGTERM and SIGKILL
+    EXPECTED = PREFIX + "expected"  # bytes of memory it is expected to hold
+    PER_STEP = PREFIX + "per-step"  # PerStep as JSON: what a decode step reads
     VERSION = PREFIX + "version"
 
 

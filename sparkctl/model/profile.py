@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparkctl.model.per_step import RoutedExperts
 from sparkctl.model.plan import Timeouts
 
 
@@ -20,12 +21,19 @@ ArgValue = str | bool | JsonText | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """``path`` is a path in the container or a hub id. ``weights`` in bytes, ``active_parameters`` a plain count."""
+    """``path`` is a path in the container or a hub id. Sizes in bytes, of the whole model; parameters are plain counts.
+
+    ``draft_weights``: the draft model or head, beside ``weights``. ``kv_per_token``: what one token of context takes.
+    """
 
     path: str | None = None
     served_name: str | None = None
     weights: int | None = None
     active_parameters: int | None = None
+    parameters: int | None = None
+    experts: RoutedExperts | None = None
+    draft_weights: int | None = None
+    kv_per_token: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,6 +232,13 @@ class Sample:
         lists = [gpu.processes for gpu in self.gpus if gpu.shares_memory and gpu.processes is not None]
         return sum(process.memory or 0 for processes in lists for process in processes)
 
+    @property
+    def process_memory(self) -> int | None:
+        """Bytes that all processes hold on the CPU's side, by the kernel's own count; None where it does not say."""
+        if self.detail is None or self.detail.anonymous is None:
+            return None
+        return self.detail.anonymous + (self.detail.shared or 0)
+
     def held_by(self, container: str) -> int | None:
         """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
         mine = [process for process in self.processes or () if process.container == container]
@@ -244,7 +251,8 @@ class MemoryBar:
     """A node's memory in four parts that add up to the total.
 
     ``page_cache`` is what the kernel would give back: available - free. ``gpu_processes`` is None where the driver does
-    not say; then it is within ``other_used``.
+    not say; then it is within ``other_used``. That has two parts: ``processes``, what all processes hold on the CPU's side,
+    and ``unaccounted``, which is nobody's: the kernel's and the driver's own, and what leaked. None: not known.
     """
 
     total: int
@@ -254,11 +262,18 @@ class MemoryBar:
     page_cache: int
     free: int
     swap_used: int
+    processes: int | None = None
+    unaccounted: int | None = None
 
 
-def memory_bar(memory: Memory, gpu_memory: int | None) -> MemoryBar:
+def memory_bar(memory: Memory, gpu_memory: int | None, process_memory: int | None = None) -> MemoryBar:
     """Return the four parts: free as the kernel has it, the reclaimable above it, the GPU's processes, and the rest."""
     cache = max(0, memory.available - memory.free)
     used = memory.total - memory.free - cache
     held = None if gpu_memory is None else min(gpu_memory, used)
-    return MemoryBar(memory.total, memory.available, held, used - (held or 0), cache, memory.free, memory.swap_used)
+    other = used - (held or 0)
+    processes = None if process_memory is None else min(process_memory, other)
+    unaccounted = None if processes is None or held is None else other - processes
+    return MemoryBar(
+        memory.total, memory.available, held, other, cache, memory.free, memory.swap_used, processes, unaccounted
+    )

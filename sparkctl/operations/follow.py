@@ -8,17 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from sparkctl.core import per_step
 from sparkctl.core.context import Context
 from sparkctl.core.sampler import WHILE_LOADING, Sampler
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
 from sparkctl.errors import DockerError, NodeError
+from sparkctl.model.container import Container
 from sparkctl.model.events import ContainersListed, Event, NodeStateChanged, NumbersArrived, SampleArrived
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.plan import Label
 from sparkctl.operations.numbers import Meters, Told
 from sparkctl.operations.status import instance_view
 from sparkctl.wire.link import LinkStatus, state_of
@@ -122,13 +125,22 @@ class Follower:
 
 async def listing(session: Session) -> ContainersListed:
     """Return what Docker says runs, or why it does not say. Raises NodeError where the node cannot be asked."""
-    name = session.node.name
+    name, spec = session.node.name, session.node.memory_bandwidth_gb_s
     try:
         containers = await session.docker.list()
-        shown = await together(*(instance_view(session, one, None) for one in containers))
+        shown = await together(*(_instance(session, one) for one in containers))
     except DockerError as error:
-        return ContainersListed(session.clock.now(), name, known=False, detail=error.message, hint=error.hint)
-    return ContainersListed(session.clock.now(), name, tuple(one for one in shown if one))
+        return ContainersListed(
+            session.clock.now(), name, known=False, detail=error.message, hint=error.hint, memory_bandwidth=spec
+        )
+    return ContainersListed(session.clock.now(), name, tuple(one for one in shown if one), memory_bandwidth=spec)
+
+
+async def _instance(session: Session, container: Container) -> InstanceView | None:
+    view = await instance_view(session, container, None)
+    if view is None or not view.ours:
+        return view
+    return replace(view, per_step=per_step.decode(container.label(Label.PER_STEP)))
 
 
 def emit_told(session: Session, told: dict[str, Told], emit: Callable[[Event], None]) -> None:

@@ -29,6 +29,12 @@ def grace_of(container: Container) -> float | None:
     return grace if math.isfinite(grace) and 0 <= grace <= _LONGEST_GRACE else None
 
 
+def expected_of(container: Container) -> int | None:
+    """Return the bytes of memory it is expected to hold, None for what is no such number."""
+    text = container.label(Label.EXPECTED) or ""
+    return (int(text) or None) if text.isascii() and text.isdigit() and len(text) <= 15 else None
+
+
 def rule_of(container: Container) -> ReadyRule | None:
     """Return when it counts as ready, None where its label does not say so in a usable way."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _CODES = re.compile(r"\x1b\[[0-9;]*m")
 _PROGRAMS = r"(?:sudo|sparkctl|docker|ssh|ssh-[a-z-]+|systemctl|journalctl|chmod|nano|curl|df|du|sh|ls|kill)"
@@ -34,6 +35,22 @@ def fold(line: str, width: int | None, hang: int | None = None) -> list[str]:
         current += gap + piece[0]
         filled = True
     return [*lines, current]
+
+
+def flow(head: str, cells: Sequence[str], width: int | None, gap: str = "   ") -> list[str]:
+    """Return ``head`` and then the cells, a gap between them, on as many lines as it takes, broken between cells.
+
+    Later lines begin under the first cell. A cell that is longer than a line is folded.
+    """
+    hang = " " * columns(head)
+    rows, current, filled = [], head, False
+    for cell in cells:
+        if filled and width is not None and columns(current) + len(gap) + columns(cell) > width:
+            rows.append(current)
+            current, filled = hang, False
+        current += (gap if filled else "") + cell
+        filled = True
+    return [line for row in [*rows, current] for line in fold(row.rstrip(), width, len(hang))]
 
 
 def columns(text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkctl.core.bandwidth import GB, Bandwidth
+from sparkctl.core.bandwidth import GB, Bandwidth, Source
 from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
 
 UNKNOWN = "—"
@@ -26,10 +26,11 @@ def throughput(numbers: Numbers) -> str:
     return speed(numbers.generation_rate)
 
 
-def acceptance(numbers: Numbers) -> str:
-    """Return ``1.75 per step · 20 % of drafts``, ``no drafts``, ``idle`` or an em dash.
+def acceptance(numbers: Numbers, drafted: int | None = None) -> str:
+    """Return ``1.75 per step · 20 % of 3 drafts``, ``no drafts``, ``idle`` or an em dash.
 
-    Where the figures are not differences of counters, what they are is said: ``· by its gauge``.
+    ``drafted``: the draft tokens that a step is configured to have. Where the figures are not differences of counters,
+    what they are is said: ``· by its gauge``.
     """
     if numbers.activity is Activity.IDLE:
         return IDLE
@@ -40,20 +41,16 @@ def acceptance(numbers: Numbers) -> str:
         return "no drafts" + _SOURCES[seen.estimator]
     parts = [] if seen.length is None else [f"{seen.length:.2f} per step"]
     if seen.rate is not None:
-        parts.append(f"{percent(seen.rate)} of drafts")
+        parts.append(f"{percent(seen.rate)} of {_drafts(drafted)}")
+    elif drafted is not None:
+        parts.append(f"of {drafted + 1} at most")
     return " · ".join(parts) + _SOURCES[seen.estimator]
 
 
-def figures(numbers: Numbers | None) -> str:
-    """Return ``12.7 tok/s · 3 running · KV 14 % · 1.75 per step · 20 % of drafts``, ``idle`` or an em dash."""
-    if numbers is None:
-        return UNKNOWN
-    if numbers.activity is Activity.IDLE:
-        return IDLE
-    words = [throughput(numbers), queue(numbers), f"KV {percent(numbers.kv_usage)}"]
-    if numbers.activity is not Activity.PREFILL:
-        words.append(f"acceptance {acceptance(numbers)}" if numbers.acceptance is None else acceptance(numbers))
-    return " · ".join(words)
+def _drafts(drafted: int | None) -> str:
+    if drafted is None:
+        return "drafts"
+    return f"{drafted} draft" if drafted == 1 else f"{drafted} drafts"
 
 
 def positions(seen: Acceptance | None) -> str:
@@ -63,21 +60,28 @@ def positions(seen: Acceptance | None) -> str:
     return " · ".join(f"{share * 100:.0f}" for share in seen.per_position) + " %"
 
 
-def bandwidth(numbers: Numbers, estimated: Bandwidth | None) -> str:
-    """Return ``≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec``; a range for a mixture of experts."""
-    if numbers.activity is Activity.IDLE:
-        return IDLE
-    if estimated is None:
-        return UNKNOWN
-    ceiling = estimated.ceiling
-    if not estimated.plausible:
-        return f"≈ {estimated.low / GB:.0f} GB/s est. · more than the memory can do: an input is wrong"
-    amount = _between(estimated.low / GB, estimated.high / GB)
-    measured, spec = (_between(low * 100, high * 100) for low, high in (estimated.of_measured(), estimated.of_spec()))
-    return (
-        f"≈ {amount} GB/s est. · {measured} % of {ceiling.measured / GB:.0f} measured, "
-        f"{spec} % of {ceiling.spec / GB:.0f} spec"
-    )
+def bandwidth(seen: Bandwidth | None) -> str:
+    """Return ``≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec``, with a range for a mixture of experts.
+
+    Of the GPU's own counter: ``2118 GB/s measured · 44 % of 4814 spec``. Nothing where there is none: it is blank.
+    """
+    if seen is None:
+        return ""
+    amount = _between(seen.low / GB, seen.high / GB)
+    if not seen.plausible:
+        return f"≈ {amount} GB/s est. · more than the memory can do: {seen.suspect}"
+    spec = f"{_percents(seen.of_spec())} % of {seen.ceiling.spec / GB:.0f} spec"
+    if seen.source is Source.COUNTER:
+        return f"{amount} GB/s measured · {spec}"
+    best, shares = seen.ceiling.measured, seen.of_measured()
+    if best is not None and shares is not None:
+        spec = f"{_percents(shares)} % of {best / GB:.0f} measured, {spec}"
+    return f"≈ {amount} GB/s est. · {spec}"
+
+
+def _percents(shares: tuple[float, float]) -> str:
+    low, high = shares
+    return _between(low * 100, high * 100)
 
 
 def queue(numbers: Numbers) -> str:

@@ -11,7 +11,7 @@ from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, gib
 from sparkctl.present.fold import fold
 from sparkctl.present.sentences import phase_word, step_words
-from sparkctl.present.symbols import symbol
+from sparkctl.present.symbols import symbol, to_ascii
 
 _MEMORY_COLUMN = 2
 _INDENT = 4
@@ -24,7 +24,7 @@ def status_lines(views: Sequence[NodeView], ascii_only: bool = False, width: int
         if lines:
             lines.append("")
         lines += _node(view, ascii_only, width)
-    return lines
+    return [to_ascii(line) for line in lines] if ascii_only else lines
 
 
 def _node(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
@@ -34,7 +34,7 @@ def _node(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
         if view.attempt is not None:
             words += f"   attempt {view.attempt}" + (f", next try in {view.next_try:.1f} s" if view.next_try else "")
         return fold(words, width, _INDENT) + _hint(view, width)
-    lines = fold(f"{head}   {memory_words(view.memory, ascii_only)}", width, len(head) + 3)
+    lines = fold(f"{head}   {memory_words(view.memory)}", width, len(head) + 3)
     if not view.docker_known:
         return lines + fold(f"    Docker: {clean(view.detail or 'no answer')}", width) + _hint(view, width)
     return lines + instance_lines(view.instances, ascii_only, width)
@@ -42,8 +42,13 @@ def _node(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
 
 def instance_lines(instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None) -> list[str]:
     """Return a row for each instance, ours first."""
-    rows = [_row(instance, ascii_only) for instance in in_order(instances)]
-    return _aligned(rows, width) if rows else ["    nothing runs"]
+    blocks = instance_blocks(instances, ascii_only, width)
+    return [line for block in blocks for line in block] or ["    nothing runs"]
+
+
+def instance_blocks(instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None) -> list[list[str]]:
+    """Return the row of each instance as one line or, where it is narrow, more; in the order of `in_order`."""
+    return _aligned([_row(instance, ascii_only) for instance in in_order(instances)], width)
 
 
 def in_order(instances: Sequence[InstanceView]) -> list[InstanceView]:
@@ -55,10 +60,10 @@ def _hint(view: NodeView, width: int | None) -> list[str]:
     return fold(f"    try: {clean(view.hint)}", width) if view.hint else []
 
 
-def memory_words(memory: Memory | None, ascii_only: bool = False) -> str:
+def memory_words(memory: Memory | None) -> str:
     """Return used of total, then what could be had; page cache is shown and never counted as used."""
     if memory is None:
-        return "memory ?" if ascii_only else "memory —"
+        return "memory —"
     words = [
         f"{memory.used / GIB:.1f} of {gib(memory.total)} used",
         f"{memory.available / GIB:.1f} available",
@@ -67,7 +72,7 @@ def memory_words(memory: Memory | None, ascii_only: bool = False) -> str:
     ]
     if memory.swap_used >= GIB / 20:  # what would be shown as 0.0 is not worth a word
         words.append(f"swap {memory.swap_used / GIB:.1f}")
-    return (", " if ascii_only else " · ").join(words)
+    return " · ".join(words)
 
 
 def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
@@ -87,8 +92,10 @@ def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
     ]
 
 
-def _aligned(rows: list[list[str]], width: int | None) -> list[str]:
+def _aligned(rows: list[list[str]], width: int | None) -> list[list[str]]:
     """Return the rows in columns; the last two cells of all go to a second line where one row is too wide for one."""
+    if not rows:
+        return []
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = []
     for row in rows:
@@ -99,9 +106,11 @@ def _aligned(rows: list[list[str]], width: int | None) -> list[str]:
         lines.append([*cells, row[-1]])
     whole = [" " * _INDENT + "   ".join(cells).rstrip() for cells in lines]
     if width is None or all(len(line) <= width for line in whole):
-        return whole
-    folded = []
-    for cells, row in zip(lines, rows, strict=True):
-        folded.append(" " * _INDENT + "   ".join(cells[:-2]).rstrip())
-        folded += fold(" " * (_INDENT + 2) + "   ".join(row[-2:]).rstrip(), width, _INDENT + 2)
-    return folded
+        return [[line] for line in whole]
+    return [
+        [
+            " " * _INDENT + "   ".join(cells[:-2]).rstrip(),
+            *fold(" " * (_INDENT + 2) + "   ".join(row[-2:]).rstrip(), width, _INDENT + 2),
+        ]
+        for cells, row in zip(lines, rows, strict=True)
+    ]

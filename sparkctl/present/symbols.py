@@ -41,6 +41,19 @@ for _table in (_PHASES, _NODES, _SEVERITIES):
     _SYMBOLS.update(_table)  # type: ignore[arg-type]
 
 
+_ASCII = str.maketrans(
+    {"—": "-", "–": "-", "≈": "~", "°": None, "·": ".", "↓": "v", "↑": "^", "→": ">", "×": "x", "…": "."}
+)
+
+
+def to_ascii(line: str) -> str:
+    """Return a line for a terminal that has ASCII only, no longer than it was.
+
+    What a node sent in other letters becomes question marks.
+    """
+    return line.replace(" · ", ", ").translate(_ASCII).encode("ascii", "replace").decode("ascii")
+
+
 def symbol(state: Phase | NodeState | Severity, ascii_only: bool = False) -> str:
     """Return the one character for a state."""
     return _SYMBOLS[state][1 if ascii_only else 0]

@@ -254,12 +254,23 @@ def test_top_tells_what_both_engines_do() -> None:
 
 
 def test_top_says_what_both_engines_do() -> None:
-    lines = demo("top", "--once", scenario="two-stacks").stdout.splitlines()
-    under = {line.split()[1]: lines[at + 1].strip() for at, line in enumerate(lines) if "   ready   " in line}
-    words = r"\d+(\.\d)? tok/s · {running} running · KV \d+(\.\d)? % · \d\.\d\d per step · \d+ % of drafts{more}"
-    by_log = r" · by its log   /metrics is off; in the profile: args\.enable-metrics: true"
-    assert re.fullmatch(words.format(running=2, more=by_log), under["qwen36-ngram"])
-    assert re.fullmatch(words.format(running=3, more=""), under["qwen36-vllm"])
+    lines = demo("top", "--once", "--explain", scenario="two-stacks").stdout.splitlines()
+    under = {
+        line.split()[1]: [each.strip() for each in lines[at + 1 :]] for at, line in enumerate(lines) if "ready" in line
+    }
+    speed = r"\d+(\.\d)? tok/s · {} running · KV \d+(\.\d)? % · "
+    accepts = r"accepts \d\.\d\d per step · \d+ % of {} drafts"
+    sglang, vllm = under["qwen36-ngram"], under["qwen36-vllm"]
+    assert re.fullmatch(speed.format(2) + r"/metrics is off; in the profile: args\.enable-metrics: true", sglang[0])
+    assert re.fullmatch(accepts.format(11) + " · by its log", sglang[1])
+    reads = re.fullmatch(r"reads ≈ (\d+) GB/s est\. · \d+ % of 230 measured, \d+ % of 273 spec", sglang[2])
+    assert reads is not None, sglang[2]
+    assert 150 < int(reads[1]) < 230, "27 GB, two requests, as fast as a Spark reads"
+    assert re.fullmatch(r"holds 9\d\.\d GiB · 96\.0 GiB expected", sglang[3])
+    assert "weights        27.00 GB" in sglang
+    assert re.match(speed.format(3) + "prompts", vllm[0])
+    assert re.fullmatch(accepts.format(3), vllm[1])
+    assert vllm[2] == "reads — · model.weights in the profile would tell"
 
 
 def test_live_top_follows_the_log_and_counts_on() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,41 @@ if TYPE_CHECKING:
     from sparkctl.model.node import Node
 
 
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """How a look is shown: as JSON, or as text of the width that stdout has; ``plain``: again instead of repainted."""
+
+    as_json: bool
+    plain: bool
+    explain: bool
+    ascii_only: bool
+
+    def lines(self, views: Sequence[LoadView]) -> list[str]:
+        """Return the look as text."""
+        from sparkctl.cli import output
+        from sparkctl.cli.style import ascii_only
+        from sparkctl.present.top_table import top_lines
+
+        return top_lines(views, self.ascii_only or ascii_only(sys.stdout), output.width(), self.explain)
+
+    def show(self, views: Sequence[LoadView]) -> None:
+        """Print the look."""
+        from sparkctl.cli import output
+        from sparkctl.present.top_document import top_document
+
+        if self.as_json:
+            output.document(top_document(views))
+        else:
+            output.texts([*self.lines(views), ""])
+
+
 @click.command("top", short_help="Show memory, GPU, CPU, links and instances, live.")
 @node_option(many=True)
 @click.option("--once", is_flag=True, help="Look once and end.")
 @click.option("--plain", is_flag=True, help="Print again instead of repainting the screen.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON document a look, on one line.")
+@click.option("--explain", is_flag=True, help="Under each instance, how its memory bandwidth was found, or why not.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Use no other letters than ASCII.")
 @record_options
 @click.option(
     "--replay", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -34,27 +65,28 @@ if TYPE_CHECKING:
 @click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay so many times as fast.")
 @click.pass_context
 def command(
-    ctx: click.Context, node: tuple[str, ...], once: bool, plain: bool, as_json: bool, record: Path | None, force: bool,
-    replay: Path | None, speed: float | None,
+    ctx: click.Context, node: tuple[str, ...], once: bool, plain: bool, as_json: bool, explain: bool, ascii_only: bool,
+    record: Path | None, force: bool, replay: Path | None, speed: float | None,
 ) -> int:  # fmt: skip
     """Show what every node does, every two seconds until Ctrl-C: the probe travels there over SSH and leaves no trace.
 
     Page cache is what the kernel would give back; it is never counted as used. Exit 3 (--once) if a node could not be asked.
     """
+    paper = Paper(as_json, plain, explain, ascii_only)
     if replay is not None:
-        return _replay(ctx, replay, node, once, plain, as_json, record, speed)
+        return _replay(ctx, replay, node, once, paper, record, speed)
     if speed is not None:
         raise click.UsageError("--speed belongs to --replay", ctx)
     context = make_context(may_ask=not as_json)
     nodes = chosen_nodes(node)
     with recorder(ctx, record, force) as recording:
         if once:
-            return asyncio.run(_once(context, nodes, as_json, recording))
-        return asyncio.run(_watch(context, nodes, plain, as_json, recording))
+            return asyncio.run(_once(context, nodes, paper, recording))
+        return asyncio.run(_watch(context, nodes, paper, recording))
 
 
 def _replay(
-    ctx: click.Context, path: Path, names: Sequence[str], once: bool, plain: bool, as_json: bool, record: Path | None,
+    ctx: click.Context, path: Path, names: Sequence[str], once: bool, paper: Paper, record: Path | None,
     speed: float | None,
 ) -> int:  # fmt: skip
     """Show a recording to its end."""
@@ -67,62 +99,47 @@ def _replay(
     from sparkctl.operations.replay import last, replay
 
     if once:
-        _print(last(read(path), names), as_json)
+        paper.show(last(read(path), names))
     else:
-        asyncio.run(_show(replay(SystemClock(), read(path), names, speed or 1.0), plain, as_json))
+        asyncio.run(_show(replay(SystemClock(), read(path), names, speed or 1.0), paper))
     return 0
 
 
-async def _once(context: Context, nodes: Sequence[Node], as_json: bool, recording: Recorder | None) -> int:
+async def _once(context: Context, nodes: Sequence[Node], paper: Paper, recording: Recorder | None) -> int:
     from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
     from sparkctl.operations.top import once
 
     views = await once(context, nodes, recording.write if recording else None)
-    _print(views, as_json)
+    paper.show(views)
     known = all(view.state is NodeState.OK and view.docker_known for view in views)
     return int(ExitCode.DONE if known else ExitCode.UNREACHABLE)
 
 
-async def _watch(
-    context: Context, nodes: Sequence[Node], plain: bool, as_json: bool, recording: Recorder | None
-) -> int:
+async def _watch(context: Context, nodes: Sequence[Node], paper: Paper, recording: Recorder | None) -> int:
     from sparkctl.operations.top import watch
 
-    await _show(watch(context, nodes, record=recording.write if recording else None), plain, as_json)
+    await _show(watch(context, nodes, record=recording.write if recording else None), paper)
     return 0
 
 
-async def _show(looks: AsyncGenerator[tuple[LoadView, ...], None], plain: bool, as_json: bool) -> None:
+async def _show(looks: AsyncGenerator[tuple[LoadView, ...], None], paper: Paper) -> None:
     """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest news."""
     import time
     from contextlib import aclosing
 
     from sparkctl.cli import output
     from sparkctl.cli.drive import until_stopped
-    from sparkctl.cli.style import ascii_only
-    from sparkctl.present.top_table import top_lines
 
-    painting = output.is_terminal() and not as_json and not plain
+    painting = output.is_terminal() and not paper.as_json and not paper.plain
 
     async def show() -> None:
         async with aclosing(looks):
             async for views in looks:
                 if painting:
                     clock = time.strftime("%H:%M:%S", time.localtime(max((view.when for view in views), default=0)))
-                    output.screen([clock, "", *top_lines(views, ascii_only(sys.stdout))])
+                    output.screen([clock, "", *paper.lines(views)])
                 else:
-                    _print(views, as_json)
+                    paper.show(views)
 
     await until_stopped(show())
-
-
-def _print(views: Sequence[LoadView], as_json: bool) -> None:
-    from sparkctl.cli import output
-    from sparkctl.cli.style import ascii_only
-    from sparkctl.present.top_table import top_document, top_lines
-
-    if as_json:
-        output.document(top_document(views))
-    else:
-        output.texts([*top_lines(views, ascii_only(sys.stdout)), ""])

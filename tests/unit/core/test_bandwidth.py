@@ -8,9 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.bandwidth import FORMULA, GB, Bandwidth, Experts, Reads, estimate
+from sparkctl.core.bandwidth import (
+    FORMULA,
+    GB,
+    Bandwidth,
+    Ceiling,
+    Experts,
+    Reads,
+    Source,
+    ceiling_of,
+    estimate,
+    measured,
+    reads_of,
+    why_blank,
+)
 from sparkctl.core.window import MetricsWindow
 from sparkctl.model.metrics import Acceptance, Activity, EngineMetrics, Estimator, Numbers
+from sparkctl.model.per_step import PerStep, RoutedExperts
+from sparkctl.model.sample import Gpu, Sample
 
 DENSE = Reads(weights=27_000_000_000)
 ACCEPTED = Acceptance(1.75, 0.25, None, Estimator.COUNTERS)
@@ -49,7 +64,7 @@ def test_the_worked_example_from_counters_to_share() -> None:
     seen = of(numbers, DENSE)
     assert seen.low == seen.high
     assert round(seen.low / GB) == 196
-    assert [round(share * 100) for share in (*seen.of_measured(), *seen.of_spec())] == [85, 85, 72, 72]
+    assert [round(share * 100) for share in (*(seen.of_measured() or ()), *seen.of_spec())] == [85, 85, 72, 72]
 
 
 def test_nothing_is_estimated_while_prompts_are_read_or_nothing_happens_or_is_known() -> None:
@@ -84,7 +99,97 @@ def test_experts_touched_lie_between_one_tokens_and_all(count: int, per_token: i
 
 def test_more_than_the_memory_can_do_is_not_plausible() -> None:
     assert of(DECODING, DENSE).plausible
-    assert not of(replace(DECODING, steps=20.0), DENSE).plausible
+    wrong = of(replace(DECODING, steps=20.0), DENSE)
+    assert not wrong.plausible
+    assert wrong.suspect is not None
+    assert wrong.suspect.startswith("model.weights in the profile must be wrong (a mixture of experts?")
+    assert of(DECODING, DENSE).suspect is None
+
+
+def test_the_input_that_must_be_wrong_is_the_largest() -> None:
+    for reads, name in (
+        (replace(DENSE, kv_per_token=10_000_000), "model.kv_per_token"),
+        (replace(DENSE, draft=30_000_000_000, draft_passes=5), "model.draft_weights"),
+        (Reads(weights=10**9, experts=Experts(400 * 10**9, 8, 4)), "model.experts"),
+        (Reads(weights=0, experts=Experts(400 * 10**9, 8 * 10**9, 4 * 10**9, True)), "model.active_parameters"),
+    ):
+        suspect = of(replace(DECODING, kv_tokens=20_000), reads).suspect
+        assert suspect is not None
+        assert suspect.startswith(name)
+
+
+def test_what_a_rank_reads_is_its_share_of_the_model() -> None:
+    assert reads_of(None) is None
+    assert reads_of(PerStep(draft_tokens=3)) is None
+    facts = PerStep(
+        weights=60 * 10**9, draft_weights=2 * 10**9, draft_passes=3, draft_tokens=3, kv_per_token=1001, ranks=2
+    )
+    assert reads_of(facts) == Reads(30 * 10**9, None, 10**9, 3, 3, 500.5)
+    routed = replace(facts, experts=RoutedExperts(56 * 10**9, 128, 8))
+    assert reads_of(routed) == Reads(2 * 10**9, Experts(28 * 10**9, 128, 8), 10**9, 3, 3, 500.5)
+    dense = replace(facts, parameters=27 * 10**9, active_parameters=27 * 10**9)
+    assert reads_of(dense) == reads_of(facts)
+    share = reads_of(PerStep(weights=60 * 10**9, parameters=30 * 10**9, active_parameters=3 * 10**9))
+    assert share is not None
+    one = estimate(replace(DECODING, steps=1.0), share)
+    assert one is not None
+    assert (one.low, one.high) == pytest.approx((6e9, 6e9)), "a tenth of it, and no drafts"
+
+
+@given(
+    st.integers(1, 64), st.integers(0, 63), st.integers(1, 10**6), st.floats(1, 64),
+)  # fmt: skip
+def test_a_share_of_active_parameters_bounds_what_experts_would_tell(
+    count: int, chosen: int, always: int, tokens: float
+) -> None:
+    """Without the number of experts the range is wider, never narrower: both of its ends hold."""
+    per_token, each = 1 + chosen % count, 1000
+    parameters, active = always + count * each, always + per_token * each
+    known = Experts(count * each, count, per_token).read(tokens)
+    guessed = Experts(parameters, parameters, active, are_parameters=True).read(tokens)
+    assert guessed[0] == pytest.approx(always + known[0])
+    assert guessed[1] >= (always + known[1]) * (1 - 1e-9)
+
+
+def test_a_draft_model_of_unknown_size_is_not_passed_over_in_silence() -> None:
+    reads = reads_of(PerStep(weights=27 * 10**9, draft_passes=3, draft_tokens=3))
+    assert reads is not None
+    assert reads.draft is None
+    assert "draft model    not counted: model.draft_weights" in "\n".join(of(DECODING, reads).explain())
+    ngram = reads_of(PerStep(weights=27 * 10**9, draft_passes=0, draft_tokens=11))
+    assert ngram is not None
+    assert "draft model " not in "\n".join(of(DECODING, ngram).explain()[1:])
+
+
+def test_a_counter_of_the_hardware_is_a_measurement() -> None:
+    gpu = Gpu(0, "NVIDIA H200", bandwidth_share=0.44, bandwidth_peak=4_814_000_000_000)
+    seen = measured(Sample(1, 1.0, 1.0, gpus=(gpu,)))
+    assert seen is not None
+    assert (seen.source, seen.low, seen.high) == (Source.COUNTER, pytest.approx(2.11816e12), pytest.approx(2.11816e12))
+    assert (seen.of_measured(), seen.of_spec()) == (None, pytest.approx((0.44, 0.44)))
+    assert "44.0 % of the peak" in "\n".join(seen.explain())
+    assert measured(Sample(1, 1.0, 1.0, gpus=(gpu, replace(gpu, index=1, bandwidth_share=None)))) is None
+    assert measured(Sample(1, 1.0, 1.0, gpus=(Gpu(0, "NVIDIA GB10"),))) is None
+    assert measured(Sample(1, 1.0, 1.0)) is None
+
+
+def test_only_a_gb10s_ceiling_has_been_measured() -> None:
+    assert ceiling_of(273.0) == Ceiling(230e9, 273e9)
+    other = ceiling_of(546.0)
+    assert (other.measured, other.spec) == (None, 546e9)
+    seen = estimate(DECODING, DENSE, other)
+    assert seen is not None
+    assert seen.of_measured() is None
+
+
+def test_a_blank_says_why() -> None:
+    facts = PerStep(weights=27 * 10**9)
+    assert "model.weights in the profile" in why_blank(DECODING, PerStep(draft_tokens=3))
+    assert "model.weights in the profile" in why_blank(None, None)
+    assert "arithmetic" in why_blank(replace(DECODING, activity=Activity.PREFILL), facts)
+    assert "no step happens" in why_blank(replace(DECODING, activity=Activity.IDLE), facts)
+    assert "is not known" in why_blank(None, facts)
+    assert "has not said yet" in why_blank(replace(DECODING, steps=None), facts)
 
 
 def test_the_explanation_names_formula_and_inputs() -> None:
@@ -98,5 +203,5 @@ def test_the_explanation_names_formula_and_inputs() -> None:
         weights=2 * 10**9, experts=Experts(64 * 10**9, 128, 8), draft=10**8, draft_tokens=3, kv_per_token=1000
     )
     more = "\n".join(of(replace(DECODING, kv_tokens=5000, prompt_rate=400), reads).explain())
-    for part in ("8 of 128", "4 tokens verified at once", "0.10 GB x 1", "5.0 MB (5000 tokens", "400 tok/s were read"):
+    for part in ("8 of 128", "4 tokens at once", "0.10 GB x 1", "5.0 MB (5000 tokens", "400 tok/s were read"):
         assert part in more

@@ -45,6 +45,15 @@ def test_labels_are_the_whole_state(tmp_path: Path) -> None:
     assert container_name(profile) == made.container_name == "sglang-mine"
 
 
+def test_labels_say_what_a_step_reads_and_what_is_held(tmp_path: Path) -> None:
+    made = planned(profile_of(tmp_path, ""))
+    assert not {Label.PER_STEP, Label.EXPECTED} & dict(made.labels).keys()
+    body = "model: {weights: 27GB}\nmemory: {expected: 96GiB}\nargs: {tp: '${RANKS}', speculative-algorithm: NGRAM}\n"
+    labels = dict(planned(profile_of(tmp_path, body), RANKS="2").labels)
+    assert json.loads(labels[Label.PER_STEP]) == {"weights": 27 * 10**9, "draft_passes": 0, "ranks": 2}
+    assert labels[Label.EXPECTED] == str(96 << 30)
+
+
 def test_the_engine_fills_in_and_the_profile_overrules(tmp_path: Path) -> None:
     own = engines.load("sglang").defaults
     made = planned(profile_of(tmp_path, ""))

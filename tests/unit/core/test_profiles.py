@@ -14,6 +14,7 @@ from sparkctl.core.faults import InvalidFile
 from sparkctl.core.profile_build import digest
 from sparkctl.core.profiles import ProfileLibrary, profile_json_schema
 from sparkctl.errors import InvalidInput
+from sparkctl.model.per_step import RoutedExperts
 from sparkctl.model.profile import JsonText
 
 HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"
@@ -93,9 +94,25 @@ TOKEN = "hf_" + "a" * 30
         ]),
         ("command: python -m x\n", ["5:10: command: must be a list, not `python -m x`"]),
         ("command: [python, true]\n", ["5:19: command[1]: must be text, not `true`; put it in quotes"]),
+        ("model: {weights: 27, draft_weights: 2g, kv_per_token: 0, experts: {count: 8, per_tokn: 2}}\n", [
+            "5:18: model.weights: `27` is 27 bytes; write for example 27GB",
+            "5:37: model.draft_weights: `2g` is not a size",
+            "5:55: model.kv_per_token: `0` is nothing",
+            "5:67: model.experts.weights: is missing",
+            "5:67: model.experts.per_token: is missing",
+            "5:78: model.experts.per_tokn: unknown key; did you mean `per_token`?",
+        ]),
+        ("model: {weights: 30GB, parameters: 30B, active_parameters: 31B,\n"
+         "  experts: {weights: 31GB, count: 128, per_token: 129}}\n", [
+            "5:60: model.active_parameters: 31000000000 are active and the model has 30000000000 (parameters)",
+            "6:51: model.experts.per_token: a token takes 129 experts and there are 128",
+        ]),
+        ("model: {weights: 30GB, experts: {weights: 31GB, count: 128, per_token: 8}}\n", [
+            "5:33: model.experts: the experts' weights (31000000000) are more than the model's (30000000000)",
+        ]),
         ("model: {served_name: true, weights: heavy, active_parameters: many}\n", [
             "5:22: model.served_name: must be text",
-            "5:37: model.weights: 'heavy' is not a size",
+            "5:37: model.weights: `heavy` is not a size; write for example 27GB (10^9) or 25GiB (2^30)",
             "5:63: model.active_parameters: `many` is not a count",
         ]),
         ("nodes: 0\n", ["5:8: nodes: must be 1 to 8, not `0`"]),
@@ -126,6 +143,14 @@ def test_faults_of_the_head(library: ProfileLibrary) -> None:
         "1:1: engine: is missing",
     ]
     assert faults_of(library, "- 1\n") == ["1:1: a profile is a map that begins with `schema: 1`"]
+
+
+def test_weights_are_decimal_as_model_pages_have_them(library: ProfileLibrary) -> None:
+    text = "model: {weights: 62.5GB, draft_weights: 850 MB, kv_per_token: 64KiB, parameters: 30B, "
+    (library.user / "mine.yaml").write_text(HEAD + text + "experts: {weights: 54GiB, count: 128, per_token: 8}}\n")
+    model = library.load("mine").model
+    assert (model.weights, model.draft_weights, model.kv_per_token) == (62_500_000_000, 850_000_000, 65536)
+    assert (model.parameters, model.experts) == (30 * 10**9, RoutedExperts(54 << 30, 128, 8))
 
 
 def test_every_value_reaches_the_profile_as_written(library: ProfileLibrary) -> None:

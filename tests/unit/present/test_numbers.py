@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.bandwidth import Experts, Reads, estimate
+from sparkctl.core.bandwidth import Experts, Reads, ceiling_of, estimate, measured
 from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
+from sparkctl.model.sample import Gpu, Sample
 from sparkctl.present import numbers as words
 
 SEEN = Numbers(
@@ -28,23 +29,25 @@ DENSE = Reads(weights=27_000_000_000)
 def test_an_engine_at_work() -> None:
     assert words.throughput(SEEN) == "12.7 tok/s"
     assert words.acceptance(SEEN) == "1.75 per step · 20 % of drafts"
+    assert words.acceptance(SEEN, 3) == "1.75 per step · 20 % of 3 drafts"
+    assert words.acceptance(SEEN, 1) == "1.75 per step · 20 % of 1 draft"
     assert words.positions(SEEN.acceptance) == "50 · 20 · 5 %"
-    assert words.bandwidth(SEEN, estimate(SEEN, DENSE)) == "≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec"
+    assert words.bandwidth(estimate(SEEN, DENSE)) == "≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec"
     assert words.queue(SEEN) == "1 running"
     assert words.queue(replace(SEEN, running=3, waiting=2)) == "3 running, 2 waiting"
 
 
 def test_idle_is_said_and_unknown_is_a_dash() -> None:
-    assert [words.throughput(IDLE), words.acceptance(IDLE), words.bandwidth(IDLE, None)] == ["idle"] * 3
+    assert [words.throughput(IDLE), words.acceptance(IDLE)] == ["idle"] * 2
     nothing = Numbers()
-    assert [words.throughput(nothing), words.acceptance(nothing), words.bandwidth(nothing, None)] == ["—"] * 3
+    assert [words.throughput(nothing), words.acceptance(nothing)] == ["—"] * 2
     assert [words.queue(nothing), words.latency(None), words.percent(None), words.positions(None)] == ["—"] * 4
 
 
 def test_prompts_being_read() -> None:
     seen = replace(IDLE, activity=Activity.PREFILL, prompt_rate=1843.2)
     assert words.throughput(seen) == "reading prompts · 1843 tok/s"
-    assert words.bandwidth(seen, estimate(seen, DENSE)) == "—"
+    assert words.bandwidth(estimate(seen, DENSE)) == "", "arithmetic bounds it: blank"
 
 
 @pytest.mark.parametrize(
@@ -63,13 +66,20 @@ def test_acceptance_names_its_estimator(seen: Acceptance, said: str) -> None:
 
 def test_a_mixture_of_experts_is_told_as_a_range() -> None:
     reads = Reads(weights=2_000_000_000, experts=Experts(64_000_000_000, 128, 8), draft_tokens=3)
-    said = words.bandwidth(SEEN, estimate(SEEN, reads))
+    said = words.bandwidth(estimate(SEEN, reads))
     assert said == "≈ 44–120 GB/s est. · 19–52 % of 230 measured, 16–44 % of 273 spec"
 
 
 def test_an_impossible_estimate_is_said_to_be_one() -> None:
     fast = replace(SEEN, steps=20.0)
-    assert words.bandwidth(fast, estimate(fast, DENSE)).endswith("more than the memory can do: an input is wrong")
+    said = words.bandwidth(estimate(fast, DENSE))
+    assert said.startswith("≈ 540 GB/s est. · more than the memory can do: model.weights in the profile must be wrong")
+
+
+def test_a_counter_is_a_measurement_and_another_machine_has_another_ceiling() -> None:
+    gpu = Gpu(0, "NVIDIA H200", bandwidth_share=0.44, bandwidth_peak=4_814_000_000_000)
+    assert words.bandwidth(measured(Sample(1, 1.0, 1.0, gpus=(gpu,)))) == "2118 GB/s measured · 44 % of 4814 spec"
+    assert words.bandwidth(estimate(SEEN, DENSE, ceiling_of(546))) == "≈ 196 GB/s est. · 36 % of 546 spec"
 
 
 def test_rates_and_latencies() -> None:

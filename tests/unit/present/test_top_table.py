@@ -10,12 +10,14 @@ import pytest
 from sparkctl.core.store import InstanceView, LoadView
 from sparkctl.model.container import ContainerState
 from sparkctl.model.memory import Memory
-from sparkctl.model.metrics import Activity, Numbers
+from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
 from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.per_step import PerStep
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Cpu, Gpu, GpuProcess, MemoryDetail, NetLink, Pressure, RdmaPort, Sample, Temperature
 from sparkctl.model.units import GIB
-from sparkctl.present.top_table import memory_cells, top_document, top_lines
+from sparkctl.present.top_document import top_document
+from sparkctl.present.top_table import memory_cells, top_lines
 
 MEMORY = Memory(122 * GIB, 23 * GIB, 4 * GIB, 19 * GIB, 16 * GIB, 15 * GIB)
 SAMPLE = Sample(
@@ -35,8 +37,8 @@ def text(view: LoadView, ascii_only: bool = False) -> str:
 
 def test_a_node_at_work() -> None:
     shown = text(VIEW)
-    assert "122.0 GiB   GPU processes 82.0   other 17.0   page cache 19.0   free 4.0" in shown
-    assert "available 23.0 GiB   swap 1.0 GiB   pressure 2 %" in shown
+    assert "122.0 GiB   available 23.0 GiB   swap 1.0 GiB   pressure 2 %" in shown
+    assert "   GPU processes 82.0   other 17.0   page cache 19.0   free 4.0" in shown
     assert "96 %   2398 of 3003 MHz   62 W   71 °C   P0   held back by thermal (software)" in shown
     assert "6 %   load 1.00 2.00 3.00   acpitz 78 °C" in shown
     assert "enp1s0f0np0   200 Gb/s   MTU 9000   ↓ 900 B/s ↑ —   RDMA rocep1s0f0 ↓ 1.2 GB/s ↑ 3.0 MB/s" in shown
@@ -79,7 +81,8 @@ def test_the_document() -> None:
     assert document["schema"] == 1
     memory = first["memory"]
     assert memory == {"total": 122 * GIB, "available": 23 * GIB, "gpu_processes": 82 * GIB, "other_used": 17 * GIB,
-                      "page_cache": 19 * GIB, "free": 4 * GIB, "swap_used": GIB}  # fmt: skip
+                      "page_cache": 19 * GIB, "free": 4 * GIB, "swap_used": GIB, "processes": None,
+                      "unaccounted": None}  # fmt: skip
     assert first["gpus"][0]["sm_clock"] == 2398
     assert first["rdma"][0]["errors"] == {"symbol_error": 0}
     assert (second["state"], second["memory"]) == ("unreachable", None)
@@ -96,7 +99,7 @@ def test_figures_stand_under_their_instance() -> None:
     assert "foreign" in unknown[2]
     idle = replace(ready, numbers=Numbers(Activity.IDLE, generation_rate=0.0), metrics_hint="args.x: true")
     assert text(replace(VIEW, instances=(idle,))).endswith(
-        "\n      idle   /metrics is off; in the profile: args.x: true"
+        "\n      idle · /metrics is off; in the profile: args.x: true"
     )
     assert text(
         replace(VIEW, instances=(replace(idle, numbers=Numbers(Activity.DECODING)),)), ascii_only=True
@@ -120,3 +123,106 @@ def test_what_docker_last_said_stands_with_its_age() -> None:
     assert never.endswith("what runs is not known yet")
     (document,) = top_document([hung])["instances"]  # type: ignore[misc]
     assert document["seen"] == 1.0
+
+
+def test_what_nobody_is_known_to_hold_is_said_and_folded_into_nothing() -> None:
+    detail = MemoryDetail(anonymous=11 * GIB, shared=2 * GIB)
+    told = replace(VIEW, sample=replace(SAMPLE, detail=detail))
+    assert "other 17.0 (processes 13.0, unaccounted 4.0)   page cache" in text(told)
+    memory = top_document([told])["nodes"][0]["memory"]  # type: ignore[index]
+    assert (memory["processes"], memory["unaccounted"], memory["other_used"]) == (13 * GIB, 4 * GIB, 17 * GIB)
+    silent = replace(told, sample=replace(SAMPLE, detail=detail, gpus=None, gpu_silent_for=14.2))
+    assert "other 99.0 (processes 13.0, unaccounted —)" in text(silent), "the GPU's part is among it"
+    swollen = replace(told, sample=replace(SAMPLE, detail=replace(detail, anonymous=40 * GIB)))
+    assert "(processes 17.0, unaccounted 0.0)" in text(swollen), "two readings of one moment need not agree"
+
+
+def test_a_function_that_idles_while_the_other_works_is_called_out() -> None:
+    two = (
+        RdmaPort("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=1.7e9, send_rate=0.0),
+        RdmaPort("roceP2p1s0f0", "1", "enP2p1s0f0np0", receive_rate=0.0, send_rate=0.0),
+    )
+    links = (*(SAMPLE.links or ())[:1], NetLink("enP2p1s0f0np0", True, "up", 200000, 9000))
+    view = replace(VIEW, sample=replace(SAMPLE, rdma=two, links=links))
+    (row,) = [line for line in text(view).splitlines() if "IDLE" in line]
+    assert row.endswith("RDMA roceP2p1s0f0 ↓ 0 B/s ↑ 0 B/s   IDLE while rocep1s0f0 works: half of the link is unused")
+    rdma = top_document([view])["nodes"][0]["rdma"]  # type: ignore[index]
+    assert [port["idle_while"] for port in rdma] == [None, "rocep1s0f0"]
+    for other in (replace(two[1], receive_rate=1.6e9), replace(two[1], receive_rate=None)):
+        assert "IDLE" not in text(replace(view, sample=replace(SAMPLE, rdma=(two[0], other), links=links)))
+    quiet = (replace(two[0], receive_rate=1e6), two[1])
+    assert "IDLE" not in text(replace(view, sample=replace(SAMPLE, rdma=quiet, links=links)))
+
+
+BUSY = InstanceView(
+    "qwen36", NodeName("spark1"), "sglang-qwen36", "image", ContainerState.RUNNING, "Up 3 hours", ours=True,
+    memory=98 * GIB, phase=Phase.READY, engine="sglang", port=8003, endpoint="http://spark-2a60.local:8003",
+    expected=96 * GIB, per_step=PerStep(weights=27_000_000_000, draft_passes=3, draft_tokens=3),
+    numbers=Numbers(
+        Activity.DECODING, 10, Estimator.COUNTERS, generation_rate=12.7, prompt_rate=400.0, steps=12.7 / 1.75, running=1,
+        waiting=2, batch=1, kv_usage=0.14, prefix_hit_rate=0.4,
+        acceptance=Acceptance(1.75, 0.25, (0.5, 0.2, 0.05), Estimator.COUNTERS),
+        ttft=Quantiles(0.31, 1.2, 9), inter_token=Quantiles(0.075, 0.09, 100),
+    ),
+)  # fmt: skip
+
+
+def shown_of(one: InstanceView, width: int | None = None, explain: bool = False, **changes: object) -> list[str]:
+    view = replace(VIEW, instances=(one,), **changes)  # type: ignore[arg-type]
+    lines = top_lines([view], False, width, explain)
+    return [line.strip() for line in lines[next(at for at, line in enumerate(lines) if "Up 3" in line) + 1 :]]
+
+
+def test_an_instance_tells_what_it_does_accepts_reads_and_holds() -> None:
+    assert shown_of(BUSY) == [
+        "12.7 tok/s · 1 running, 2 waiting · KV 14 % · prompts 400 tok/s · prefix cache 40 %",
+        "accepts 1.75 per step · 25 % of 3 drafts · by position 50 · 20 · 5 %",
+        "reads ≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec",
+        "first token 310 ms p50, 1.20 s p95 · between steps 75 ms p50, 90 ms p95",
+        "holds 98.0 GiB · 96.0 GiB expected",
+    ]
+
+
+def test_the_explanation_has_formula_and_inputs_or_why_not() -> None:
+    said = shown_of(BUSY, explain=True)[5:]
+    assert said[0].startswith("GB/s = decode steps/s x")
+    assert "weights        27.00 GB" in said
+    assert "draft model    not counted: model.draft_weights in the profile would tell its size" in said
+    idle = replace(BUSY, numbers=Numbers(Activity.IDLE, generation_rate=0.0))
+    assert shown_of(idle) == ["idle", "holds 98.0 GiB · 96.0 GiB expected"], "blank: nothing is read"
+    assert shown_of(idle, explain=True)[-1] == "no bandwidth: no step happens: nothing is read"
+    unknown = replace(BUSY, per_step=None)
+    assert "reads — · model.weights in the profile would tell" in shown_of(unknown)
+    assert "bytes of the checkpoint" in shown_of(unknown, explain=True)[-1]
+    (document,) = top_document([replace(VIEW, instances=(idle,))])["instances"]  # type: ignore[misc]
+    assert (document["bandwidth"], document["bandwidth_blank"]) == (None, "no step happens: nothing is read")
+
+
+def test_a_gpu_that_counts_is_believed_and_nothing_estimated() -> None:
+    gpus = (Gpu(0, "NVIDIA H200", bandwidth_share=0.44, bandwidth_peak=4_814_000_000_000),)
+    sample = replace(SAMPLE, gpus=gpus)
+    view = replace(VIEW, sample=sample, instances=(BUSY,))
+    assert "memory 2118 GB/s measured · 44 % of 4814 spec" in text(view)
+    assert " est. " not in text(view)
+    document = top_document([view])
+    assert document["nodes"][0]["bandwidth"]["source"] == "counter"  # type: ignore[index]
+    assert "counter" in document["instances"][0]["bandwidth_blank"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_nothing_is_wider_than_the_terminal(width: int, ascii_only: bool) -> None:
+    detail = MemoryDetail(anonymous=11 * GIB, pressure=Pressure(0.02, 0.0))
+    odd = replace(BUSY, name="qwen–日本", detail="läuft noch")
+    views = [
+        replace(
+            VIEW, sample=replace(SAMPLE, detail=detail), instances=(odd, replace(BUSY, memory=None, per_step=None))
+        ),
+        replace(
+            VIEW, docker_known=False, when=90.0, detail="Docker did not answer within 10 s", hint="sudo systemctl x"
+        ),
+        LoadView(NodeName("b"), NodeState.UNREACHABLE, 1.0, "no route to host; " * 8, "ping it"),
+    ]
+    lines = top_lines(views, ascii_only, width, explain=True)
+    assert max(len(line) for line in lines) <= width
+    assert not ascii_only or "\n".join(lines).isascii()

@@ -1,0 +1,44 @@
+"""A node's links in ``top``: RDMA beside its interface, whose own counters do not see it; a function left idle is named."""
+
+from __future__ import annotations
+
+from sparkctl.core.links import idle_functions
+from sparkctl.model.sample import NetLink, RdmaPort, Sample
+from sparkctl.model.text import clean
+from sparkctl.present.numbers import UNKNOWN
+
+
+def link_rows(sample: Sample, ascii_only: bool = False) -> list[list[str]]:
+    """Return the cells of each link that is up."""
+    ports = {port.interface: port for port in sample.rdma or ()}
+    idle = idle_functions(sample.rdma or ())
+    arrows = ("in", "out") if ascii_only else ("↓", "↑")
+    return [_cells(link, ports.get(link.name), idle, arrows) for link in sample.links or () if link.carrier]
+
+
+def _cells(link: NetLink, port: RdmaPort | None, idle: dict[str, str], arrows: tuple[str, str]) -> list[str]:
+    cells = [clean(link.name)]
+    if link.speed is not None:
+        cells.append(f"{link.speed / 1000:g} Gb/s")
+    if link.mtu is not None:
+        cells.append(f"MTU {link.mtu}")
+    cells.append(_traffic(link, arrows))
+    if port is not None:
+        cells.append(f"RDMA {clean(port.name)} {_traffic(port, arrows)}")
+        if port.name in idle:
+            cells.append(f"IDLE while {clean(idle[port.name])} works: half of the link is unused")
+    return cells
+
+
+def _traffic(one: NetLink | RdmaPort, arrows: tuple[str, str]) -> str:
+    down, up = arrows
+    return f"{down} {_rate(one.receive_rate)} {up} {_rate(one.send_rate)}"
+
+
+def _rate(rate: float | None) -> str:
+    if rate is None:
+        return UNKNOWN
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
+        if rate >= size:
+            return f"{rate / size:.1f} {unit}"
+    return f"{rate:.0f} B/s"

@@ -1,0 +1,62 @@
+"""``top --json``: one document, schema 1. Fields are added, never renamed or removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkctl.core.bandwidth import Bandwidth, of_instance, of_node, why_blank
+from sparkctl.core.links import idle_functions
+from sparkctl.core.record import plain
+from sparkctl.core.store import LoadView
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.sample import RdmaPort
+
+
+def top_document(views: Sequence[LoadView]) -> dict[str, object]:
+    """Return the document of ``top --json``."""
+    return {
+        "schema": 1,
+        "nodes": [_node(view) for view in views],
+        "instances": [_instance(one, view) for view in views for one in view.instances],
+    }
+
+
+def _node(view: LoadView) -> dict[str, object]:
+    sample = plain(view.sample) if view.sample is not None else {}
+    assert isinstance(sample, dict)
+    head: dict[str, object] = {"name": view.name, "state": view.state.value, "detail": view.detail, "hint": view.hint}
+    head |= {
+        "when": round(view.when, 3),
+        "docker_known": view.docker_known,
+        "instances_seen": plain(view.instances_seen),
+    }
+    if view.sample is not None:
+        idle = idle_functions(view.sample.rdma or ())
+        sample["rdma"] = [_port(port, idle) for port in view.sample.rdma or ()]
+    return head | sample | {"memory": plain(view.memory), "bandwidth": _bandwidth(of_node(view))}
+
+
+def _port(port: RdmaPort, idle: dict[str, str]) -> dict[str, object]:
+    body = plain(port)
+    assert isinstance(body, dict)
+    return body | {"errors": dict(port.errors), "idle_while": idle.get(port.name)}
+
+
+def _instance(one: InstanceView, view: LoadView) -> dict[str, object]:
+    body = plain(one)
+    assert isinstance(body, dict)
+    read = of_instance(one, view)
+    body |= {"seen": plain(view.instances_seen), "bandwidth": _bandwidth(read), "bandwidth_blank": None}
+    if one.ours and read is None:
+        counted = "the GPU's own counter says it: bandwidth of the node"
+        body["bandwidth_blank"] = counted if of_node(view) is not None else why_blank(one.numbers, one.per_step)
+    return body
+
+
+def _bandwidth(seen: Bandwidth | None) -> dict[str, object] | None:
+    """Return bytes/s from low to high, shares of what the memory can do, and how it was found."""
+    if seen is None:
+        return None
+    shares = {"of_measured": plain(seen.of_measured()), "of_spec": plain(seen.of_spec())}
+    why = {"plausible": seen.plausible, "suspect": seen.suspect, "explanation": list(seen.explain())}
+    return {"low": round(seen.low), "high": round(seen.high), "source": seen.source.value, **shares, **why}
