@@ -57,6 +57,12 @@ def _bandwidth(seen: Bandwidth | None) -> dict[str, object] | None:
     """Return bytes/s from low to high, shares of what the memory can do, and how it was found."""
     if seen is None:
         return None
-    shares = {"of_measured": plain(seen.of_measured()), "of_spec": plain(seen.of_spec())}
+    shares = {"of_measured": _rounded(seen.of_measured(), 3), "of_spec": _rounded(seen.of_spec(), 3)}
     why = {"plausible": seen.plausible, "suspect": seen.suspect, "explanation": list(seen.explain())}
-    return {"low": round(seen.low), "high": round(seen.high), "source": seen.source.value, **shares, **why}
+    low, high = _rounded((seen.low, seen.high), -8) or (None, None)
+    return {"low": low, "high": high, "source": seen.source.value, **shares, **why}
+
+
+def _rounded(pair: tuple[float, float] | None, places: int) -> tuple[float, float] | None:
+    """Return no more digits than such a figure has; the same in a recording, whose inputs are rounded."""
+    return None if pair is None else (round(pair[0], places), round(pair[1], places))
