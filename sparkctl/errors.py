@@ -73,6 +73,10 @@ class ProbeFailed(NodeError):
     """The node is there, and the probe does not run on it: nothing is known of what the node does."""
 
 
+class GuardTrouble(Refused):
+    """The guard of a node cannot be had, or does not do what it was told. No start fails for it."""
+
+
 class Untrusted(NodeError):
     """The node's host key is not the one we know, or we know none."""
 

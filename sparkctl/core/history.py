@@ -1,4 +1,4 @@
-"""What the laptop keeps: how long starts took, and the logs of containers that are gone. Never the state.
+"""What the laptop keeps: how starts ended, the logs of containers that are gone, the guard's receipts. Never the state.
 
 All files are the operator's alone (0600 in a 0700 directory); secrets are masked before anything is written.
 """
@@ -23,6 +23,7 @@ from sparkctl.model.secrets import redact
 _KEPT_LOGS = 20  # per instance and node
 _LOG_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{12}\.log")
 _UNFINISHED = ".new"  # beside the file that it is to replace; nothing reads it
+_RECEIPT = ".guard.json"
 _FORGOTTEN = 86400.0  # seconds after which nobody writes an unfinished file any more
 
 
@@ -130,10 +131,41 @@ class History:
 
     def remember_start(self, profile: str, digest: str, node: str, seconds: float) -> None:
         """Note that a start reached ready after ``seconds``."""
-        make_private(self.directory)
-        record = {"ts": round(time.time()), "profile": profile, "hash": digest, "node": node, "seconds": seconds}
-        with os.fdopen(os.open(self._starts, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a") as file:
-            file.write(json.dumps(record) + "\n")
+        self._append({"ts": round(time.time()), "profile": profile, "hash": digest, "node": node, "seconds": seconds})
+
+    def remember_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
+        """Note that a start failed at unix time ``when``. The same container twice counts once."""
+        record = {"ts": round(when), "profile": profile, "hash": digest, "node": node, "failed": cause}
+        self._append(record | {"container": container[:12]})
+
+    def failures_since_ready(self, profile: str, node: str, earliest: float) -> tuple[tuple[float, str], ...]:
+        """Return (unix seconds, cause) of the starts that failed on a node after its last good one, oldest first."""
+        found: dict[str, tuple[float, str]] = {}
+        for record in self._records():
+            if record.get("profile") != profile or record.get("node") != node or not _is_duration(record.get("ts")):
+                continue
+            if _is_duration(record.get("seconds")):
+                found.clear()
+            elif isinstance(record.get("failed"), str) and record["ts"] >= earliest:
+                found.setdefault(str(record.get("container")), (float(record["ts"]), record["failed"]))
+        return tuple(sorted(found.values()))
+
+    def receipt_path(self, instance: str, node: str, container_id: str) -> Path | None:
+        """Return where the guard's receipt of this container is kept, None where there is none."""
+        return next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_RECEIPT}")), None)
+
+    def keep_receipt(self, instance: str, node: str, container_id: str, text: str) -> Path:
+        """Write the guard's receipt beside the container's log, whole or not at all. Raises OSError."""
+        folder = self._log_folder(instance, node)
+        make_private(folder)
+        logs = sorted(folder.glob(f"*-{container_id[:12]}.log"))
+        stem = logs[-1].stem if logs else f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{container_id[:12]}"
+        path = self.receipt_path(instance, node, container_id) or folder / f"{stem}{_RECEIPT}"
+        handle, name = tempfile.mkstemp(_UNFINISHED, f"{path.name}.", folder)  # 0600
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+        return path
 
     def expected_start(self, profile: str, digest: str, node: str) -> float | None:
         """Return the median seconds of the last five starts: of this very profile on this node, else of its name."""
@@ -151,7 +183,15 @@ class History:
     def _starts(self) -> Path:
         return self.directory / "starts.jsonl"
 
+    def _append(self, record: dict[str, object]) -> None:
+        make_private(self.directory)
+        with os.fdopen(os.open(self._starts, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a") as file:
+            file.write(json.dumps(record) + "\n")
+
     def _start_records(self) -> list[dict[str, Any]]:
+        return [record for record in self._records() if _is_duration(record.get("seconds"))]
+
+    def _records(self) -> list[dict[str, Any]]:
         try:
             lines = self._starts.read_text(errors="replace").splitlines()[-500:]
         except OSError:
@@ -162,7 +202,7 @@ class History:
                 record = json.loads(line)
             except ValueError:
                 continue  # a line that a crash cut in half
-            if isinstance(record, dict) and _is_duration(record.get("seconds")):
+            if isinstance(record, dict):
                 records.append(record)
         return records
 
@@ -181,6 +221,8 @@ def _prune(folder: Path) -> None:
     """Make room for one more log, and clear away what a crash left unfinished."""
     for old in sorted(folder.glob("*.log"))[: -_KEPT_LOGS + 1]:
         old.unlink(missing_ok=True)
+    for receipt in sorted(folder.glob(f"*{_RECEIPT}"))[:-_KEPT_LOGS]:
+        receipt.unlink(missing_ok=True)
     for left in folder.glob(f"*{_UNFINISHED}"):
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > _FORGOTTEN:

@@ -13,7 +13,7 @@ from sparkctl.core.faults import quoted
 from sparkctl.engines.base import Engine
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node
-from sparkctl.model.plan import Label, LaunchPlan, Mount, ReadyRule, node_port
+from sparkctl.model.plan import GuardRule, Label, LaunchPlan, Mount, ReadyRule, node_port
 from sparkctl.model.profile import Profile
 
 _SERVER_KEYS = ("VLLM_API_KEY", "LLAMA_API_KEY")  # environment entries by which a server demands a key of its clients
@@ -75,6 +75,7 @@ def plan(
         stop_grace=profile.stop_grace,
         expected_memory=profile.expected_memory,
         floor_memory=profile.floor_memory,
+        guard=guard_rule(profile),
         secrets=secrets,
     )
 
@@ -94,6 +95,17 @@ def ready_rule(profile: Profile, engine: Engine) -> ReadyRule:
         probe=rules.probe or own.probe,
         **prompt,
     )
+
+
+def guard_rule(profile: Profile) -> GuardRule | None:
+    """Return how this start is guarded, None where it is not. A profile that leaves the page cache alone means it."""
+    rules = profile.start
+    if rules.guard is None:
+        return None
+    limits = rules.timeouts
+    phases = limits.creating + limits.starting + limits.loading + limits.warming
+    cache = rules.guard.cache_below if rules.drop_caches or rules.guard.cache_below is not None else 0
+    return replace(rules.guard, cache_below=cache, limit=rules.guard.limit or phases)
 
 
 def mount(text: str, home: str) -> Mount:

@@ -13,10 +13,10 @@ from pydantic_core import ErrorDetails
 
 from sparkctl.core.faults import Fault, InvalidFile, quoted
 from sparkctl.core.profile_maps import MAPS, pairs
-from sparkctl.core.profile_schema import ExpertsSection, ProfileFile, StartSection, keys_at
+from sparkctl.core.profile_schema import ExpertsSection, GuardOff, ProfileFile, StartSection, keys_at
 from sparkctl.core.yamlfile import Item, at, where
 from sparkctl.model.per_step import RoutedExperts
-from sparkctl.model.plan import Timeouts
+from sparkctl.model.plan import GuardRule, Timeouts
 from sparkctl.model.profile import ContainerOptions, Model, Profile, StartRules
 from sparkctl.model.suggest import closest, did_you_mean
 
@@ -216,4 +216,5 @@ def _start(section: StartSection) -> StartRules:
         prompt=section.prompt,
         timeouts=Timeouts(**given),
         expected=section.expected,
+        guard=None if isinstance(section.guard, GuardOff) else GuardRule(**section.guard.model_dump(exclude_none=True)),
     )

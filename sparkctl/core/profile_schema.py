@@ -14,13 +14,16 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError
 
 from sparkctl.core import profile_fields as kinds
+from sparkctl.core.faults import quoted
 from sparkctl.engines import names as engine_names
 from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
 from sparkctl.model.profile import ArgValue
@@ -204,6 +207,35 @@ class TimeoutsSection(_Section):
     warming: Seconds | None = None
 
 
+class GuardSection(_Section):
+    """When the guard on the node acts; `off` instead of the map leaves it out."""
+
+    floor: Size | None = None
+    cache_below: Size | None = None
+    limit: Seconds | None = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        own = handler.resolve_ref_schema(handler(core))
+        return {"anyOf": [own, {"enum": ["off", False]}], "description": own.get("description")}
+
+
+class GuardOff(GuardSection):
+    """``guard: off``."""
+
+
+def _guard(value: object) -> object:
+    if value is False or value == "off":
+        return GuardOff()
+    if not isinstance(value, dict | GuardSection):
+        raise ValueError(f"must be a map (floor, cache_below, limit) or off, not {quoted(_as_written(value))}")
+    return value
+
+
+def _as_written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else "a list" if isinstance(value, list) else str(value)
+
+
 class StartSection(_Section):
     """What happens before, and when it counts as ready."""
 
@@ -214,6 +246,7 @@ class StartSection(_Section):
     prompt: Text | None = None
     timeouts: TimeoutsSection = Field(default_factory=TimeoutsSection)
     expected: Seconds | None = None
+    guard: Annotated[GuardSection, BeforeValidator(_guard)] = Field(default_factory=GuardSection)
 
 
 class StopSection(_Section):

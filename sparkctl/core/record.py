@@ -29,6 +29,7 @@ _KINDS: dict[str, type] = {
     "plan": events.PlanMade,
     "phase": events.PhaseChanged,
     "log": events.LogArrived,
+    "guard": events.GuardActed,
     "warning": events.Warned,
     "finding": events.Found,
     "result": events.Ended,

@@ -25,10 +25,22 @@ class SudoPassword:
     purpose: str
 
 
+@dataclass(frozen=True, slots=True)
+class StartAgain:
+    """The last starts of this profile failed, one after the other: start it once more? Answered yes or no.
+
+    ``failures``: (unix seconds, how it ended), oldest first.
+    """
+
+    node: NodeName
+    profile: str
+    failures: tuple[tuple[float, str], ...]
+
+
 class Asker(Protocol):
     """Whoever can ask: a terminal, the panel's dialogs, or nobody."""
 
-    async def confirm(self, question: ConfirmHostKey) -> bool:
+    async def confirm(self, question: ConfirmHostKey | StartAgain) -> bool:
         """Return whether the operator said yes."""
         ...
 
@@ -40,7 +52,7 @@ class Asker(Protocol):
 class Nobody:
     """Answers no and nothing: scripts, pipes and tests."""
 
-    async def confirm(self, question: ConfirmHostKey) -> bool:
+    async def confirm(self, question: ConfirmHostKey | StartAgain) -> bool:
         """Return False."""
         return False
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkctl.model.finding import Figure, Finding, Severity
+from sparkctl.model.guard import GuardAct
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
@@ -144,6 +145,23 @@ class LogArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardActed:
+    """What the guard on a node did, or could not do. ``at`` is the node's clock; the rest is as in `GuardEvent`."""
+
+    ts: float
+    node: NodeName
+    what: GuardAct
+    why: str
+    at: float
+    instance: str | None = None
+    container: str | None = None
+    available: int | None = None
+    free: int | None = None
+    rate: float | None = None
+    to_zero: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     """Something the operator must see that does not end the work."""
 
@@ -202,6 +220,7 @@ Event = (
     | PlanMade
     | PhaseChanged
     | LogArrived
+    | GuardActed
     | Warned
     | Found
     | Ended

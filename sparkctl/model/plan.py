@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparkctl.model.guard import DEFAULT_FLOOR
 from sparkctl.model.node import NodeName
 from sparkctl.model.secrets import findable, secret_arguments, secret_values
 
@@ -72,6 +73,20 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardRule:
+    """When the guard on the node acts during a start.
+
+    ``floor``: bytes of MemAvailable under which what is being loaded is stopped; small, because a good configuration may
+    live near 1 GiB. ``cache_below``: bytes of MemFree under which page cache is dropped while weights load (None: the
+    guard's own default for the machine, 0: never). ``limit``: seconds after which it ends; None: all phases' own together.
+    """
+
+    floor: int = DEFAULT_FLOOR
+    cache_below: int | None = None
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """Everything one container needs. ``options`` holds further docker run flags as (flag without dashes, value) pairs;
     a value of "true" is a bare flag. ``env`` and others hold real values: a plan is shown only as `core.record.masked`
@@ -106,6 +121,7 @@ class LaunchPlan:
     stop_grace: float
     expected_memory: int | None
     floor_memory: int | None
+    guard: GuardRule | None = None  # None: nobody guards this start
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sparkctl.model.per_step import RoutedExperts
-from sparkctl.model.plan import Timeouts
+from sparkctl.model.plan import GuardRule, Timeouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class ContainerOptions:
 
 @dataclass(frozen=True, slots=True)
 class StartRules:
-    """``ready_line``/``health``: None = the engine's own, "none" = not asked. ``probe``: None = the engine's own."""
+    """``ready_line``/``health``: None = the engine's own, "none" = not asked. ``probe``: None = the engine's own.
+    ``guard``: None = off."""
 
     drop_caches: bool = True
     ready_line: str | None = None
@@ -62,6 +63,7 @@ class StartRules:
     prompt: str | None = None
     timeouts: Timeouts = field(default_factory=Timeouts)
     expected: float | None = None  # usual seconds to ready, until history knows better
+    guard: GuardRule | None = field(default_factory=GuardRule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ class Cause(StrEnum):
     NOT_ENOUGH_FREE_MEMORY = "not-enough-free-memory"
     OOM_KILLED = "oom-killed"  # the kernel, by a container limit
     KILLED = "killed"  # SIGKILL from outside, or the machine's own OOM killer: the exit code alone cannot tell
+    GUARD_STOPPED = "guard-stopped"  # our guard on the node, before its memory ran out
     BAD_FLAG = "bad-flag"
     MODEL_NOT_FOUND = "model-not-found"
     MODEL_UNSUPPORTED = "model-unsupported"
@@ -36,7 +37,7 @@ class Evidence:
     """One proof: a log line (``line`` counts from 1 within this run of the container) or another source's statement."""
 
     text: str
-    origin: str  # "log", "docker", "http", "clock"
+    origin: str  # "log", "docker", "http", "clock", "guard"
     line: int | None = None
 
 

@@ -1,0 +1,194 @@
+"""The guard of one node: started there where none runs, and talked to over its socket inside the connection we have."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from sparkctl.core.session import Session
+from sparkctl.errors import GuardTrouble, NodeError
+from sparkctl.model.guard import (
+    GuardEvent,
+    GuardRefused,
+    GuardRole,
+    GuardStarted,
+    GuardState,
+    Receipt,
+    UnwatchReason,
+)
+from sparkctl.model.plan import GuardRule
+from sparkctl.model.text import clean
+from sparkctl.probe import travel
+from sparkctl.probe.decode_guard import LINE_LIMIT, decode_said, decode_start
+from sparkctl.wire.link import ByteReader, ByteWriter
+
+_START = 20.0  # seconds for Python, for sudo to ask whoever it asks, and for Docker's socket
+_ANSWER = 10.0
+_CHUNK = 65536
+_PYTHON = "the guard needs Python 3.8 or newer on the node: python3 -V"
+_FORWARDING = (
+    "set `AllowStreamLocalForwarding yes` in /etc/ssh/sshd_config on the node, then: sudo systemctl reload ssh"
+)
+
+OnEvent = Callable[[GuardEvent], None]
+
+
+class GuardLink:
+    """Commands to the guard, one after the other, and its events as they come. Made by `start` and `attach`.
+
+    Every command raises `GuardTrouble` where the guard refuses, is silent or has gone; `LinkLost` where the connection has.
+    """
+
+    def __init__(self, session: Session, streams: tuple[ByteReader, ByteWriter], on_event: OnEvent) -> None:
+        self.already = True  # it ran before we came
+        self._node = session.node.name
+        self._reader, self._writer = streams
+        self._on_event = on_event
+        self._asking = asyncio.Lock()
+        self._answers: asyncio.Queue[GuardState | Receipt | GuardRefused | None | Exception] = asyncio.Queue()
+        self._listening = asyncio.create_task(self._listen())
+
+    @classmethod
+    async def start(cls, session: Session, on_event: OnEvent) -> GuardLink:
+        """Start the guard where none runs, and talk to it."""
+        started = await _start(session)
+        try:
+            streams = await session.link.open_unix(started.socket)
+        except OSError as refused:
+            raise GuardTrouble(
+                f"the guard runs on {session.node.name}, and its socket cannot be reached ({refused})", _FORWARDING
+            ) from refused
+        link = cls(session, streams, on_event)
+        link.already = started.already
+        return link
+
+    @classmethod
+    async def attach(cls, session: Session, socket: str, on_event: OnEvent = lambda event: None) -> GuardLink | None:
+        """Talk to a guard that runs; None where nobody answers at its socket."""
+        try:
+            return cls(session, await session.link.open_unix(socket), on_event)
+        except OSError:
+            return None
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the guard can be heard."""
+        return not self._listening.done()
+
+    async def wait_closed(self) -> None:
+        """Return once the guard cannot be heard any more."""
+        await asyncio.wait({self._listening})
+
+    async def watch(
+        self,
+        container: str,
+        instance: str,
+        profile: str | None,
+        operator: str,
+        role: GuardRole,
+        rule: GuardRule,
+        port: int | None,
+        health: str | None,
+    ) -> GuardState:
+        """Watch a container (its whole id), anew where it is watched already."""
+        return await self._told(
+            do="watch", container=container, instance=instance, profile=profile, operator=operator, role=role,
+            floor=rule.floor, limit=rule.limit, port=port, health=health, cache_below=rule.cache_below,
+        )  # fmt: skip
+
+    async def phase(self, container: str, weights: bool) -> GuardState:
+        """Say whether weights are being loaded now, which for ten seconds allows dropping page cache."""
+        return await self._told(do="phase", container=container, weights=weights)
+
+    async def unwatch(self, container: str, why: UnwatchReason) -> GuardState:
+        """End a watch."""
+        return await self._told(do="unwatch", container=container, why=why)
+
+    async def state(self) -> GuardState:
+        """Return what it says of itself."""
+        return await self._told(do="state")
+
+    async def close(self) -> None:
+        """Leave it alone: what it watches goes on."""
+        self._listening.cancel()
+        await asyncio.gather(self._listening, return_exceptions=True)
+        self._writer.close()
+
+    async def _told(self, **command: object) -> GuardState:
+        answer = await self._ask(command)
+        if not isinstance(answer, GuardState):
+            raise GuardTrouble(f"the guard on {self._node} answered something else to `{command['do']}`")
+        return answer
+
+    async def _ask(self, command: dict[str, object]) -> GuardState | Receipt | None:
+        """Send one command and return its answer: they come in the order of the commands."""
+        async with self._asking:
+            if not self.is_open and self._answers.empty():
+                raise GuardTrouble(f"the guard on {self._node} has ended")
+            try:
+                async with asyncio.timeout(_ANSWER):
+                    self._writer.write(json.dumps(command, separators=(",", ":")).encode() + b"\n")
+                    await self._writer.drain()
+                    answer = await self._answers.get()
+            except TimeoutError as late:
+                self._listening.cancel()  # a late answer would be taken for the next one's
+                raise GuardTrouble(f"the guard on {self._node} did not answer within {_ANSWER:.0f} s") from late
+            except OSError as gone:
+                raise GuardTrouble(f"the guard on {self._node} has ended") from gone
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, GuardRefused):
+            raise GuardTrouble(f"the guard on {self._node} refused: {clean(answer.what)}")
+        return answer
+
+    async def _listen(self) -> None:
+        """Read lines until the end of the socket, however it comes: whoever waits for an answer is told."""
+        rest = b""
+        end: Exception = GuardTrouble(f"the guard on {self._node} has ended")
+        try:
+            while data := await self._reader.read(_CHUNK):
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    said = decode_said(line)
+                    if isinstance(said, GuardEvent):
+                        self._on_event(said)
+                    else:
+                        self._answers.put_nowait(said)
+                if len(rest) > LINE_LIMIT:
+                    raise ValueError("a line without an end")
+        except NodeError as lost:
+            end = lost
+        except OSError:
+            pass  # a local guard that was killed
+        except ValueError as wrong:
+            end = GuardTrouble(f"the guard on {self._node} says something else ({wrong})")
+        finally:
+            self._answers.put_nowait(end)
+
+
+async def _start(session: Session) -> GuardStarted:
+    """Run the guard's start to its one line."""
+    name, start = session.node.name, travel.start_guard()
+    try:
+        held = await session.link.hold(start.argv)
+    except OSError as missing:
+        raise GuardTrouble(f"no guard on {name}: {missing}", _PYTHON) from missing
+    try:
+        async with asyncio.timeout(_START):
+            await held.write(start.stdin)
+            while line := await held.readline():
+                if line.startswith(b'{"probe"'):  # a login shell may greet first
+                    said = decode_start(line)
+                    if isinstance(said, GuardRefused):
+                        raise GuardTrouble(f"no guard on {name}: {clean(said.what)}")
+                    return said
+    except TimeoutError as late:
+        raise GuardTrouble(f"no guard on {name}: it did not start within {_START:.0f} s") from late
+    except ValueError as wrong:
+        raise GuardTrouble(f"no guard on {name}: its start said something else ({wrong})", _PYTHON) from wrong
+    finally:
+        await held.release()
+    raise GuardTrouble(f"no guard on {name}: its start ended without a word", _PYTHON)
+
+
