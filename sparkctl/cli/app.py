@@ -27,6 +27,7 @@ VERBS = {
     "metrics": ("metrics", "Print nodes and instances as Prometheus metrics, or serve them."),
     "logs": ("logs", "Show an instance's log, also of one that is gone."),
     "drop-caches": ("drop_caches", "Drop the page cache, with memory before and after."),
+    "guard": ("guard", "Watch a node's memory, and stop what grows before the node freezes."),
     "down": ("down", "Stop an instance and wait until its memory is back."),
     "demo": ("demo", "Run any verb on two simulated Sparks, without hardware."),
     "completion": ("completion", "Print the shell completion for bash, zsh or fish."),

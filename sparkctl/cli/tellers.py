@@ -12,21 +12,25 @@ from sparkctl.model.events import (
     CachesDropped,
     Ended,
     Event,
+    GuardActed,
     LogArrived,
     NodeStateChanged,
     Outcome,
     PhaseChanged,
     Warned,
 )
+from sparkctl.model.finding import Severity
+from sparkctl.model.guard import GuardAct
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
 from sparkctl.model.units import spoken
-from sparkctl.present.sentences import caches_line, node_line, phase_line, phase_word, verdict_lines
+from sparkctl.present.sentences import caches_line, guard_line, node_line, phase_line, phase_word, verdict_lines
 from sparkctl.present.symbols import symbol
 
 _WORTH_A_LINE = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
 _SETTLED = (Phase.READY, Phase.FAILED, Phase.STOPPED)
+_QUIET = (GuardAct.ENDED, GuardAct.COMPACTED)
 _PLAIN_PAUSE = 10.0  # without a terminal, progress within a step is told this often
 _STILL_PAUSE = 30.0  # and that something lasts without progress, this often
 _VERDICT_HANG = 10
@@ -75,6 +79,8 @@ class WordTeller:
             case CachesDropped():
                 self._line(event.node, "good", symbol(Phase.READY, self.ascii), caches_line(event))
                 self._phase = None
+            case GuardActed():
+                self._tell_guard(event)
             case NodeStateChanged():
                 self._tell_node(event)
             case Warned():
@@ -101,6 +107,16 @@ class WordTeller:
         """Say that the key was heard."""
         self.live.clear()
         narrate.say(self.on_interrupt if presses == 1 else "undoing what is half done ...")
+
+    def _tell_guard(self, event: GuardActed) -> None:
+        """That a watch has ended because we ended it is no news."""
+        if event.what in _QUIET:
+            return
+        bad = event.what in (GuardAct.KILLED, GuardAct.KILL_FAILED)
+        good = event.what in (GuardAct.DROPPED, GuardAct.COMPACTED)
+        severity = Severity.PROBLEM if bad else Severity.GOOD if good else Severity.WARNING
+        style = "bad" if bad else "good" if good else "attention"
+        self._line(event.node, style, symbol(severity, self.ascii), f"guard: {guard_line(event)}")
 
     def _tell_node(self, event: NodeStateChanged) -> None:
         """A lost connection is news, and so are its attempts and its return. A first one that fails is the verb's end."""

@@ -46,7 +46,7 @@ class GuardLink:
         self._reader, self._writer = streams
         self._on_event = on_event
         self._asking = asyncio.Lock()
-        self._answers: asyncio.Queue[GuardState | Receipt | GuardRefused | None | Exception] = asyncio.Queue()
+        self._answers: asyncio.Queue[GuardState | Receipt | GuardRefused | Exception | None] = asyncio.Queue()
         self._listening = asyncio.create_task(self._listen())
 
     @classmethod
@@ -190,5 +190,3 @@ async def _start(session: Session) -> GuardStarted:
     finally:
         await held.release()
     raise GuardTrouble(f"no guard on {name}: its start ended without a word", _PYTHON)
-
-

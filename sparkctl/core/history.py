@@ -142,7 +142,7 @@ class History:
         """Return (unix seconds, cause) of the starts that failed on a node after its last good one, oldest first."""
         found: dict[str, tuple[float, str]] = {}
         for record in self._records():
-            if record.get("profile") != profile or record.get("node") != node or not _is_duration(record.get("ts")):
+            if record.get("profile") != profile or record.get("node") != node or not _is_time(record.get("ts")):
                 continue
             if _is_duration(record.get("seconds")):
                 found.clear()
@@ -236,6 +236,10 @@ def _size(path: Path) -> int:
 def _is_duration(value: object) -> bool:
     """Tell whether a median may be made of it: JSON as Python reads it knows NaN and Infinity."""
     return isinstance(value, int | float) and abs(value) < 1e9 and math.isfinite(value) and value >= 0
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < 1e12
 
 
 def _safe(name: str) -> str:

@@ -19,6 +19,7 @@ from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.secrets import MASK, is_secret_name, redact, redact_word, redact_words
 
 SCHEMA = 1
+T = typing.TypeVar("T")
 _KINDS: dict[str, type] = {
     "node": events.NodeStateChanged,
     "memory": events.MemorySampled,
@@ -103,6 +104,16 @@ def plain(value: object) -> object:
     if isinstance(value, PurePath):
         return str(value)
     return value
+
+
+def rebuilt(kind: type[T], data: Mapping[str, object]) -> T:
+    """Return the dataclass that `plain` wrote. Raises ValueError for what is none."""
+    try:
+        built = _build(kind, data)
+    except (TypeError, KeyError) as wrong:
+        raise ValueError(f"not a whole {kind.__name__}: {wrong}") from wrong
+    assert isinstance(built, kind)
+    return built
 
 
 @cache

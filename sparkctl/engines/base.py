@@ -82,6 +82,7 @@ class Engine(Protocol):
     name: str
     title: str
     defaults: Defaults
+    memory_setting: str | None  # the profile field by which it claims memory, None where there is no such one
     metrics_setting: str | None  # what turns /metrics on in a profile, None where it is on or nobody knows
 
     def argv(self, profile: Profile) -> tuple[str, ...]:

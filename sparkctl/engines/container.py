@@ -80,6 +80,7 @@ class Container:
 
     name = "container"
     title = "Container"
+    memory_setting = None
     metrics_setting = None
     defaults = Defaults(command=(), port=None, ready_line=None, health=None, probe="none", gpus=None)
 

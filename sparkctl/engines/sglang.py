@@ -35,6 +35,7 @@ _PHASES = (
     ("Init torch distributed begin", loading("join")),
     ("Init parallel begin", loading("join")),
     ("Load weight begin", loading("weights")),
+    ("Load weight end", loading("profiling")),
     ("KV Cache is allocated", loading("kv-cache")),
     ("KV Cache VA upper bound", loading("kv-cache")),
     ("Mamba Cache is allocated", loading("kv-cache")),
@@ -293,6 +294,7 @@ class SGLang:
 
     name = "sglang"
     title = "SGLang"
+    memory_setting = _FRACTION
     metrics_setting = "args.enable-metrics: true"
     defaults = Defaults(
         command=("python", "-m", "sglang.launch_server"),

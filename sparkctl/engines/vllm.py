@@ -36,6 +36,8 @@ _PHASES = (
     ("world_size=", loading("join")),
     ("Starting to load model", loading("weights")),
     ("Loading drafter model", loading("draft")),
+    ("Loading weights took", loading("profiling")),
+    ("Model loading took", loading("profiling")),
     ("Starting torch.compile", loading("compile")),
     ("Using cache directory: ", loading("compile")),
     ("Dynamo bytecode transform time", loading("compile")),
@@ -335,6 +337,7 @@ class VLLM:
 
     name = "vllm"
     title = "vLLM"
+    memory_setting = _SHARE
     metrics_setting = None
     defaults = Defaults(
         command=("vllm", "serve"),

@@ -11,11 +11,13 @@ from sparkctl.core.session import Session
 from sparkctl.errors import ExitCode, InvalidInput, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, Warned
+from sparkctl.model.guard import UnwatchReason
 from sparkctl.model.node import Node
 from sparkctl.model.plan import Label
 from sparkctl.model.suggest import did_you_mean
 from sparkctl.operations.labels import grace_of
 from sparkctl.operations.lock import acquire
+from sparkctl.operations.start_guard import unwatch
 from sparkctl.operations.stop import Stopped, stop
 from sparkctl.operations.stream import Emit, ended_by, stream
 
@@ -99,6 +101,7 @@ async def _down_on(ctx: Context, request: DownRequest, node: Node, emit: Emit) -
         lock = await acquire(session, ctx, doing, warn, beside_ourselves=True)
         try:
             chosen = _chosen(request, await session.docker.list())  # somebody may have stopped it while we waited
+            await unwatch(session, [container.id for container in chosen], UnwatchReason.STOPPED)
             return [await stop(session, ctx, emit, container, _grace(request, container)) for container in chosen]
         finally:
             await lock.release()

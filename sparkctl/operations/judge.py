@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from sparkctl.engines.base import Failure, pick
 from sparkctl.model.container import Container
+from sparkctl.model.guard import GuardReading, Receipt
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.model.text import shorten
-from sparkctl.model.units import spoken
+from sparkctl.model.text import clean, shorten
+from sparkctl.model.units import GIB, gib, spoken
 from sparkctl.model.verdict import Cause, Evidence, Verdict
 from sparkctl.operations.progress import LogReader, Seen
 
 _WIDTH = 400
 _SIGKILL = 137
+_BEFORE = 10.0  # seconds before the guard's act in which the fall is looked for
 
 
 def of_end(plan: LaunchPlan, log: LogReader, container: Container | None) -> Verdict:
@@ -35,6 +37,36 @@ def of_end(plan: LaunchPlan, log: LogReader, container: Container | None) -> Ver
     if root is not None and root.failure is not None:
         return _by_line(root.failure, root, (ended,))
     return _by_exit_code(plan, log, container, ended)
+
+
+def of_guard(plan: LaunchPlan, log: LogReader, receipt: Receipt, claim: str | None, claims: str | None) -> Verdict:
+    """Return why the guard ended it. ``claim``: the profile field by which it takes its memory, ``claims``: its value."""
+    where = f" while {log.phase}" + (f" ({log.step.name})" if log.step else "")
+    evidence = [Evidence(fall(receipt), "guard"), Evidence(shorten(clean(receipt.why), _WIDTH), "guard")]
+    if receipt.reaction is not None:
+        evidence.append(Evidence(f"killed {receipt.reaction * 1000:.0f} ms after that was seen", "guard"))
+    now = f" (now {claims})" if claims else ""
+    less = f"Lower {claim}{now}" if claim else "Let it claim less memory"
+    return Verdict(
+        Cause.GUARD_STOPPED,
+        f"The guard stopped {plan.instance}{where}, before {plan.node} ran out of memory and froze.",
+        (*evidence, *_line(log.latest)),
+        f"{less}, or stop what else holds memory (sparkctl status --node {plan.node}). start.guard.floor "
+        f"({gib(receipt.floor)}) is what {plan.node} may not fall under.",
+        claim,
+    )
+
+
+def fall(receipt: Receipt) -> str:
+    """Return the curve in words: from the top of the last seconds before the act to what the act was decided on."""
+    before = [one for one in receipt.samples if receipt.at - _BEFORE <= one.at <= receipt.at]
+    top = _top(before)
+    if top is None or top.available - receipt.available < GIB // 20:
+        return f"MemAvailable was {_precise(receipt.available)}, the floor is {_precise(receipt.floor)}"
+    return (
+        f"MemAvailable fell from {top.available / GIB:.1f} to {_precise(receipt.available)} "
+        f"in {spoken(max(0.1, receipt.at - top.at))}"
+    )
 
 
 def of_fatal_line(seen: Seen) -> Verdict:
@@ -141,3 +173,14 @@ def _state_sentence(container: Container) -> str:
 
 def _line(seen: Seen | None) -> tuple[Evidence, ...]:
     return () if seen is None else (Evidence(shorten(seen.text, _WIDTH), "log", seen.number),)
+
+
+def _top(samples: list[GuardReading]) -> GuardReading | None:
+    """Return where the fall began: the last reading of nearly the highest level."""
+    highest = max((one.available for one in samples), default=0)
+    near = [one for one in samples if one.available >= highest - highest // 50]
+    return near[-1] if near else None
+
+
+def _precise(count: int) -> str:
+    return f"{count / GIB:.2f} GiB" if count < GIB else gib(count)

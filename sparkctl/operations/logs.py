@@ -27,9 +27,12 @@ from sparkctl.errors import (
 )
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, LogArrived, Outcome, Warned
+from sparkctl.model.guard import Receipt
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
+from sparkctl.operations import receipts
+from sparkctl.operations.judge import fall
 from sparkctl.operations.masking import masked
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.wire.logs import LogFollower
@@ -100,7 +103,20 @@ class _Logs:
             return await self._follow(session, container, follower, secrets)
         async for batch in follower.read():
             self._show(session.node.name, masked(batch, secrets))
+        if not container.is_alive:
+            await self._ask_guard(session, container)
         return self._ended(session.node.name)
+
+    async def _ask_guard(self, session: Session, container: Container) -> None:
+        """Say it where the guard ended it: the log cannot know."""
+        receipt = await receipts.of(session, container.id)
+        if receipt is not None:
+            receipts.keep(self.ctx, session, receipt, lambda what: self._warn(session.node.name, what))
+            self._tell_guard(session.node.name, receipt)
+
+    def _tell_guard(self, node: NodeName, receipt: Receipt) -> None:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(receipt.at))
+        self._warn(node, f"the guard stopped {self.request.instance} at {when}: {fall(receipt)}")
 
     async def _follow(
         self, session: Session, container: Container, follower: LogFollower, secrets: frozenset[str]
@@ -157,6 +173,9 @@ class _Logs:
         try:
             for lines in _saved_batches(saved.path, self.request.tail, since):
                 self._show(node, lines)
+            receipt = receipts.kept(self.ctx, saved.instance, node, saved.container)
+            if receipt is not None:
+                self._tell_guard(node, receipt)
         except OSError as broken:
             raise InvalidInput(f"the saved log cannot be read: {broken}") from broken
         # a live log is the whole answer, whatever another node did; a saved one only where every node was asked

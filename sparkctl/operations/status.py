@@ -23,6 +23,7 @@ from sparkctl.wire.link import state_of
 
 _TAIL = 400
 _HEALTH_TIMEOUT = 5.0
+_SIGKILLED = 137
 
 
 async def look_at(ctx: Context, session: Session) -> NodeView:
@@ -123,11 +124,10 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
     if not container.is_alive:
         ended = await session.docker.inspect(container.id)
         failed = ended.exit_code not in (0, None) or ended.error
-        return (
-            (Phase.FAILED if failed else Phase.STOPPED),
-            None,
-            await _without_secrets(session, container, ended.error),
-        )
+        why = await _without_secrets(session, container, ended.error)
+        if why is None and ended.exit_code == _SIGKILLED:
+            why = await _stopped_by_guard(session, container)
+        return (Phase.FAILED if failed else Phase.STOPPED), None, why
     rule = rule_of(container)
     if rule is None:
         return Phase.UNKNOWN, None, "its labels do not say when it is ready"
@@ -137,6 +137,15 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
     # Secrets are looked up only where the engine has said something: status of what is ready stays quick.
     why_not = answer.told(await session.docker.secrets(container.id)) if answer.said else answer.what
     return await _phase_by_log(session, container, rule, why_not)
+
+
+async def _stopped_by_guard(session: Session, container: Container) -> str | None:
+    """Say what the guard's receipt for it says; the imports wait, as nearly nothing ends so."""
+    from sparkctl.operations import receipts
+    from sparkctl.operations.judge import fall
+
+    receipt = await receipts.of(session, container.id)
+    return None if receipt is None else f"stopped by the guard: {fall(receipt)}"
 
 
 async def _without_secrets(session: Session, container: Container, text: str | None) -> str | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sparkctl.core.context import Context
 from sparkctl.core.planning import plan as make_plan
@@ -14,6 +15,7 @@ from sparkctl.engines.base import Engine
 from sparkctl.errors import DockerError, ExitCode, InvalidInput, NodeError, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, MemorySampled, Outcome, PhaseChanged, PlanMade, Warned
+from sparkctl.model.guard import UnwatchReason
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
@@ -21,13 +23,14 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.secrets import redact
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Cause, Evidence, Verdict
-from sparkctl.operations import readiness
+from sparkctl.operations import earlier, judge, readiness, receipts
 from sparkctl.operations.create import CreatingTooLong, create
 from sparkctl.operations.drop_caches import NoRight, drop
 from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.lock import StartLock, acquire
 from sparkctl.operations.preflight import Decision, Scene, decide, refuse_without_docker
 from sparkctl.operations.savelog import save_log
+from sparkctl.operations.start_guard import StartGuard, unwatch
 from sparkctl.operations.stop import stop, sweep
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.operations.watch import StartWatch, Watched, secrets_of
@@ -41,6 +44,7 @@ _IDENTITY = ("identity", "memory", "processes", "gpu", "listen", "docker")
 class UpRequest:
     """What to start and how. ``timeout`` is seconds for the whole start, None: only the phases' own limits.
 
+    ``guarded`` False: without a guard, whatever the profile says. ``once_more``: although the last starts failed.
     ``words`` are the profile and its overrides as the operator gave them, so that advice repeats what was meant.
     """
 
@@ -53,6 +57,8 @@ class UpRequest:
     timeout: float | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+    guarded: bool = True
+    once_more: bool = False
 
     @property
     def again(self) -> str:
@@ -76,6 +82,8 @@ class _Up:
         self.emit: Emit = lambda event: None
         self.began = ctx.clock.monotonic()
         self.stopped_another = False
+        self.drop_was_told = False  # that the page cache cannot be dropped here
+        self.guard: StartGuard | None = None
 
     async def run(self, emit: Emit) -> Ended:
         """Do it all. Ctrl-C ends it wherever nothing is half done; see `_create` for the one place where it waits."""
@@ -95,10 +103,13 @@ class _Up:
             if self.request.dry_run:
                 self._warn(decision)
                 return self._ended(plan, Outcome.PLANNED)
+            await guard(earlier.collect(session, self.ctx, plan, self._warn_of), _UNCHANGED)
             if decision.attach is not None:
                 ready = await guard(self._already_there(session, plan, decision.attach), _UNCHANGED)
                 if ready is not None:
                     return ready
+            else:
+                await guard(self._ask_before_a_third(plan), _UNCHANGED)
             lock = await guard(acquire(session, self.ctx, f"starting {plan.instance}", self._warn_of), _UNCHANGED)
             try:
                 # Between the look and the lock somebody may have started something: decide on what is true now.
@@ -109,6 +120,8 @@ class _Up:
                 if failed is not None:
                     return failed
                 if self.request.detach:
+                    if self.guard is not None:
+                        await self.guard.leave()
                     return self._ended(plan, Outcome.DETACHED, message=self._goes_on(plan))
                 return await self._watch(session, plan, container_id)
             finally:
@@ -131,6 +144,8 @@ class _Up:
             environ=self.request.environ,
             engine=self.request.engine,
         )
+        if not self.request.guarded:
+            plan = replace(plan, guard=None)
         return plan, await self._scene(session, plan)
 
     async def _scene(self, session: Session, plan: LaunchPlan) -> Scene:
@@ -147,6 +162,10 @@ class _Up:
     def _warn(self, decision: Decision) -> None:
         for message, hint in decision.warnings:
             self._warn_of(message, hint)
+
+    async def _ask_before_a_third(self, plan: LaunchPlan) -> None:
+        if not self.request.once_more:
+            await earlier.ask_before_a_third(self.ctx, plan, self.request.again)
 
     async def _already_there(self, session: Session, plan: LaunchPlan, container: Container) -> Ended | None:
         """Return success for an instance that is ready; None for one that is not, yet."""
@@ -174,10 +193,13 @@ class _Up:
         """Return the id of the container to watch, the one that runs already or a new one; or the end that there is none."""
         if decision.attach is not None:
             self._warn_of(f"{plan.instance} is already being started on {plan.node}; watching it")
+            await self._arm(session, plan)
+            await self._guard(decision.attach.id)
             return None, decision.attach.id
         check = self.ctx.interrupt.check
         check(_UNCHANGED)
         if decision.stop is not None:
+            await unwatch(session, [decision.stop.id], UnwatchReason.STOPPED)
             stopped = await stop(session, self.ctx, self.emit, decision.stop, plan.stop_grace)
             self.stopped_another = True
             if not stopped.removed:
@@ -191,10 +213,13 @@ class _Up:
         nothing = _OLD_GONE if self.stopped_another else "interrupted before anything was started"
         if plan.drop_caches:
             await self.ctx.interrupt.guard(self._drop(session, plan), nothing)
+        await self.ctx.interrupt.guard(self._arm(session, plan), nothing)
         check(nothing)
         try:
             self._phase(plan, Phase.CREATING)
-            return None, await create(self.ctx, session, plan, lock)
+            container_id = await create(self.ctx, session, plan, lock)
+            await self._guard(container_id)
+            return None, container_id
         except CreatingTooLong as late:
             evidence = (Evidence(late.message, "docker"),)
             summary = f"Docker on {plan.node} took longer than {spoken(plan.timeouts.creating)} to create {plan.container_name}."
@@ -217,13 +242,30 @@ class _Up:
         try:
             await drop(session, self.ctx, self.emit)
         except NoRight as no:
+            self.drop_was_told = True
             message = f"page cache not dropped: {no.message}. The engine may find too little memory"
             self.emit(Warned(self.ctx.clock.now(), session.node.name, message, no.hint))
 
+    async def _arm(self, session: Session, plan: LaunchPlan) -> None:
+        """Have the guard on the node before there is anything to guard."""
+        if plan.guard is not None:
+            self.guard = StartGuard(session, self.ctx, self.emit, plan, plan.guard)
+            await self.guard.arm(drop_was_told=self.drop_was_told)
+
+    async def _guard(self, container_id: str) -> None:
+        if self.guard is not None:
+            await self.guard.watch(container_id)
+
     # watching
 
+    def _step(self, event: Event) -> None:
+        """Let the guard know of every step at once."""
+        self.emit(event)
+        if self.guard is not None and isinstance(event, PhaseChanged):
+            self.guard.stepped.set()
+
     async def _watch(self, session: Session, plan: LaunchPlan, container_id: str) -> Ended:
-        watch = StartWatch(session, self.request.engine, plan, container_id, self.ctx, self.emit, self.began)
+        watch = StartWatch(session, self.request.engine, plan, container_id, self.ctx, self._step, self.began)
         watch.expected = self.ctx.history.expected_start(plan.profile, plan.profile_hash, plan.node) or (
             self.request.profile.start.expected
         )
@@ -231,12 +273,17 @@ class _Up:
             watch.saved = self.ctx.history.log_writer(plan.instance, plan.node, container_id, secrets_of(plan))
         except OSError as error:
             self.emit(Warned(self.ctx.clock.now(), plan.node, f"the log will not be saved here: {error}", None))
+        guarding = None if self.guard is None else asyncio.create_task(self.guard.attend(watch.loads_weights))
         try:
             watched = await self.ctx.interrupt.guard(watch.run(self.request.timeout), self._goes_on(plan))
         finally:
             if watch.saved is not None:
                 watch.saved.close()
+            if guarding is not None:
+                await _end(guarding)
         if watched.verdict is None:
+            if self.guard is not None:
+                await self.guard.end(UnwatchReason.READY)
             watch.report(Phase.READY)
             self._remember(plan, self.ctx.clock.monotonic() - self.began)
             return self._ended(plan, Outcome.READY)
@@ -245,17 +292,33 @@ class _Up:
     async def _failed(
         self, session: Session, plan: LaunchPlan, container_id: str, watch: StartWatch, watched: Watched
     ) -> Ended:
+        verdict = watched.verdict
+        log = str(watch.saved.path) if watch.saved else None
+        receipt = None
         if not watched.timed_out:
             watch.report(Phase.FAILED)
-        log = str(watch.saved.path) if watch.saved else None
         try:
+            if self.guard is not None and not watched.timed_out:
+                receipt = await self.guard.receipt()
+                await self.guard.leave()
             container = await session.docker.inspect(container_id)
             if not container.is_alive:
                 log = (await save_log(session, self.ctx, self.emit, container, secrets_of(plan))).path or log
         except (DockerError, NodeError):
             pass  # what was followed is saved; the verdict stands without another look
+        if receipt is not None:
+            receipts.keep(self.ctx, session, receipt, self._warn_of)
+            claim = self.request.engine.memory_setting
+            verdict = judge.of_guard(plan, watch.log, receipt, claim, self._value(claim))
         outcome = Outcome.TIMED_OUT if watched.timed_out else Outcome.FAILED
-        return self._ended(plan, outcome, verdict=watched.verdict, log=log)
+        if outcome is Outcome.FAILED and verdict is not None:
+            earlier.remember_failure(self.ctx, plan, container_id, verdict.cause, self._warn_of)
+        return self._ended(plan, outcome, verdict=verdict, log=log)
+
+    def _value(self, field_: str | None) -> str | None:
+        """Return what the profile says in a field of ``args``."""
+        value = None if field_ is None else dict(self.request.profile.args).get(field_.removeprefix("args."))
+        return value if isinstance(value, str) else None
 
     def _remember(self, plan: LaunchPlan, seconds: float) -> None:
         try:
@@ -295,3 +358,12 @@ class _Up:
             endpoint=endpoint(self.request.node, plan.node_port) if outcome is Outcome.READY else None,
             **more,  # type: ignore[arg-type]
         )
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """End a task that runs beside; a defect in it is not hidden."""
+    if not task.done():
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    elif not task.cancelled():
+        task.result()

@@ -21,6 +21,7 @@ from sparkctl.model.verdict import Verdict
 from sparkctl.operations import judge, readiness
 from sparkctl.operations.masking import masked
 from sparkctl.operations.progress import LogReader
+from sparkctl.operations.start_guard import loads_weights
 from sparkctl.operations.stream import Emit
 from sparkctl.wire.logs import LogFollower
 
@@ -92,6 +93,10 @@ class StartWatch:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def loads_weights(self) -> bool:
+        """Tell whether the log says that weights are being read now."""
+        return loads_weights(self.log.phase, self.log.step)
 
     def report(self, phase: Phase | None = None) -> None:
         """Emit the phase as it is now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sparkctl.core.record import masked
-from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.plan import GuardRule, LaunchPlan
 from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
 from sparkctl.present.docker_line import docker_line
@@ -32,7 +32,20 @@ def plan_lines(plan: LaunchPlan, width: int | None = None) -> list[str]:
         f"warming up {spoken(limits.warming)}",
         f"  4  ready means: {', then '.join(ready) or 'it runs'}",
     ]
+    steps.append(f"     {guard_words(plan.guard)}")
     if plan.expected_memory is not None:
         steps.append(f"  it is expected to hold {gib(plan.expected_memory)}")
     folded = [line for step in steps for line in fold(clean(step), width, _HANG)]
     return [*folded, "", *docker_line(plan).splitlines()]
+
+
+def guard_words(rule: GuardRule | None) -> str:
+    """Return in a sentence when the guard on the node acts."""
+    if rule is None:
+        return "no guard: nothing stops it before the node's memory runs out"
+    cache = "the page cache is left alone"
+    if rule.cache_below != 0:
+        below = "little memory is free" if rule.cache_below is None else f"less than {gib(rule.cache_below)} is free"
+        cache = f"page cache is dropped when {below} while weights load"
+    limit = "" if rule.limit is None else f", for at most {spoken(rule.limit)}"
+    return f"guarded until it is ready{limit}: stopped before less than {gib(rule.floor)} is available; {cache}"

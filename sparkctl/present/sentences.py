@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sparkctl.model.events import CachesDropped, NodeStateChanged, PhaseChanged
+from sparkctl.model.events import CachesDropped, GuardActed, NodeStateChanged, PhaseChanged
+from sparkctl.model.guard import GuardAct
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text import clean
@@ -28,6 +29,7 @@ _STEPS = {
     "join": "joining",
     "http": "HTTP server",
     "draft": "draft model",
+    "profiling": "measuring memory",
     "kv-cache": "KV cache",
     "graphs": "CUDA graphs",
     "warm-up": "warm-up request",
@@ -83,6 +85,24 @@ def caches_line(event: CachesDropped) -> str:
     if event.proven is False:
         line += "   the kernel counted no drop"
     return line
+
+
+def guard_line(event: GuardActed) -> str:
+    """Return what the guard did in one plain sentence, with the memory it saw."""
+    why, instance = clean(event.why), clean(event.instance or "a container")
+    available = "" if event.available is None else f" at {event.available / GIB:.2f} GiB available"
+    free = "" if event.free is None else f"; {event.free / GIB:.1f} GiB are free"
+    match event.what:
+        case GuardAct.WARNED:
+            return f"memory is getting short{available}: {why}"
+        case GuardAct.KILLED:
+            return f"{instance} was stopped{available}: {why}"
+        case GuardAct.KILL_FAILED:
+            return f"{instance} could not be stopped{available}: {why}"
+        case GuardAct.ENDED:
+            return f"{instance} is not guarded any more: {why}"
+        case _:
+            return f"{why}{free}"
 
 
 def node_line(event: NodeStateChanged) -> str:

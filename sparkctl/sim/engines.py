@@ -9,7 +9,7 @@ from sparkctl.sim import sglang_script, small_scripts, vllm_script
 from sparkctl.sim.launch import Kind, Launch
 from sparkctl.sim.memory import GIB
 from sparkctl.sim.node import Fault
-from sparkctl.sim.steps import Exit, Hang, Listen, Load, Script
+from sparkctl.sim.steps import Exit, Hang, Leak, Listen, Load, Script
 
 BREAKING_POINT = 0.6  # of the weights
 
@@ -63,10 +63,10 @@ def script_of(launch: Launch, available: Callable[[], int], port_taken: Callable
     if launch.fault is Fault.BAD_FLAG:
         return engine.bad_flag(launch)
     script = engine.start(launch, available, port_taken)
-    return script if launch.fault in (None, Fault.NO_TOKEN) else _broken(launch, script)
+    return script if launch.fault in (None, Fault.NO_TOKEN) else _broken(launch, script, available)
 
 
-def _broken(launch: Launch, script: Script) -> Script:
+def _broken(launch: Launch, script: Script, available: Callable[[], int]) -> Script:
     """Follow the script up to the breaking point, then the fault."""
     for step in script:
         yield step
@@ -79,6 +79,10 @@ def _broken(launch: Launch, script: Script) -> Script:
     elif launch.fault is Fault.OOM_KILLED:
         yield Exit(137, oom_killed=True)
     elif launch.fault is Fault.HANG:
+        yield Hang()
+    elif launch.fault is Fault.MEMORY_RUNAWAY:
+        while available() > 0:
+            yield Leak(0.1, GIB // 4)
         yield Hang()
     else:
         yield Exit(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 KIB, GIB = 1 << 10, 1 << 30
 TOTAL = 127_600_592 * KIB
 SWAP_TOTAL = 16_777_212 * KIB
@@ -26,6 +28,7 @@ class Memory:
         self.page_tables = 58_364 * KIB
         self.kernel_stack = 21_536 * KIB
         self.drops = {"pagecache": 0, "slab": 0}
+        self.on_change: Callable[[], None] | None = None
 
     @property
     def file_cache(self) -> int:
@@ -60,6 +63,15 @@ class Memory:
         self._evict(need - (self.free - RESERVE))
         self.gpu[pid] = self.gpu.get(pid, 0) + gpu
         self.anonymous[pid] = self.anonymous.get(pid, 0) + anonymous
+        self._changed()
+
+    def seize(self, pid: int, size: int) -> int:
+        """Let a process take anonymous memory as the kernel lets one: to the last byte. Returns what it got."""
+        got = min(size, self.available)
+        self._evict(got - self.free)
+        self.anonymous[pid] = self.anonymous.get(pid, 0) + got
+        self._changed()
+        return got
 
     def read_file(self, path: str, size: int) -> None:
         """Leave ``size`` more bytes of a file in the page cache, as far as there is room for them."""
@@ -67,6 +79,7 @@ class Memory:
         if size > room:
             self._evict(size - room, spare=path)
         self.files[path] = self.files.get(path, 0) + max(0, min(size, self.free - RESERVE))
+        self._changed()
 
     def release(self, pid: int, share: float = 1.0) -> None:
         """Take back a share (0..1) of what a process still holds."""
@@ -76,6 +89,7 @@ class Memory:
                 holding[pid] = left
             else:
                 holding.pop(pid, None)
+        self._changed()
 
     def drop_caches(self, what: int) -> None:
         """Do what a write to /proc/sys/vm/drop_caches does: bit 1 page cache, bit 2 slab; the counters rise."""
@@ -86,6 +100,11 @@ class Memory:
         if what & 2:
             self.slab_reclaimable = 141_000 * KIB
             self.drops["slab"] += 1
+        self._changed()
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
 
     def _evict(self, size: int, spare: str | None = None) -> None:
         for path in sorted(self.files, key=lambda name: (name == spare, name)):

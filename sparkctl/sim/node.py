@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from sparkctl.sim.clock import Pace
-from sparkctl.sim.http import Handler
+from sparkctl.sim.http import Handler, Reader
 from sparkctl.sim.memory import GIB, KIB, Memory
 
 USER = "milo"
@@ -26,6 +27,12 @@ class Sudo(StrEnum):
     DENIED = "denied"
 
 
+class Output(Protocol):
+    """Where a command writes."""
+
+    def write(self, data: bytes) -> None: ...
+
+
 class Fault(StrEnum):
     """What can go wrong with an engine, chosen by ``SIM_FAULT`` in the container's Env or per node."""
 
@@ -35,6 +42,7 @@ class Fault(StrEnum):
     EXIT0 = "exit0"
     NO_TOKEN = "no-token"  # noqa: S105
     BAD_FLAG = "bad-flag"
+    MEMORY_RUNAWAY = "memory-runaway"
 
 
 class Trouble(StrEnum):
@@ -68,6 +76,13 @@ class NodeOptions:
     uptime_rate: float = 1.0
 
 
+class Guard(Protocol):
+    """What the node's shell knows of the guard."""
+
+    def found(self) -> bytes: ...
+    async def start(self, words: Sequence[str], stdin: Reader, stdout: Output) -> None: ...
+
+
 class SimNode:
     """The state that SSH commands, Docker and the engines of one node share."""
 
@@ -85,6 +100,7 @@ class SimNode:
         self.locks: dict[str, str] = {}  # path to the holder's words
         self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
         self.clock_ahead = 0.0  # seconds that its wall clock is ahead of ours
+        self.guard: Guard | None = None
         self._last_pid = 4100 + self.random.randrange(400)
 
     @property

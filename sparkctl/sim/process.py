@@ -14,7 +14,7 @@ from sparkctl.sim.engines import ENGINES, script_of
 from sparkctl.sim.launch import Kind, read_launch
 from sparkctl.sim.node import SimNode
 from sparkctl.sim.serving import Serving
-from sparkctl.sim.steps import NOW, Exit, Grow, Hang, Listen, Load, Say, Script, Step
+from sparkctl.sim.steps import NOW, Exit, Grow, Hang, Leak, Listen, Load, Say, Script, Step
 
 SIGKILLED = Exit(137)
 
@@ -137,6 +137,9 @@ class EngineProcess:
             case Grow(_, gpu, anonymous):
                 memory.allocate(worker, gpu=gpu, anonymous=anonymous // 3)
                 memory.allocate(main, anonymous=anonymous - anonymous // 3)
+            case Leak(_, size):
+                memory.seize(main, size)
+                await asyncio.sleep(0)  # whoever watches gets its turn, however fast time goes
             case Listen(ready):
                 self.node.ports[self.launch.port] = self._handler
                 self.serving.ready = ready

@@ -6,21 +6,14 @@ import asyncio
 import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from sparkctl.sim.http import Reader
 from sparkctl.sim.look import FIRST_LINE, look
-from sparkctl.sim.node import SUDO_PASSWORD, SimNode, Sudo
+from sparkctl.sim.node import SUDO_PASSWORD, Output, SimNode, Sudo
 from sparkctl.sim.probe import run_probe
 
 DROP = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 HELD_BY_ANOTHER = 75
-
-
-class Output(Protocol):
-    """Where a command writes."""
-
-    def write(self, data: bytes) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +65,17 @@ async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
         return 0
     if len(argv) == 6 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
         return await _lock(node, argv[4], argv[5], streams)
+    if len(argv) == 4 and argv[1] == "-c" and argv[3] == "sparkctl-guard" and node.guard is not None:
+        streams.stdout.write(node.guard.found())
+        return 0
     return await _unknown(node, argv, streams)
 
 
 async def _python(node: SimNode, argv: list[str], streams: Streams) -> int:
-    """The probe and nothing else: sent over stdin, its options behind the two lengths."""
+    """The probe and the guard and nothing else: sent over stdin, their options behind the lengths."""
+    if argv[1:3] == ["-ISu", "-c"] and "sparkctl-guard" in argv[3] and node.guard is not None:
+        await node.guard.start(argv[4:], streams.stdin, streams.stdout)
+        return 0
     if argv[1:3] != ["-ISu", "-c"] or "sparkctl-probe" not in argv[3]:
         return await _unknown(node, argv, streams)
     await run_probe(node, argv[4:], streams.stdin, streams.stdout)

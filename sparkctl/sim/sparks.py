@@ -13,6 +13,7 @@ import asyncssh
 
 from sparkctl.sim.clock import Pace
 from sparkctl.sim.dockerd import Dockerd
+from sparkctl.sim.guard import SimGuard
 from sparkctl.sim.node import USER, Fault, NodeOptions, SimNode
 from sparkctl.sim.scenarios import SCENARIOS
 from sparkctl.sim.sshd import Sshd
@@ -45,6 +46,7 @@ class SimulatedSparks:
         for name, fault in (faults or {}).items():
             self.nodes[name].fault = Fault(fault)
         self.docker: dict[str, Dockerd] = {}
+        self.guards: dict[str, SimGuard] = {}
         self.ports: dict[str, int] = {}
         self.sshd: dict[str, Sshd] = {}
         self._directory: tempfile.TemporaryDirectory[str] | None = None
@@ -96,7 +98,8 @@ class SimulatedSparks:
         for name, node in self.nodes.items():
             host_key = asyncssh.generate_private_key("ssh-ed25519")
             self.docker[name] = Dockerd(node)
-            self.sshd[name] = Sshd(node, self.docker[name], host_key, client)
+            node.guard = self.guards[name] = SimGuard(node, self.docker[name])
+            self.sshd[name] = Sshd(node, self.docker[name], self.guards[name], host_key, client)
             self.ports[name] = await self.sshd[name].listen()
             hosts.append(f"[127.0.0.1]:{self.ports[name]} {host_key.export_public_key().decode().strip()}\n")
         self.known_hosts.write_text("".join(hosts), encoding="utf-8")
@@ -109,6 +112,8 @@ class SimulatedSparks:
     ) -> None:
         for sshd in self.sshd.values():
             await sshd.close()
+        for guard in self.guards.values():
+            await guard.close()
         for docker in self.docker.values():
             await docker.close()
         if self._directory is not None:

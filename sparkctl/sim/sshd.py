@@ -9,6 +9,7 @@ import asyncssh
 
 from sparkctl.sim.docker_api import VERSION, api_of
 from sparkctl.sim.dockerd import Dockerd
+from sparkctl.sim.guard import SOCKET, SimGuard
 from sparkctl.sim.http import Handler, serve
 from sparkctl.sim.node import USER, SimNode
 from sparkctl.sim.shell import Streams, run
@@ -20,9 +21,12 @@ Attendant = Callable[["asyncssh.SSHReader[bytes]", "asyncssh.SSHWriter[bytes]"],
 class Sshd:
     """``client`` is the one key that is let in, as the node's user and nobody else."""
 
-    def __init__(self, node: SimNode, docker: Dockerd, host_key: asyncssh.SSHKey, client: asyncssh.SSHKey) -> None:
+    def __init__(
+        self, node: SimNode, docker: Dockerd, guard: SimGuard, host_key: asyncssh.SSHKey, client: asyncssh.SSHKey
+    ) -> None:
         self.node = node
         self.docker = docker
+        self.guard = guard
         self.host_key = host_key
         self.authorized = asyncssh.import_authorized_keys(client.export_public_key().decode())
         self.logins: set[asyncssh.SSHServerConnection] = set()
@@ -84,6 +88,9 @@ class _Login(asyncssh.SSHServer):
         return True
 
     def unix_connection_requested(self, dest_path: str) -> Attendant:
+        guard = self._sshd.guard
+        if dest_path == SOCKET and guard.is_running:
+            return guard.attend
         if dest_path not in DOCKER_SOCKETS or not self._sshd.node.options.docker_member:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "open failed")
         return _attendant(api_of(self._sshd.docker), f"Docker/{VERSION} (linux)")

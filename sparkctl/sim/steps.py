@@ -39,6 +39,14 @@ class Grow:
 
 
 @dataclass(frozen=True, slots=True)
+class Leak:
+    """The processes take memory that nobody asked them to take, ``size`` bytes, until there is none."""
+
+    after: float
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Listen:
     """The port is bound; ``ready``: requests are served, else /health says 503."""
 
@@ -58,7 +66,7 @@ class Exit:
     oom_killed: bool = False
 
 
-Step = Say | Load | Grow | Listen | Hang | Exit
+Step = Say | Load | Grow | Leak | Listen | Hang | Exit
 Script = Iterator[Step]
 
 

@@ -26,12 +26,15 @@ from sparkctl.cli.setup import complete_profiles, json_option, make_context, nod
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this start."
 )
 @click.option("--replace", is_flag=True, help="Stop another version of the same instance first.")
+@click.option("--again", is_flag=True, help="Start it although its last two starts failed within an hour.")
+@click.option("--no-guard", is_flag=True, help="Do without the guard that stops it before the node's memory runs out.")
 @record_options
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, profile: str, node: str | None, dry_run: bool, plan_format: str | None, detach: bool,
-    timeout: float | None, overrides: tuple[str, ...], replace: bool, record: Path | None, force: bool, as_json: bool,
+    timeout: float | None, overrides: tuple[str, ...], replace: bool, again: bool, no_guard: bool, record: Path | None,
+    force: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Start PROFILE on a node: look, drop the page cache, create, watch its log until a token came.
 
@@ -54,7 +57,7 @@ def command(
     chosen = ProfileLibrary().load(profile, overrides=overrides)
     request = UpRequest(
         profile=chosen, engine=load(chosen.engine), node=one_node(node), dry_run=dry_run, detach=detach,
-        replace=replace, timeout=timeout, environ=os.environ,
+        replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard, once_more=again,
         words=(profile, *(word for override in overrides for word in ("--set", override))),
     )  # fmt: skip
     for warning in env_file_warnings(chosen):

@@ -12,6 +12,7 @@ from sparkctl.core.record import decode, encode
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Figure, Severity
+from sparkctl.model.guard import GuardAct
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
@@ -51,6 +52,7 @@ SAMPLES: list[events.Event] = [
     ),
     events.PhaseChanged(1.0, NODE, "i", Phase.LOADING, Step("weights", 3, 12, 0.25), 4.0, 400.0, "d"),
     events.LogArrived(1.0, NODE, "i", (LogLine("2026-05-01T10:00:00Z", "text \x1b[31m", 7, "stderr", 3),), True),
+    events.GuardActed(1.0, NODE, GuardAct.KILLED, "w", 2.5, "i", "c", 400, 300, 9.5, 0.25),
     events.Warned(1.0, None, "m", "h"),
     events.Found(1.0, NODE, "disk", Severity.PROBLEM, "m", "r", "i", (Figure("free", "4.0 GiB", None, "statvfs"),), 3.0),
     events.Ended(

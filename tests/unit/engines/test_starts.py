@@ -59,7 +59,7 @@ def test_sglang_starts() -> None:
     assert Step("weights", 4, 4, 1.0) in reading.steps
     assert Step("graphs", 1, 8, 0.12) in reading.steps
     names = list(dict.fromkeys(step.name for step in reading.steps))
-    assert names == ["join", "weights", "kv-cache", "autotune", "graphs", "draft", "http", "warm-up"]
+    assert names == ["join", "weights", "profiling", "kv-cache", "autotune", "graphs", "draft", "http", "warm-up"]
 
 
 def test_vllm_starts() -> None:
@@ -70,6 +70,7 @@ def test_vllm_starts() -> None:
     assert Step("graphs", 19, 19, 1.0) in reading.steps
     assert list(dict.fromkeys(step.name for step in reading.steps)) == [
         "weights",
+        "profiling",
         "compile",
         "kv-cache",
         "graphs",

@@ -1,0 +1,102 @@
+"""``sparkctl guard``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from sparkctl.cli.setup import (
+    chosen_nodes,
+    complete_profiles,
+    json_document_option,
+    json_option,
+    make_context,
+    node_option,
+    seconds,
+)
+
+_DAY = 24 * 3600.0
+
+
+def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    from sparkctl.core.profile_fields import large_size
+
+    try:
+        return None if value is None else large_size(value)
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong), ctx, param) from wrong
+
+
+@click.group("guard", short_help="Watch a node's memory, and stop what grows before the node freezes.")
+def command() -> None:
+    """A small process on the node that stops an instance before the node runs out of memory and freezes.
+
+    `up` arms it for every start, until the instance is ready. It goes on when your connection does not.
+    """
+
+
+@command.command("status")
+@node_option(many=True)
+@json_document_option
+def status(node: tuple[str, ...], as_json: bool) -> int:
+    """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node could not be asked."""
+    from sparkctl.cli import output
+    from sparkctl.cli.style import ascii_only
+    from sparkctl.core.record import plain
+    from sparkctl.errors import ExitCode
+    from sparkctl.model.node import NodeState
+    from sparkctl.operations.guard import status as look
+    from sparkctl.present.guard_table import guard_lines
+
+    views = asyncio.run(look(make_context(may_ask=not as_json), chosen_nodes(node)))
+    if as_json:
+        output.document({"schema": 1, "nodes": plain(views)})
+    else:
+        output.texts(guard_lines(views, ascii_only(sys.stdout), output.width()))
+    return int(ExitCode.DONE if all(view.state is NodeState.OK for view in views) else ExitCode.UNREACHABLE)
+
+
+@command.command("arm")
+@click.argument("instance", required=False, shell_complete=complete_profiles)
+@node_option(many=True)
+@click.option("--floor", callback=_size, metavar="SIZE", help="Act below this much available memory (default 512MiB).")
+@click.option("--for", "limit", callback=seconds, metavar="TIME", help="How long it watches (default 24h).")
+@click.option("--foreign", multiple=True, metavar="NAME", help="A container that sparkctl did not start (repeatable).")
+@json_option
+def arm(
+    instance: str | None, node: tuple[str, ...], floor: int | None, limit: float | None, foreign: tuple[str, ...],
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Guard INSTANCE, or everything that sparkctl started and that runs.
+
+    When memory runs out, the one that grew most is stopped, and nothing starts it again. A container of others is stopped
+    only if you name it with --foreign.
+    """
+    from sparkctl.cli.drive import drive
+    from sparkctl.cli.tellers import JsonTeller, WordTeller
+    from sparkctl.model.guard import DEFAULT_FLOOR
+    from sparkctl.model.plan import GuardRule
+    from sparkctl.operations.guard import ArmRequest
+    from sparkctl.operations.guard import arm as begin
+
+    context = make_context(may_ask=not as_json)
+    rule = GuardRule(floor or DEFAULT_FLOOR, 0, limit or _DAY)
+    request = ArmRequest(chosen_nodes(node), instance, foreign, rule)
+    return drive(context, lambda: begin(context, request), JsonTeller() if as_json else WordTeller())
+
+
+@command.command("disarm")
+@click.argument("instance", required=False, shell_complete=complete_profiles)
+@node_option(many=True)
+@json_option
+def disarm(instance: str | None, node: tuple[str, ...], as_json: bool) -> int:
+    """End the guarding of INSTANCE, or of everything, a start that is under way included."""
+    from sparkctl.cli.drive import drive
+    from sparkctl.cli.tellers import JsonTeller, WordTeller
+    from sparkctl.operations.guard import disarm as end
+
+    context = make_context(may_ask=not as_json)
+    nodes = chosen_nodes(node)
+    return drive(context, lambda: end(context, nodes, instance), JsonTeller() if as_json else WordTeller())

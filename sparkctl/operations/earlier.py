@@ -1,0 +1,51 @@
+"""What earlier starts of a profile left: the guard's receipts, and failures that are a reason to ask before one more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sparkctl.core.context import Context
+from sparkctl.core.session import Session
+from sparkctl.errors import Refused
+from sparkctl.model.ask import StartAgain
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.verdict import Cause
+from sparkctl.operations import judge, receipts
+
+_WITHIN = 3600.0  # seconds
+_BEFORE_ASKING = 2  # failed starts within them
+
+Warn = Callable[[str], None]
+
+
+async def collect(session: Session, ctx: Context, plan: LaunchPlan, warn: Warn) -> None:
+    """Fetch what the guard left while nobody was connected, and say what became of an earlier start of this."""
+    for receipt in (await receipts.look(session)).receipts:
+        if receipts.keep(ctx, session, receipt, warn) and receipt.instance == plan.instance:
+            when = time.strftime("%H:%M", time.localtime(receipt.at))
+            warn(f"the guard stopped {plan.instance} at {when}: {judge.fall(receipt)}")
+
+
+async def ask_before_a_third(ctx: Context, plan: LaunchPlan, again: str) -> None:
+    """Two starts that failed one after the other are a reason to think before the third: ask, or refuse.
+
+    ``again`` is the command that asks for the same once more. Raises `Refused` where the answer is no, or nobody answers.
+    """
+    failures = ctx.history.failures_since_ready(plan.profile, plan.node, ctx.clock.now() - _WITHIN)
+    if len(failures) < _BEFORE_ASKING or await ctx.asker.confirm(StartAgain(plan.node, plan.profile, failures)):
+        return
+    raise Refused(
+        f"{plan.profile} failed on {plan.node} {len(failures)} times within the last hour "
+        f"({', '.join(how for _, how in failures)}); nothing was started",
+        f"see why: sparkctl logs {plan.instance} --node {plan.node}\nstart it all the same: {again} --again",
+    )
+
+
+def remember_failure(ctx: Context, plan: LaunchPlan, container: str, cause: Cause, warn: Warn) -> None:
+    """Keep that this start failed."""
+    try:
+        now = ctx.clock.now()
+        ctx.history.remember_failure(plan.profile, plan.profile_hash, plan.node, cause, container, now)
+    except OSError as error:
+        warn(f"this failed start was not kept in the history: {error}")

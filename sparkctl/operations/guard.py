@@ -1,0 +1,185 @@
+"""``guard``: what watches a node's memory now, and watching of instances that already run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from sparkctl.core.context import Context
+from sparkctl.core.guardlink import GuardLink
+from sparkctl.core.session import Session
+from sparkctl.core.store import GuardView
+from sparkctl.core.together import together
+from sparkctl.errors import GuardTrouble, InvalidInput, NodeError, Refused, SparkctlError
+from sparkctl.model.container import Container
+from sparkctl.model.events import Ended, Event, Outcome, Warned
+from sparkctl.model.guard import GuardRole, GuardState, UnwatchReason
+from sparkctl.model.node import Node, NodeState
+from sparkctl.model.plan import GuardRule, Label
+from sparkctl.model.text import clean
+from sparkctl.model.units import MIB
+from sparkctl.operations import receipts
+from sparkctl.operations.stream import Emit, ended_by, stream
+from sparkctl.wire.link import state_of
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRequest:
+    """``instance`` None: every one of ours that runs, unless ``foreign`` names containers of others. ``rule.limit`` is set."""
+
+    nodes: Sequence[Node]
+    instance: str | None
+    foreign: tuple[str, ...]
+    rule: GuardRule
+
+
+async def status(ctx: Context, nodes: Sequence[Node]) -> tuple[GuardView, ...]:
+    """Return the guard of each node, starting none; what it left is collected on the way."""
+
+    async def one(node: Node) -> GuardView:
+        async with Session(node, ctx.asker, ctx.clock) as session:
+            try:
+                await session.link.connect()
+                return await _view(ctx, session)
+            except NodeError as error:
+                return GuardView(node.name, state_of(error), ctx.clock.now(), error.message, error.hint)
+
+    return tuple(await together(*(one(node) for node in nodes)))
+
+
+async def _view(ctx: Context, session: Session) -> GuardView:
+    name, left = session.node.name, await receipts.look(session)
+    lost: list[str] = []
+    for receipt in left.receipts:
+        receipts.keep(ctx, session, receipt, lost.append)
+    detail, hint, state = "; ".join(lost) or None, None, None
+    try:
+        state = await _state(session, left.socket)
+    except GuardTrouble as trouble:
+        detail, hint = trouble.message, trouble.hint
+    return GuardView(name, NodeState.OK, ctx.clock.now(), detail, hint, state, left.receipts)
+
+
+async def _state(session: Session, socket: str | None) -> GuardState | None:
+    link = await GuardLink.attach(session, socket) if socket is not None else None
+    if link is None:
+        return None
+    try:
+        return await link.state()
+    finally:
+        await link.close()
+
+
+def arm(ctx: Context, request: ArmRequest) -> AsyncIterator[Event]:
+    """Watch instances that run: when memory runs out, the one that grows is stopped. Refused where none runs."""
+
+    async def job(emit: Emit) -> Ended:
+        began = ctx.clock.monotonic()
+        armed: list[str] = []
+        missing = set(request.foreign)
+        for node in request.nodes:
+            async with Session(node, ctx.asker, ctx.clock) as session:
+                session.report_to(emit)
+                await session.link.connect()
+                containers = await session.docker.list()
+                missing -= {container.name for container in containers if container.is_alive}
+                chosen = _chosen(request, containers)
+                if chosen:
+                    armed += await _arm_on(ctx, session, request, chosen, emit)
+        where = " or ".join(node.name for node in request.nodes)
+        if missing:
+            raise InvalidInput(
+                f"no container called {', '.join(sorted(missing))} runs on {where}", "on the node: docker ps"
+            )
+        if not armed:
+            what = f"{request.instance} does not run" if request.instance else "nothing that sparkctl started runs"
+            raise Refused(f"{what} on {where}; there is nothing to guard", "see what runs: sparkctl status")
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(ctx.clock.now() + (request.rule.limit or 0)))
+        message = f"guarded until {until}, above {request.rule.floor // MIB} MiB available: {', '.join(armed)}"
+        return Ended(ctx.clock.now(), Outcome.DONE, 0, ctx.clock.monotonic() - began, message=message)
+
+    return stream(ctx, job, request.instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status")
+
+
+def _chosen(request: ArmRequest, containers: Sequence[Container]) -> list[Container]:
+    """Return what is to be watched: ours by instance, those of others by name alone and only where that was asked for."""
+    everything = request.instance is None and not request.foreign
+    return [
+        container
+        for container in containers
+        if container.is_alive
+        and (
+            (container.is_ours and (everything or container.label(Label.INSTANCE) == request.instance))
+            or container.name in request.foreign
+        )
+    ]
+
+
+async def _arm_on(
+    ctx: Context, session: Session, request: ArmRequest, chosen: Sequence[Container], emit: Emit
+) -> list[str]:
+    name = session.node.name
+    link = await GuardLink.start(session, lambda event: None)
+    try:
+        state = await link.state()
+        if state.docker is False:
+            hint = f"on {name}: ls -l /var/run/docker.sock; id"
+            emit(Warned(ctx.clock.now(), name, f"the guard on {name} cannot reach Docker: it can warn, not act", hint))
+        armed = []
+        for container in chosen:
+            instance = container.label(Label.INSTANCE) or container.name
+            if any(one.container == container.id and one.role is GuardRole.LOADING for one in state.watches):
+                armed.append(f"{instance} on {name} (by its start, and left at that)")
+                continue
+            profile = container.label(Label.PROFILE)
+            await link.watch(
+                container.id, instance, profile, ctx.operator, GuardRole.SERVING, request.rule, None, None
+            )  # fmt: skip
+            armed.append(f"{instance} on {name}")
+        return armed
+    finally:
+        await link.close()
+
+
+def disarm(ctx: Context, nodes: Sequence[Node], instance: str | None) -> AsyncIterator[Event]:
+    """End the watches of an instance, or all. Nothing watched is success; a node that cannot be asked is not."""
+
+    async def job(emit: Emit) -> Ended:
+        began = ctx.clock.monotonic()
+        ended: list[str] = []
+        failure: SparkctlError | None = None
+        for node in nodes:
+            try:
+                async with Session(node, ctx.asker, ctx.clock) as session:
+                    session.report_to(emit)
+                    await session.link.connect()
+                    ended += await _disarm_on(session, instance)
+            except SparkctlError as error:
+                if len(nodes) == 1:
+                    raise
+                failure = failure or error
+                emit(Warned(ctx.clock.now(), node.name, error.message, error.hint))
+        seconds = ctx.clock.monotonic() - began
+        if failure is not None:
+            return ended_by(failure, ctx, seconds, instance)
+        where = " or ".join(node.name for node in nodes)
+        nothing = f"{instance} is not guarded on {where}" if instance else f"nothing is guarded on {where}"
+        message = f"not guarded any more: {', '.join(ended)}" if ended else nothing
+        return Ended(ctx.clock.now(), Outcome.DONE, 0, seconds, instance=instance, message=message)
+
+    return stream(ctx, job, instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status")
+
+
+async def _disarm_on(session: Session, instance: str | None) -> list[str]:
+    left = await receipts.look(session)
+    link = await GuardLink.attach(session, left.socket) if left.socket is not None else None
+    if link is None:
+        return []
+    try:
+        watches = [one for one in (await link.state()).watches if instance in (None, one.instance)]
+        for watch in watches:
+            await link.unwatch(watch.container, UnwatchReason.DISARMED)
+        return [f"{clean(watch.instance)} on {session.node.name}" for watch in watches]
+    finally:
+        await link.close()

@@ -1,0 +1,83 @@
+"""What the guard of a node left behind: receipts of what it ended, collected by whoever comes next, guard or no guard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparkctl.core.context import Context
+from sparkctl.core.record import plain, rebuilt
+from sparkctl.core.session import Session
+from sparkctl.model.guard import GuardRole, Receipt
+from sparkctl.model.verdict import Cause
+from sparkctl.probe.decode_guard import decode_said
+
+_LOOK = """d=/tmp/sparkctl-guard-$(id -u)
+if [ -h "$d" ] || ! [ -d "$d" ] || ! [ -O "$d" ]; then exit 0; fi
+echo "@@ dir $d"
+if [ -S "$d/guard.sock" ]; then echo "@@ socket"; fi
+for f in "$d"/receipt-*.json; do if [ -s "$f" ]; then cat "$f"; echo; fi; done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """``socket``: where a guard of ours may be listening, None: there is none."""
+
+    socket: str | None = None
+    receipts: tuple[Receipt, ...] = ()
+
+
+async def look(session: Session) -> Left:
+    """Return what lies in the guard's directory on the node. A receipt that cannot be read is as good as none."""
+    done = await session.run(["sh", "-c", _LOOK, "sparkctl-guard"])
+    directory, listens, receipts = None, False, []
+    for line in done.stdout.splitlines():
+        if line.startswith(b"@@ dir "):
+            directory = line[7:].decode("utf-8", "replace")
+        elif line == b"@@ socket":
+            listens = True
+        elif line.startswith(b"{") and directory is not None:
+            receipt = _receipt(line)
+            if receipt is not None:
+                receipts.append(receipt)
+    socket = f"{directory}/guard.sock" if listens and directory else None
+    return Left(socket, tuple(sorted(receipts, key=lambda receipt: receipt.at)))
+
+
+def _receipt(line: bytes) -> Receipt | None:
+    try:
+        said = decode_said(b'{"guard":1,"kind":"receipt","receipt":' + line + b"}")
+    except ValueError:
+        return None
+    return said if isinstance(said, Receipt) else None
+
+
+def keep(ctx: Context, session: Session, receipt: Receipt, warn: Callable[[str], None]) -> bool:
+    """Keep a receipt beside the container's log and among the failed starts; False where it was kept before."""
+    instance, node = receipt.instance or receipt.container[:12], session.node.name
+    try:
+        if ctx.history.receipt_path(instance, node, receipt.container) is not None:
+            return False
+        ctx.history.keep_receipt(instance, node, receipt.container, json.dumps(plain(receipt)) + "\n")
+        if receipt.profile is not None and receipt.role is GuardRole.LOADING:
+            ctx.history.remember_failure(receipt.profile, "", node, Cause.GUARD_STOPPED, receipt.container, receipt.at)
+    except OSError as error:
+        warn(f"the guard's receipt for {instance} was not kept: {error}")
+    return True
+
+
+async def of(session: Session, container: str) -> Receipt | None:
+    """Return the receipt that lies on the node for a container (its whole id), None where there is none."""
+    return next((one for one in (await look(session)).receipts if one.container == container), None)
+
+
+def kept(ctx: Context, instance: str, node: str, container: str) -> Receipt | None:
+    """Return the receipt that was kept here, None without one that can be read."""
+    path = ctx.history.receipt_path(instance, node, container)
+    try:
+        data = None if path is None else json.loads(path.read_text(encoding="utf-8"))
+        return rebuilt(Receipt, data) if isinstance(data, dict) else None
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,239 @@
+"""The guard of a start: armed before the container is there, told when weights load, left alone when we go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from sparkctl.core.context import Context
+from sparkctl.core.guardlink import GuardLink
+from sparkctl.core.session import Session
+from sparkctl.errors import GuardTrouble, LinkLost, NodeError, SparkctlError
+from sparkctl.model.events import GuardActed, Warned
+from sparkctl.model.guard import GuardAct, GuardEvent, GuardRole, GuardState, Receipt, UnwatchReason
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.plan import GuardRule, LaunchPlan
+from sparkctl.model.text import clean
+from sparkctl.operations import receipts
+from sparkctl.operations.drop_caches import sudoers_hint
+from sparkctl.operations.stream import Emit
+
+_LEASE = 3.0  # seconds between two words about weights; the guard believes one for ten
+_RETRY = 0.5
+_RECEIPT_WHOLE = 6.0  # seconds: the readings after the act belong to it, too
+_RECEIPT_AT_ALL = 1.5
+_PAUSE = 0.2
+
+
+def loads_weights(phase: Phase, step: Step | None) -> bool:
+    """Tell whether the log says that weights are being read now: only then page cache may be dropped.
+
+    Not one line later: vLLM measures free memory next, and fails the start if it has grown meanwhile.
+    """
+    if phase is not Phase.LOADING or step is None or step.name != "weights":
+        return False
+    whole = step.done is not None and step.done == step.total
+    return not whole and (step.fraction is None or step.fraction < 1.0)
+
+
+class StartGuard:
+    """The guard during one start on one node. Trouble with it is told once, with what to do, and ends it; never the start.
+
+    In this order: `arm`, `watch`, `attend` beside the watching of the start, then `end` or `leave`.
+    """
+
+    def __init__(self, session: Session, ctx: Context, emit: Emit, plan: LaunchPlan, rule: GuardRule) -> None:
+        self.stepped = asyncio.Event()  # set when the start's phase or step may have moved
+        self._session = session
+        self._ctx = ctx
+        self._emit = emit
+        self._plan = plan
+        self._rule = rule
+        self._container: str | None = None
+        self._link: GuardLink | None = None
+        self._since = ctx.clock.monotonic()
+        self._seen = float("-inf")  # the node's time of the last event told
+        self._watched = False
+        self._ended = False
+        self._killed = False
+        self._leased = False
+
+    async def arm(self, *, drop_was_told: bool = False) -> None:
+        """Have a guard on the node. ``drop_was_told``: that page cache cannot be dropped there is known already."""
+        try:
+            self._link = await GuardLink.start(self._session, self._tell)
+            state = await self._link.state()
+        except (GuardTrouble, NodeError) as trouble:
+            return await self._give_up(trouble)
+        self._seen = max((event.at for event in state.events), default=self._seen)
+        self._tell_rights(state, drop_was_told)
+        return None
+
+    async def watch(self, container: str) -> None:
+        """Watch the container that was created."""
+        self._container = container
+        if self._link is None:
+            return
+        service, plan = self._plan.service, self._plan
+        left = max(1.0, (self._rule.limit or 0.0) - (self._ctx.clock.monotonic() - self._since))
+        rule = GuardRule(self._rule.floor, self._rule.cache_below, left)
+        port = service.port if service.ready.health is not None else None
+        try:
+            await self._link.watch(
+                container, plan.instance, plan.profile, self._ctx.operator, GuardRole.LOADING, rule, port,
+                service.ready.health,
+            )  # fmt: skip
+            self._watched = True
+        except LinkLost:
+            pass  # `attend` comes back to it
+        except (GuardTrouble, NodeError) as trouble:
+            await self._give_up(trouble)
+
+    async def attend(self, loads: Callable[[], bool]) -> None:
+        """Keep the lease on dropping page cache while ``loads`` says so; come back to the guard after a lost link."""
+        while self._link is not None and not self._ended:
+            try:
+                await self._say_weights(loads())
+                await self._wait()
+                if self._link.is_open:
+                    continue
+            except LinkLost:
+                pass
+            except GuardTrouble as trouble:
+                if self._link.is_open and not self._ended:
+                    return await self._give_up(trouble)
+            if self._ended or not await self._return():
+                return None
+        return None
+
+    async def end(self, why: UnwatchReason) -> None:
+        """Nothing is to be guarded any more."""
+        if self._link is not None and self._container is not None:
+            with suppress(GuardTrouble, NodeError):  # the watch of what has ended ends by itself
+                await self._link.unwatch(self._container, why)
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Go, and leave the guard armed: until ready by its own question, the container's end, or its limit."""
+        if self._link is not None:
+            await self._link.close()
+            self._link = None
+
+    async def receipt(self) -> Receipt | None:
+        """Return the guard's receipt for our container, None where it did not end it."""
+        if self._container is None:
+            return None
+        clock = self._ctx.clock
+        began = clock.monotonic()
+        while True:
+            left = await receipts.look(self._session)
+            found = next((one for one in left.receipts if one.container == self._container), None)
+            expected = self._killed or found is not None
+            patience = _RECEIPT_WHOLE if expected else _RECEIPT_AT_ALL if self._link is not None else 0.0
+            is_whole = found is not None and any(reading.at > found.at for reading in found.samples)
+            if is_whole or clock.monotonic() - began > patience:
+                return found
+            await clock.sleep(_PAUSE)
+
+    async def _say_weights(self, loads: bool) -> None:
+        assert self._link is not None
+        assert self._container is not None
+        if loads or self._leased:
+            self._leased = loads
+            await self._link.phase(self._container, loads)
+
+    async def _wait(self) -> None:
+        """Return when the start has moved, the lease is to be renewed, or the guard has gone."""
+        assert self._link is not None
+        tasks = [asyncio.ensure_future(self.stepped.wait()), asyncio.ensure_future(self._link.wait_closed())]
+        try:
+            await asyncio.wait(tasks, timeout=_LEASE, return_when=asyncio.FIRST_COMPLETED)
+            self.stepped.clear()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _return(self) -> bool:
+        """Talk to the guard again. False where there is nothing to guard any more, or no guard to be had."""
+        state = None
+        while state is None:
+            await self.leave()
+            while self._session.link.status.state is not NodeState.OK:
+                await self._ctx.clock.sleep(_RETRY)  # whoever follows the log brings the link back
+            try:
+                self._link = await GuardLink.start(self._session, self._tell)
+                state = await self._link.state()
+            except LinkLost:
+                continue
+            except (GuardTrouble, NodeError) as trouble:
+                await self._give_up(trouble)
+                return False
+        assert self._link is not None
+        assert self._container is not None
+        for event in state.events:
+            if event.at > self._seen:
+                self._tell(event)
+        if any(watch.container == self._container for watch in state.watches):
+            return True
+        if self._watched and self._link.already:
+            return False  # it ended the watch itself, and has said why
+        if self._watched:
+            self._warn(f"the guard on {self._plan.node} was gone; another one watches now", None)
+        await self.watch(self._container)
+        return self._link is not None
+
+    async def _give_up(self, trouble: SparkctlError) -> None:
+        await self.leave()
+        message = trouble.message if isinstance(trouble, GuardTrouble) else f"no guard: {trouble.message}"
+        self._warn(f"{message}. {self._plan.instance} starts without one", trouble.hint)
+
+    def _tell(self, event: GuardEvent) -> None:
+        self._seen = max(self._seen, event.at)
+        self._emit(acted(self._ctx.clock.now(), self._session, event))
+        if event.container is None or event.container != self._container:
+            return
+        self._killed = self._killed or event.what is GuardAct.KILLED
+        if event.what is GuardAct.ENDED:
+            self._ended = True
+            self.stepped.set()
+            if self._ctx.clock.monotonic() - self._since >= (self._rule.limit or float("inf")) - 1:
+                self._warn(f"{self._plan.instance} is not guarded any more: {clean(event.why)}", None)
+
+    def _tell_rights(self, state: GuardState, drop_was_told: bool) -> None:
+        if state.docker is False:
+            hint = f"on {self._plan.node}: ls -l /var/run/docker.sock; id"
+            self._warn(f"the guard on {self._plan.node} cannot reach Docker: it can warn, not act", hint)
+        if state.rights.drop is False and self._rule.cache_below != 0 and not drop_was_told:
+            hint = sudoers_hint(self._session.node, self._session.node.user)
+            self._warn(f"the guard on {self._plan.node} may not drop the page cache while weights load", hint)
+
+    def _warn(self, message: str, hint: str | None) -> None:
+        self._emit(Warned(self._ctx.clock.now(), self._session.node.name, message, hint))
+
+
+def acted(now: float, session: Session, event: GuardEvent) -> GuardActed:
+    """Return the guard's event as one of ours."""
+    return GuardActed(
+        now, session.node.name, event.what, event.why, event.at, event.instance, event.container, event.available,
+        event.free, event.rate, event.to_zero,
+    )  # fmt: skip
+
+
+async def unwatch(session: Session, containers: Sequence[str], why: UnwatchReason) -> None:
+    """Tell the guard, if one runs, that these containers are not to be watched any more.
+
+    Its trouble is nobody's: a watch ends with its container.
+    """
+    with suppress(GuardTrouble, NodeError):
+        left = await receipts.look(session)
+        link = await GuardLink.attach(session, left.socket) if left.socket else None
+        if link is None:
+            return
+        try:
+            for container in containers:
+                await link.unwatch(container, why)
+        finally:
+            await link.close()

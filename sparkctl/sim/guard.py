@@ -1,0 +1,297 @@
+"""The guard of a simulated Spark: the real one's protocol and decisions, on memory that exists in one process only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from sparkctl.probe import agent
+from sparkctl.probe.guard import GUARD_PROTOCOL, LEASE, LINGER, Watch, said_as
+from sparkctl.probe.guard_rule import (
+    CALM,
+    FAST,
+    WINDOW,
+    Candidate,
+    Reading,
+    Step,
+    cache_starves,
+    choose,
+    decide,
+    default_cache_below,
+)
+from sparkctl.sim.dockerd import Dockerd
+from sparkctl.sim.http import Reader, Request, Writer
+from sparkctl.sim.memory import GIB, SWAP_TOTAL, TOTAL
+from sparkctl.sim.node import Output, SimNode, Sudo
+
+PLACE = "/tmp/sparkctl-guard-1000"  # noqa: S108  # of a machine that has no disk
+SOCKET = f"{PLACE}/guard.sock"
+FASTEST = 14 * GIB  # bytes a second at which a KV cache is taken in life; here it is there at once
+CACHE_EVERY = 5.0
+TICK = 0.25  # of our seconds
+Json = dict[str, Any]
+
+
+class SimGuard:
+    """One per node, there from the beginning; it counts as running from its first start until it is not needed.
+
+    Memory changes in jumps here. What the readings between two jumps would have been is made up: the level before, and
+    then a fall no faster than a real one. ``receipts``: what lies on the node's disk, by the short id.
+    """
+
+    def __init__(self, node: SimNode, docker: Dockerd) -> None:
+        self.node = node
+        self.docker = docker
+        self.is_running = False
+        self.since = 0.0
+        self.watches: dict[str, Watch] = {}
+        self.events: list[Json] = []
+        self.receipts: dict[str, Json] = {}
+        self._clients: list[Writer] = []
+        self._readings: list[Reading] = [self._reading(0.0, node.memory.available)]
+        self._recent: deque[Reading] = deque(maxlen=200)  # as receipts tell them
+        self._dropped_at = -CACHE_EVERY
+        self._killed: set[str] = set()
+        self._ticking: asyncio.Task[None] | None = None
+        self._is_dropping = False
+        node.memory.on_change = self.look
+
+    # how it is reached
+
+    async def start(self, words: Sequence[str], stdin: Reader, stdout: Output) -> None:
+        """Play the start command: take all modules from stdin, say where the guard listens."""
+        left = sum(int(part.rpartition(":")[2]) for part in words[0].split(",")) + int(words[1])
+        while left > 0:
+            taken = await stdin.read(min(left, 65536))
+            if not taken:
+                return
+            left -= len(taken)
+        message = {"probe": agent.PROTOCOL, "kind": "guard", "socket": SOCKET, "pid": 3100, "already": self.is_running}
+        if not self.is_running:
+            self.is_running, self.since = True, time.time()
+            self._ticking = asyncio.ensure_future(self._tick_on())
+        stdout.write(_line(message))
+
+    def found(self) -> bytes:
+        """Return what a look into its directory finds: the directory, the socket, the receipts."""
+        lines = [f"@@ dir {PLACE}", *(["@@ socket"] if self.is_running else [])]
+        return "".join(f"{line}\n" for line in [*lines, *map(json.dumps, self.receipts.values())]).encode()
+
+    async def attend(self, reader: Reader, writer: Writer) -> None:
+        """Obey one client until it goes."""
+        self._clients.append(writer)
+        rest = b""
+        try:
+            while data := await reader.read(65536):
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    writer.write(_said(self._answer(line)))
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            self._clients.remove(writer)
+            writer.close()
+
+    async def close(self) -> None:
+        """End with the node."""
+        self.node.memory.on_change = None
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+
+    def _answer(self, line: bytes) -> Json:
+        try:
+            said = json.loads(line)
+            return self._done(said if isinstance(said, dict) else {})
+        except ValueError as error:
+            return {"kind": "refused", "what": str(error)}
+
+    def _done(self, said: Json) -> Json:
+        command, now = said.get("do"), time.monotonic()
+        watch = self.watches.get(str(said.get("container")))
+        if command == "watch":
+            fresh = Watch(said, now)
+            self.watches[fresh.container] = fresh
+        elif command == "phase":
+            if watch is None:
+                raise ValueError("phase: no such watch")
+            watch.weights_until = now + LEASE if said_as(said, "weights", bool) else 0.0
+            self.look()
+        elif command == "unwatch":
+            if watch is not None:
+                self._end(watch, said_as(said, "why", str))
+        elif command == "receipt":
+            return {"kind": "receipt", "receipt": self.receipts.get(str(said.get("container"))[:12])}
+        elif command == "forget":
+            self.receipts.pop(str(said.get("container"))[:12], None)
+        elif command != "state":
+            raise ValueError(f"no such command: {command!r}")
+        return self._state(now)
+
+    def _state(self, now: float) -> Json:
+        last = self._readings[-1]._asdict()
+        return {
+            "kind": "state",
+            "since": self.since,
+            "pid": 3100,
+            **{name: last[name] for name in ("available", "free", "page_cache", "swap_free")},
+            "rights": {"drop": self.node.options.sudo is Sudo.ALLOWED, "compact": False},
+            "locked": True,
+            "docker": True,
+            "watches": [watch.told(now) for watch in self.watches.values()],
+            "events": self.events[-50:],
+            "receipts": list(self.receipts),
+        }
+
+    # what it sees and does
+
+    def look(self) -> None:
+        """Judge what memory is now, through the readings that led here."""
+        if self._is_dropping:  # our own drop changes memory, too
+            return
+        for reading in self._ramp():
+            self._recent.append(reading)
+            self._readings = [one for one in self._readings if reading.at - one.at <= WINDOW + CALM] + [reading]
+            if self.watches and self._judge():
+                return
+
+    def _ramp(self) -> list[Reading]:
+        """Return the readings since the last one: level at first, then falling to what is there now."""
+        last, memory = self._readings[-1], self.node.memory
+        fallen = max(0, last.available - memory.available)
+        took = max(CALM, fallen / FASTEST)
+        now = max(asyncio.get_running_loop().time() * self.node.pace.speed, last.at + took + CALM)
+        level = [
+            self._reading(now - took - back, last.available) for back in (CALM, 0.0) if now - took - back > last.at
+        ]
+        count = max(1, int(took / CALM))
+        falls = [
+            self._reading(now - took + took * step / count, last.available - fallen * step // count)
+            for step in range(1, count + 1)
+        ]
+        settled = [self._reading(now + FAST * step, memory.available) for step in (1, 2)]
+        return [*level, *falls, *settled]
+
+    def _reading(self, at: float, available: int) -> Reading:
+        memory = self.node.memory
+        return Reading(at, available, memory.free, memory.file_cache, SWAP_TOTAL)
+
+    def _judge(self) -> bool:
+        """Act on the last reading; True where something was ended."""
+        now = self._readings[-1]
+        dying: list[tuple[Watch, Step]] = []
+        for watch in list(self.watches.values()):
+            may_drop = time.monotonic() < watch.weights_until
+            step = decide(watch.floor, self._readings, may_drop)
+            if step.act != "calm" and not watch.is_warned:
+                watch.is_warned = True
+                self._tell("warned", step.why or "memory falls", watch, step)
+            below = watch.cache_below if watch.cache_below is not None else default_cache_below(TOTAL)
+            if step.act == "kill":
+                dying.append((watch, step))
+            elif may_drop and (step.act == "drop" or cache_starves(now, below)):
+                self._drop(watch, now.at)
+        if dying:
+            self._kill(dying)
+        return bool(dying)
+
+    def _drop(self, watch: Watch, now: float) -> None:
+        if now - self._dropped_at < CACHE_EVERY or self.node.options.sudo is not Sudo.ALLOWED:
+            return
+        self._dropped_at, self._is_dropping = now, True
+        try:
+            self.node.memory.drop_caches(3)
+        finally:
+            self._is_dropping = False
+        self._tell("dropped", "page cache dropped within 0.4 s", watch)
+
+    def _kill(self, dying: list[tuple[Watch, Step]]) -> None:
+        able = [watch for watch in self.watches.values() if watch.container not in self._killed]
+        chosen = choose(Candidate(w.container, w.role == "loading", None, w.began, w.tried) for w in able)
+        if chosen is None:
+            return
+        watch = self.watches[chosen.container]
+        step = next((step for one, step in dying if one is watch), dying[0][1])
+        process = self.docker.running.get(watch.container)
+        if process is not None:
+            process.kill()
+        self._killed.add(watch.container)
+        event = self._tell("killed", step.why, watch, step)
+        ahead = time.time() - self._readings[-1].at
+        names = ("container", "instance", "profile", "operator", "floor", "role")
+        self.receipts[watch.container[:12]] = {
+            **{name: getattr(watch, name) for name in names},
+            **{name: event[name] for name in ("at", "why", "rate", "to_zero", "available")},
+            "did": "killed",
+            "reaction": 0.024,
+            "answer": 204,
+            "samples": [[round(one.at + ahead, 3), *one[1:]] for one in self._recent],
+            "events": [one for one in self.events if one["container"] in (None, watch.container)],
+        }
+        self._end(watch, "ended by the guard")
+
+    def _end(self, watch: Watch, why: str) -> None:
+        if self.watches.pop(watch.container, None) is not None:
+            self._tell("ended", why, watch)
+
+    def _tell(self, what: str, why: str, watch: Watch, step: Step | None = None) -> Json:
+        now = self._readings[-1]
+        event = {
+            "at": round(time.time(), 3),
+            "what": what,
+            "container": watch.container,
+            "instance": watch.instance,
+            "available": now.available,
+            "free": self.node.memory.free,
+            "rate": round(step.rate) if step and step.rate else None,
+            "to_zero": round(step.to_zero, 3) if step and step.to_zero is not None else None,
+            "why": why,
+        }
+        self.events.append(event)
+        for client in self._clients:
+            with suppress(OSError):
+                client.write(_said({"kind": "event", "event": event}))
+        return event
+
+    # what it does now and then
+
+    async def _tick_on(self) -> None:
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < LINGER:
+            await asyncio.sleep(TICK)
+            if self.watches:
+                quiet_since = time.monotonic()
+                self.look()
+            for receipt in self.receipts.values():
+                if time.time() - receipt["at"] < 2 * TICK:  # the readings after the act belong to it
+                    receipt["samples"].append([time.time(), *self._reading(0.0, self.node.memory.available)[1:]])
+            for watch in list(self.watches.values()):
+                await self._mind(watch, time.monotonic())
+        self.is_running = False
+
+    async def _mind(self, watch: Watch, now: float) -> None:
+        """End a watch that has had its time, its container or, with nobody attached, its purpose."""
+        if now - watch.began >= watch.limit:
+            self._end(watch, f"its time limit of {watch.limit:.0f} s")
+        elif watch.container not in self.docker.running:
+            self._end(watch, "the container has ended")
+        elif not self._clients and watch.role == "loading" and watch.port is not None and watch.health is not None:
+            handler = self.node.ports.get(watch.port)
+            reply = None if handler is None else await handler(Request("GET", watch.health, {}, {}, b""))
+            watch.healthy = watch.healthy + 1 if reply is not None and 200 <= reply.status < 300 else 0
+            if watch.healthy >= 2:
+                self._end(watch, "it is ready, and nobody is attached")
+
+
+def _said(message: Json) -> bytes:
+    return _line({"guard": GUARD_PROTOCOL, **message})
+
+
+def _line(message: Json) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
