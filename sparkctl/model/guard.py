@@ -141,7 +141,7 @@ class Receipt:
     instance: str | None = None
     profile: str | None = None
     operator: str | None = None
-    role: GuardRole = GuardRole.LOADING
+    role: GuardRole | None = None
     rate: float | None = None
     to_zero: float | None = None
     reaction: float | None = None

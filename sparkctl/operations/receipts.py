@@ -61,7 +61,7 @@ def keep(ctx: Context, session: Session, receipt: Receipt, warn: Callable[[str],
         if ctx.history.receipt_path(instance, node, receipt.container) is not None:
             return False
         ctx.history.keep_receipt(instance, node, receipt.container, json.dumps(plain(receipt)) + "\n")
-        if receipt.profile is not None and receipt.role is GuardRole.LOADING:
+        if receipt.profile is not None and receipt.role is not GuardRole.SERVING:
             ctx.history.remember_failure(receipt.profile, "", node, Cause.GUARD_STOPPED, receipt.container, receipt.at)
     except OSError as error:
         warn(f"the guard's receipt for {instance} was not kept: {error}")

@@ -734,7 +734,7 @@ class Guard:
         samples = [row for row in self.minute if row[0] < oldest] + list(self.recent)
         crossed_at = crossing(floor, self.readings)
         return {
-            **{name: getattr(watch, name) for name in WHO},
+            **{name: getattr(watch, name) for name in (*WHO, "role")},
             **{name: event[name] for name in ("at", "why", "rate", "to_zero")},
             "did": "killed",
             "floor": floor,

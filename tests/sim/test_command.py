@@ -56,6 +56,7 @@ def test_stdout_is_the_endpoint_and_stderr_the_talk() -> None:
 FAULTS = [
     ("cuda-oom", 1, "failed", "cuda-out-of-memory"),
     ("oom-killed", 1, "failed", "oom-killed"),
+    ("memory-runaway", 1, "failed", "guard-stopped"),
     ("bad-flag", 1, "failed", "bad-flag"),
     ("exit0", 1, "failed", "exited"),
     ("hang", 4, "timed-out", "timed-out"),

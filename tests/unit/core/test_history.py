@@ -129,3 +129,63 @@ def test_a_duration_that_is_none_is_ignored(history: History, seconds: str) -> N
     with (history.directory / "starts.jsonl").open("a") as file:
         file.write(f'{{"profile": "qwen36", "hash": "0123", "node": "spark1", "seconds": {seconds}}}\n{{"half')
     assert history.expected_start("qwen36", "0123", "spark1") == 400.0
+
+
+# failed starts and receipts
+
+
+def fail(history: History, when: float, how: str = "crashed", container: str = ID, node: str = "spark1") -> None:
+    history.remember_failure("qwen36", "hash", node, how, container, when)
+
+
+def test_failures_count_since_the_last_good_start_and_only_lately(history: History) -> None:
+    fail(history, 100.0, container="a" * 64)
+    history.remember_start("qwen36", "hash", "spark1", 300.0)
+    fail(history, 200.0, "bad-flag", "b" * 64)
+    fail(history, 300.0, "guard-stopped", "c" * 64)
+    fail(history, 300.0, "crashed", "d" * 64, node="spark2")
+    assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((200.0, "bad-flag"), (300.0, "guard-stopped"))
+    assert history.failures_since_ready("qwen36", "spark1", 250.0) == ((300.0, "guard-stopped"),)
+    assert history.failures_since_ready("other", "spark1", 0.0) == ()
+    assert history.expected_start("qwen36", "hash", "spark1") == 300.0
+
+
+def test_the_same_container_fails_once_whoever_tells_it(history: History) -> None:
+    fail(history, 100.0, "guard-stopped")
+    fail(history, 103.0, "guard-stopped", ID[:12])
+    assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((100.0, "guard-stopped"),)
+
+
+def test_a_damaged_history_counts_what_can_be_read(history: History) -> None:
+    fail(history, 100.0)
+    with (history.directory / "starts.jsonl").open("a") as file:
+        file.write('{"profile": "qwen36", "node": "spark1", "failed": 7, "ts": 1}\n[1]\n')
+        file.write('{"profile": "qwen36", "node": "spark1", "failed": "x", "ts": "soon"}\n{"prof')
+    assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((100.0, "crashed"),)
+
+
+def test_a_receipt_lies_beside_the_log_it_belongs_to(history: History) -> None:
+    log = save(history, 3, whole=True)
+    assert history.receipt_path("qwen36", "spark1", ID) is None
+    path = history.keep_receipt("qwen36", "spark1", ID, "{}\n")
+    assert path == log.with_suffix(".guard.json")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert history.receipt_path("qwen36", "spark1", ID) == path
+    assert history.keep_receipt("qwen36", "spark1", ID, "[]\n") == path
+    assert path.read_text() == "[]\n"
+    assert [saved.path for saved in history.saved_logs("qwen36")] == [log]  # it is no log
+
+
+def test_receipts_without_a_log_are_kept_and_pruned_with_the_logs(history: History) -> None:
+    for number in range(30):
+        history.keep_receipt("qwen36", "spark1", f"{number:012d}" + "c" * 52, "{}\n")
+    save(history, 1, whole=True)
+    folder = history.directory / "logs" / "qwen36" / "spark1"
+    assert len(list(folder.glob("*.guard.json"))) == 20
+
+
+def test_a_receipt_that_does_not_fit_leaves_nothing(history: History) -> None:
+    save(history, 1, whole=True)
+    with full_disk(100), pytest.raises(OSError, match="too large"):
+        history.keep_receipt("qwen36", "spark1", ID, "x" * 5000)
+    assert history.receipt_path("qwen36", "spark1", ID) is None

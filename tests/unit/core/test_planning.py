@@ -15,7 +15,7 @@ from sparkctl.core.planning import container_name, plan
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import Label, LaunchPlan, Mount, ReadyRule
+from sparkctl.model.plan import GuardRule, Label, LaunchPlan, Mount, ReadyRule
 from sparkctl.model.profile import Profile
 
 NODE = Node(NodeName("spark1"), "h")
@@ -151,3 +151,27 @@ def test_variants_say_what_they_are_for() -> None:
     assert vllm.command[:3] == ("vllm", "serve", "/models/Qwen3.6-27B-NVFP4")
     speech = planned(library.load("orpheus-tts"))
     assert (speech.ready.health, speech.ready.probe, speech.port) == ("/docs", "none", 5005)
+
+
+def test_a_start_is_guarded_unless_the_profile_says_off(tmp_path: Path) -> None:
+    usual = planned(profile_of(tmp_path, "start: {timeouts: {loading: 10m}}\n")).guard
+    assert usual == GuardRule(512 << 20, None, 120.0 + 300.0 + 600.0 + 900.0)
+    own = planned(profile_of(tmp_path, "start: {guard: {floor: 2GiB, cache_below: 4g, limit: 20m}}\n")).guard
+    assert own == GuardRule(2 << 30, 4 << 30, 1200.0)
+    for off in ("off", "false"):
+        assert planned(profile_of(tmp_path, f"start: {{guard: {off}}}\n")).guard is None
+
+
+def test_a_profile_that_leaves_the_page_cache_alone_means_the_guard_too(tmp_path: Path) -> None:
+    made = planned(profile_of(tmp_path, "start: {drop_caches: false}\n")).guard
+    assert made is not None
+    assert made.cache_below == 0
+    made = planned(profile_of(tmp_path, "start: {drop_caches: false, guard: {cache_below: 1g}}\n")).guard
+    assert made is not None
+    assert made.cache_below == 1 << 30
+
+
+def test_the_guard_is_part_of_the_hash_only_where_it_is_not_the_usual_one(tmp_path: Path) -> None:
+    usual = profile_of(tmp_path, "").digest
+    assert profile_of(tmp_path, "start: {guard: {floor: 512MiB}}\n").digest == usual
+    assert profile_of(tmp_path, "start: {guard: off}\n").digest != usual

@@ -80,6 +80,12 @@ TOKEN = "hf_" + "a" * 30
             "5:74: start.drop_caches: must be true or false, not `1`",
         ]),
         ("start: {timeouts: {loading: soon}}\n", ["5:29: start.timeouts.loading: 'soon' is not a duration"]),
+        ("start: {guard: on}\n", ["5:16: start.guard: must be a map (floor, cache_below, limit) or off, not `on`"]),
+        ("start:\n  guard: {floor: 2, cache-below: 8g, limit: soon}\n", [
+            "6:18: start.guard.floor: `2` is 2 bytes; write for example 96GiB",
+            "6:21: start.guard.cache-below: unknown key; did you mean `cache_below`?",
+            "6:45: start.guard.limit: 'soon' is not a duration",
+        ]),
         ("stop: 30s\n", ["5:7: stop: must be a map, not `30s`"]),
         ("args:\n  trust-remote-code:\n  a b: 1\n  x: [[1]]\n", [
             "6:3: args.trust-remote-code: has no value; write true for a bare flag",
@@ -351,6 +357,9 @@ def test_the_json_schema_knows_every_field() -> None:
     assert schema["required"] == ["schema", "name"]
     assert {"engine", "args", "container", "start", "extends"} <= set(schema["properties"])
     assert schema["additionalProperties"] is False
+    guard = schema["$defs"]["GuardSection"]["anyOf"]
+    assert set(guard[0]["properties"]) == {"floor", "cache_below", "limit"}
+    assert guard[1] == {"enum": ["off", False]}
 
 
 KEYS = st.sampled_from(

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.guard import GuardAct, GuardReading, Receipt
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Cause
 from sparkctl.operations import judge
 from sparkctl.operations.progress import LogReader
@@ -84,3 +86,45 @@ def test_health_without_a_token_is_its_own_cause(plan: LaunchPlan, read: Reader)
     )
     assert verdict.cause is Cause.NOT_GENERATING
     assert any("answered 500" in e.text for e in verdict.evidence)
+
+
+# the guard
+
+
+def receipt(*curve: tuple[float, float], **more: object) -> Receipt:
+    """A receipt with this curve of (seconds before the act, GiB available); the last is what was decided on."""
+    samples = tuple(GuardReading(1000.0 - before, int(gib * GIB), GIB, GIB, 0) for before, gib in curve)
+    given = {"available": samples[-1].available if samples else GIB // 4, "floor": GIB // 2, "samples": samples, **more}
+    return Receipt("ab" * 32, 1000.0, GuardAct.KILLED, "400 MiB are available, under 512 MiB", **given)  # type: ignore[arg-type]
+
+
+def test_the_guards_curve_is_the_proof(plan: LaunchPlan, read: Reader) -> None:
+    log = read("Load weight begin.", "Multi-thread loading shards:  60% Completed | 6/10 [00:01<00:04,  2.2it/s]")
+    found = receipt((30, 12.0), (1.2, 9.9), (0.6, 5.0), (0.0, 0.4), reaction=0.031)
+    verdict = judge.of_guard(plan, log, found, "args.mem-fraction-static", "0.8")
+    assert verdict.cause is Cause.GUARD_STOPPED
+    assert verdict.evidence[0].text == "MemAvailable fell from 9.9 to 0.40 GiB in 1.2 s"
+    assert [e.origin for e in verdict.evidence] == ["guard", "guard", "guard", "log"]
+    assert "31 ms" in verdict.evidence[2].text
+    assert verdict.field == "args.mem-fraction-static"
+    assert "(now 0.8)" in verdict.remedy
+    assert "start.guard.floor (0.5 GiB)" in verdict.remedy
+    assert "weights" in verdict.summary
+
+
+def test_without_a_claim_the_guards_remedy_names_no_field(plan: LaunchPlan, read: Reader) -> None:
+    verdict = judge.of_guard(plan, read(), receipt(), None, None)
+    assert verdict.field is None
+    assert "claim less" in verdict.remedy
+    assert len(verdict.evidence) == 2
+
+
+def test_a_curve_that_did_not_fall_is_not_told_as_a_fall() -> None:
+    assert judge.fall(receipt((5, 0.42), (0, 0.4))) == "MemAvailable was 0.40 GiB, the floor is 0.50 GiB"
+    assert judge.fall(receipt()) == "MemAvailable was 0.25 GiB, the floor is 0.50 GiB"
+
+
+def test_what_was_read_after_the_act_is_not_part_of_the_fall() -> None:
+    assert judge.fall(receipt((2, 3.0), (0, 0.3), (-3, 90.0), available=int(0.3 * GIB))).startswith(
+        "MemAvailable fell from 3.0 to 0.30 GiB in 2.0 s"
+    )

@@ -1,0 +1,264 @@
+"""The guard of a start on the simulated Sparks: the same commands over real SSH, the same decisions, a verdict with proof."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.core.config import load_config
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.ask import ConfirmHostKey, Nobody, StartAgain
+from sparkctl.model.events import Ended, Event, GuardActed, Outcome, PhaseChanged, PlanMade, Warned
+from sparkctl.model.guard import GuardAct, GuardRole
+from sparkctl.model.node import Node
+from sparkctl.model.phase import Phase
+from sparkctl.model.plan import GuardRule
+from sparkctl.model.verdict import Cause
+from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.guard import ArmRequest, arm, disarm, status
+from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.operations.status import status as node_status
+from sparkctl.operations.up import UpRequest, up
+from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
+from sparkctl.sim.memory import GIB
+from tests.sim.clients import FAST
+
+RUNAWAY = ("env.SIM_FAULT=memory-runaway",)
+RULE = GuardRule(limit=3600.0, cache_below=0)
+
+
+@pytest.fixture
+async def sparks() -> AsyncIterator[SimulatedSparks]:
+    """Two nodes as fast as the demo's fivefold: slow enough that a start can be met in the middle."""
+    async with SimulatedSparks(speed=5) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> Context:
+    return Context(History(tmp_path / "state"), "milo@desk")
+
+
+def node_of(sparks: SimulatedSparks) -> Node:
+    return load_config(sparks.config_path).nodes[0]
+
+
+def request(sparks: SimulatedSparks, *sets: str, profile: str = "qwen36-vllm", **more: object) -> UpRequest:
+    chosen = ProfileLibrary(user=shipped_profiles_dir()).load(profile, overrides=sets)
+    return UpRequest(chosen, engines.load(chosen.engine), node_of(sparks), **more)  # type: ignore[arg-type]
+
+
+async def all_of(events: AsyncIterator[Event]) -> list[Event]:
+    return [event async for event in events]
+
+
+def end_of(events: Sequence[Event]) -> Ended:
+    assert isinstance(events[-1], Ended)
+    return events[-1]
+
+
+def acts(events: Sequence[Event]) -> list[GuardAct]:
+    return [event.what for event in events if isinstance(event, GuardActed)]
+
+
+async def until(sparks: SimulatedSparks, what: str) -> None:
+    """Wait until the guard of spark1 has told ``what``."""
+    async with asyncio.timeout(20):
+        while what not in [event["what"] for event in sparks.guards["spark1"].events]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_a_runaway_is_stopped_and_said_to_be(sparks: SimulatedSparks, ctx: Context) -> None:
+    events = await all_of(up(ctx, request(sparks, *RUNAWAY)))
+    ended = end_of(events)
+    assert (ended.outcome, ended.exit_code) == (Outcome.FAILED, 1)
+    assert ended.verdict is not None
+    assert ended.verdict.cause is Cause.GUARD_STOPPED
+    assert ended.verdict.field == "args.gpu-memory-utilization"
+    assert "now 0.8" in ended.verdict.remedy
+    proofs = [evidence.text for evidence in ended.verdict.evidence if evidence.origin == "guard"]
+    assert proofs[0].startswith("MemAvailable fell from ")
+    assert GuardAct.WARNED in acts(events)
+    assert GuardAct.KILLED in acts(events)
+    killed = next(event for event in events if isinstance(event, GuardActed) and event.what is GuardAct.KILLED)
+    assert killed.available is not None
+    assert 0 < killed.available < GIB // 2
+    (container,) = sparks.docker["spark1"].containers.values()
+    assert (container.state, container.exit_code) == ("exited", 137)  # nothing started it again
+
+
+async def test_the_receipt_lies_beside_the_log_for_the_operator_alone(sparks: SimulatedSparks, ctx: Context) -> None:
+    ended = end_of(await all_of(up(ctx, request(sparks, *RUNAWAY))))
+    assert ended.log is not None
+    receipt = Path(ended.log).with_suffix(".guard.json")
+    assert stat.S_IMODE(receipt.stat().st_mode) == 0o600
+    kept = json.loads(receipt.read_text())
+    assert (kept["instance"], kept["did"], kept["floor"]) == ("qwen36-vllm", "killed", GIB // 2)
+    assert any(sample["at"] > kept["at"] for sample in kept["samples"])  # the readings after the act, too
+
+
+async def test_a_good_start_is_guarded_to_its_end_and_no_further(sparks: SimulatedSparks, ctx: Context) -> None:
+    events = await all_of(up(ctx, request(sparks)))
+    assert end_of(events).outcome is Outcome.READY
+    assert GuardAct.KILLED not in acts(events)
+    guard = sparks.guards["spark1"]
+    assert [event["why"] for event in guard.events if event["what"] == "ended"] == ["ready"]
+    assert not guard.watches
+
+
+async def test_page_cache_is_dropped_only_while_weights_load(sparks: SimulatedSparks, ctx: Context) -> None:
+    sparks.nodes["spark1"].memory.drop_caches(3)
+    wanted = request(sparks, "start.guard.cache_below=90g", profile="qwen36-ngram")
+    events = await all_of(up(ctx, wanted))
+    assert end_of(events).outcome is Outcome.READY
+    assert GuardAct.DROPPED in acts(events)
+    seen = Phase.PLANNED, None
+    for event in events:
+        if isinstance(event, PhaseChanged):
+            seen = event.phase, event.step.name if event.step else None
+        if isinstance(event, GuardActed) and event.what is GuardAct.DROPPED:
+            assert seen in ((Phase.LOADING, "weights"), (Phase.LOADING, "profiling"))  # told a moment after it was done
+
+
+async def test_no_guard_is_no_guard(sparks: SimulatedSparks, ctx: Context) -> None:
+    for wanted in (request(sparks, guarded=False, dry_run=True), request(sparks, "start.guard=off", dry_run=True)):
+        events = await all_of(up(ctx, wanted))
+        assert [event.plan.guard for event in events if isinstance(event, PlanMade)] == [None]
+    await all_of(up(ctx, request(sparks, guarded=False)))
+    assert not sparks.guards["spark1"].is_running
+
+
+async def test_a_lost_link_costs_no_guard_and_no_event(sparks: SimulatedSparks, ctx: Context) -> None:
+    told: list[Event] = []
+    cuts = 0
+    async for event in up(ctx, request(sparks)):
+        told.append(event)
+        if not cuts and isinstance(event, PhaseChanged) and event.step is not None and event.step.name == "weights":
+            cuts += 1
+            sparks.sshd["spark1"].cut()
+    assert cuts == 1
+    assert end_of(told).outcome is Outcome.READY
+    guard = sparks.guards["spark1"]
+    assert [event["why"] for event in guard.events if event["what"] == "ended"] == ["ready"]
+    assert not [event for event in told if isinstance(event, Warned) and "guard" in event.message]
+
+
+async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
+    sparks: SimulatedSparks, ctx: Context
+) -> None:
+    ended = end_of(await all_of(up(ctx, request(sparks, *RUNAWAY, detach=True))))
+    assert ended.outcome is Outcome.DETACHED
+    assert [watch.role for watch in sparks.guards["spark1"].watches.values()] == ["loading"]
+    await until(sparks, "killed")
+    (view,) = await node_status(ctx, [node_of(sparks)])
+    assert "stopped by the guard" in (view.instances[0].detail or "")
+    read = await all_of(logs(ctx, LogsRequest("qwen36-vllm", [node_of(sparks)])))
+    assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, Warned))
+    # kept by now: the next one has no news of it, and counts it as a failed start
+    events = await all_of(up(ctx, request(sparks, *RUNAWAY)))
+    assert end_of(events).verdict is not None
+    refused = end_of(await all_of(up(ctx, request(sparks))))
+    assert (refused.outcome, refused.exit_code) == (Outcome.REFUSED, 6)
+    assert "guard-stopped, guard-stopped" in (refused.message or "")
+
+
+async def test_an_up_that_was_cut_off_is_told_of_by_the_next(sparks: SimulatedSparks, ctx: Context) -> None:
+    await all_of(up(ctx, request(sparks, *RUNAWAY, detach=True)))
+    await until(sparks, "killed")
+    events = await all_of(up(ctx, request(sparks)))
+    warned = [event.message for event in events if isinstance(event, Warned)]
+    assert any(text.startswith("the guard stopped qwen36-vllm at ") for text in warned), warned
+    assert end_of(events).outcome is Outcome.READY
+
+
+async def test_a_detached_start_is_left_alone_once_it_is_ready(sparks: SimulatedSparks, ctx: Context) -> None:
+    await all_of(up(ctx, request(sparks, detach=True)))
+    await until(sparks, "ended")
+    whys = [event["why"] for event in sparks.guards["spark1"].events if event["what"] == "ended"]
+    assert whys == ["it is ready, and nobody is attached"]
+
+
+class Answering(Nobody):
+    """Says yes or no to a third start, and remembers what was asked."""
+
+    def __init__(self, answer: bool) -> None:
+        self.answer = answer
+        self.asked: list[StartAgain] = []
+
+    async def confirm(self, question: ConfirmHostKey | StartAgain) -> bool:
+        assert isinstance(question, StartAgain)
+        self.asked.append(question)
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [False, True])
+async def test_a_third_start_is_asked_about(sparks: SimulatedSparks, ctx: Context, answer: bool) -> None:
+    now = ctx.clock.now()
+    for number in range(2):
+        ctx.history.remember_failure("qwen36-vllm", "x", "spark1", "crashed", f"{number:012d}", now - 600 + number)
+    asking = Answering(answer)
+    ended = end_of(await all_of(up(replace(ctx, asker=asking), request(sparks))))
+    assert ended.outcome is (Outcome.READY if answer else Outcome.REFUSED)
+    (question,) = asking.asked
+    assert [how for _, how in question.failures] == ["crashed", "crashed"]
+    assert bool(sparks.docker["spark1"].containers) is answer
+    if answer:  # it was good: nobody is asked any more
+        await all_of(down(ctx, DownRequest("qwen36-vllm", [node_of(sparks)])))
+        assert end_of(await all_of(up(ctx, request(sparks)))).outcome is Outcome.READY
+
+
+async def test_once_more_needs_no_answer(sparks: SimulatedSparks, ctx: Context) -> None:
+    for number in range(2):
+        ctx.history.remember_failure("qwen36-vllm", "x", "spark1", "crashed", f"{number:012d}", ctx.clock.now())
+    assert end_of(await all_of(up(ctx, request(sparks, once_more=True)))).outcome is Outcome.READY
+
+
+async def test_without_the_right_to_drop_it_is_said_once_with_the_line_that_gives_it(ctx: Context) -> None:
+    async with SimulatedSparks(speed=20, options={"spark1": NodeOptions(sudo=Sudo.DENIED)}) as sparks:
+        events = await all_of(up(ctx, request(sparks)))
+    hints = [event.hint or "" for event in events if isinstance(event, Warned)]
+    assert sum("NOPASSWD" in hint for hint in hints) == 1
+    assert end_of(events).outcome is Outcome.READY
+
+
+# armed by hand
+
+
+async def test_arm_watches_what_runs_and_stops_nothing_that_is_well(ctx: Context) -> None:
+    async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as sparks:
+        nodes = load_config(sparks.config_path).nodes
+        assert [view.guard for view in await status(ctx, nodes)] == [None, None]
+        ended = end_of(await all_of(arm(ctx, ArmRequest(nodes, None, (), RULE))))
+        assert ended.exit_code == 0
+        assert "qwen36-ngram on spark1" in (ended.message or "")
+        views = await status(ctx, nodes)
+        watched = [watch for view in views if view.guard for watch in view.guard.watches]
+        assert [watch.role for watch in watched] == [GuardRole.SERVING, GuardRole.SERVING]
+        await asyncio.sleep(0.6)  # two rounds of the guard's own clock
+        assert not [event for guard in sparks.guards.values() for event in guard.events]
+        ended = end_of(await all_of(disarm(ctx, nodes, "qwen36-vllm")))
+        assert ended.message == "not guarded any more: qwen36-vllm on spark2"
+        assert "not guarded" in (end_of(await all_of(disarm(ctx, nodes, "qwen36-vllm"))).message or "")
+        assert [len(view.guard.watches) for view in await status(ctx, nodes) if view.guard] == [1, 0]
+        # down says it before it stops
+        await all_of(down(ctx, DownRequest(None, nodes)))
+        assert [event["why"] for event in sparks.guards["spark1"].events] == ["stopped"]
+
+
+async def test_arm_is_refused_where_nothing_runs(sparks: SimulatedSparks, ctx: Context) -> None:
+    nodes = load_config(sparks.config_path).nodes
+    ended = end_of(await all_of(arm(ctx, ArmRequest(nodes, None, (), RULE))))
+    assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
+    ended = end_of(await all_of(arm(ctx, ArmRequest(nodes, None, ("nobody",), RULE))))
+    assert ended.exit_code == 2
+    assert not any(guard.is_running for guard in sparks.guards.values())

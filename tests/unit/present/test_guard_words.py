@@ -1,0 +1,114 @@
+"""The guard in words: what it will do, what it did, what it watches; nothing of a node reaches a terminal raw."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.core.store import GuardView
+from sparkctl.model.events import GuardActed
+from sparkctl.model.guard import (
+    GuardAct,
+    GuardEvent,
+    GuardLevel,
+    GuardReading,
+    GuardRights,
+    GuardRole,
+    GuardState,
+    GuardWatch,
+    Receipt,
+)
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.plan import GuardRule
+from sparkctl.model.units import GIB
+from sparkctl.present.guard_table import guard_lines
+from sparkctl.present.plan_text import guard_words
+from sparkctl.present.sentences import guard_line
+
+NODE = NodeName("spark1")
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (None, "no guard: nothing stops it before the node's memory runs out"),
+        (
+            GuardRule(limit=3600.0),
+            "guarded until it is ready, for at most 1 h 0 m: stopped before less than 0.5 GiB is available; page cache is "
+            "dropped when little memory is free while weights load",
+        ),
+        (
+            GuardRule(2 * GIB, 0),
+            "guarded until it is ready: stopped before less than 2.0 GiB is available; the page cache is left alone",
+        ),
+    ],
+)
+def test_the_plan_says_what_will_be_guarded(rule: GuardRule | None, words: str) -> None:
+    assert guard_words(rule) == words
+
+
+@pytest.mark.parametrize(
+    ("what", "why", "words"),
+    [
+        (GuardAct.KILLED, "under 512 MiB", "qwen36 was stopped at 0.40 GiB available: under 512 MiB"),
+        (GuardAct.WARNED, "it falls", "memory is getting short at 0.40 GiB available: it falls"),
+        (GuardAct.DROPPED, "page cache dropped within 0.4 s", "page cache dropped within 0.4 s; 12.0 GiB are free"),
+        (GuardAct.KILL_FAILED, "no\x1b[2Jwork", "qwen36 could not be stopped at 0.40 GiB available: nowork"),
+        (GuardAct.ENDED, "ready", "qwen36 is not guarded any more: ready"),
+    ],
+)
+def test_an_act_is_one_sentence(what: GuardAct, why: str, words: str) -> None:
+    event = GuardActed(1.0, NODE, what, why, 1.0, "qwen36", None, int(0.4 * GIB), 12 * GIB)
+    assert guard_line(event) == words
+
+
+def test_nothing_known_is_not_told_as_zero() -> None:
+    assert guard_line(GuardActed(1.0, NODE, GuardAct.WARNED, "w", 1.0)) == "memory is getting short: w"
+
+
+def view(**changes: object) -> GuardView:
+    watch = GuardWatch(
+        "ab" * 32,
+        "qwen\x1b[31m36",
+        GIB // 2,
+        900.0,
+        1600.0,
+        GuardRole.LOADING,
+        operator="milo@desk",
+        level=GuardLevel.WARNED,
+    )
+    state = GuardState(
+        900.0, 7, 9 * GIB, rights=GuardRights(False, None), locked=False, docker=False, watches=(watch,),
+        events=(GuardEvent(950.0, GuardAct.WARNED, "it falls"), GuardEvent(951.0, GuardAct.ENDED, "ready")),
+    )  # fmt: skip
+    receipt = Receipt(
+        "cd" * 32, 1000.0, GuardAct.KILLED, "w", GIB // 4, GIB // 2, "old",
+        samples=(GuardReading(998.0, 4 * GIB, GIB, GIB, 0),),
+    )  # fmt: skip
+    given = {"guard": state, "receipts": (receipt,), **changes}
+    return GuardView(NODE, NodeState.OK, 1000.0, **given)  # type: ignore[arg-type]
+
+
+def test_the_table_tells_what_is_watched_and_what_was_stopped() -> None:
+    text = "\n".join(guard_lines([view()]))
+    assert "\x1b" not in text
+    for words in (
+        "qwen36   loading   memory is short   floor 0.5 GiB   for 10 min more   milo@desk",
+        "cannot reach Docker: it can warn, not act",
+        "may not drop caches",
+        "memory not locked",
+        "memory is getting short: it falls",
+        "stopped old: MemAvailable fell from 4.0 to 0.25 GiB in 2.0 s",
+        "sparkctl logs old --node spark1",
+    ):
+        assert words in text, text
+    assert "ready" not in text  # the end of a watch is no news
+
+
+def test_no_guard_and_no_node_are_two_things() -> None:
+    assert guard_lines([view(guard=None, receipts=())], ascii_only=True) == ["o spark1   no guard runs"]
+    away = GuardView(NODE, NodeState.UNREACHABLE, 1.0, "no route", "look at its cable")
+    assert guard_lines([away], ascii_only=True) == ["? spark1   unreachable: no route", "    try: look at its cable"]
+
+
+def test_lines_keep_to_the_terminal() -> None:
+    assert all(len(line) <= 80 for line in guard_lines([view()], width=80))
