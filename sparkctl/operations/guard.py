@@ -9,19 +9,31 @@ from dataclasses import dataclass
 from sparkctl.core.context import Context
 from sparkctl.core.guardlink import GuardLink
 from sparkctl.core.session import Session
-from sparkctl.core.store import GuardView
 from sparkctl.core.together import together
 from sparkctl.errors import GuardTrouble, InvalidInput, NodeError, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, Warned
-from sparkctl.model.guard import GuardRole, GuardState, UnwatchReason
-from sparkctl.model.node import Node, NodeState
+from sparkctl.model.guard import GuardRole, GuardState, Receipt, UnwatchReason
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.plan import GuardRule, Label
 from sparkctl.model.text import clean
 from sparkctl.model.units import MIB
 from sparkctl.operations import receipts
 from sparkctl.operations.stream import Emit, ended_by, stream
 from sparkctl.wire.link import state_of
+
+
+@dataclass(frozen=True, slots=True)
+class GuardView:
+    """The guard of a node at ``when``; ``guard`` None on a node that answers: none runs. ``receipts``: what it ended."""
+
+    name: NodeName
+    state: NodeState
+    when: float
+    detail: str | None = None
+    hint: str | None = None
+    guard: GuardState | None = None
+    receipts: tuple[Receipt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sparkctl.core.store import GuardView
 from sparkctl.model.events import GuardActed
 from sparkctl.model.guard import GuardAct, GuardLevel, GuardState, GuardWatch, Receipt
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
+from sparkctl.operations.guard import GuardView
 from sparkctl.operations.judge import fall
 from sparkctl.present.fold import fold
 from sparkctl.present.sentences import guard_line

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.store import GuardView
 from sparkctl.model.events import GuardActed
 from sparkctl.model.guard import (
     GuardAct,
@@ -20,6 +19,7 @@ from sparkctl.model.guard import (
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.plan import GuardRule
 from sparkctl.model.units import GIB
+from sparkctl.operations.guard import GuardView
 from sparkctl.present.guard_table import guard_lines
 from sparkctl.present.plan_text import guard_words
 from sparkctl.present.sentences import guard_line
