@@ -263,6 +263,7 @@ class Guard:
         root = options["--root"].rstrip("/")
         self.place = place
         self.linger = float(options["--linger"])
+        self.ask_every = float(options["--ask"])
         self.sudo = options["--sudo"].split()
         gpu = start_gpu_child(nvml) if nvml else None  # before there is anything that it should not inherit
         self.tees = {path: Tee(self.sudo, path) for path in (DROP, COMPACT)}
@@ -483,7 +484,7 @@ class Guard:
             for connection in (self.asker, self.killer):
                 if connection.socket is None and not connection.open():
                     self.docker = False
-        if self.asker.asked_at is not None and now - self.asker.asked_at > ASK_EVERY:
+        if self.asker.asked_at is not None and now - self.asker.asked_at > self.ask_every:
             self.docker = False
             self.asker.close()
         self.ask_docker(now)
@@ -510,7 +511,7 @@ class Guard:
     def ask_docker(self, now: float) -> None:
         """Ask about the watch that was asked about longest ago; without one, whether anybody is there."""
         due = [(self.asked.get(container, 0.0), container) for container in self.watches or ("",)]
-        if not self.asker.is_free or now - min(due)[0] < ASK_EVERY:
+        if not self.asker.is_free or now - min(due)[0] < self.ask_every:
             return
         self.question = min(due)[1]
         self.asked[self.question] = now
@@ -559,7 +560,7 @@ class Guard:
         for watch in self.watches.values():
             if watch.port is None or watch.health is None or watch.role != "loading":
                 continue
-            if now - watch.health_at < ASK_EVERY:
+            if now - watch.health_at < self.ask_every:
                 continue
             watch.health_at = now
             if watch.asking is not None:
@@ -606,12 +607,9 @@ class Guard:
             if line is None:
                 return
             try:
-                said = json.loads(line)
-                if not isinstance(said, dict):
-                    raise ValueError("a command is an object")
-                client.say(self.done(said))
-            except (ValueError, RecursionError) as error:
-                client.say({"kind": "refused", "what": str(error)[:200] or "not a command"})
+                client.say(self.done(command_of(line)))
+            except ValueError as error:
+                client.say({"kind": "refused", "what": str(error)[:200]})
 
     def done(self, said: Json) -> Json:
         """Do one command and return the answer. Raises ValueError with a sentence for what is no command."""
@@ -816,6 +814,17 @@ def read_receipt(place: str, short: str) -> Json | None:
     return found if isinstance(found, dict) else None
 
 
+def command_of(line: bytes) -> Json:
+    """Return what a line says. Raises ValueError for what is no object of JSON."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not isinstance(said, dict):
+        raise ValueError("a command is an object")
+    return said
+
+
 def said_as(said: Json, name: str, kind: Any, *default: Any) -> Any:
     """Return a field of a command. Raises ValueError where it is of another kind, or missing without a default."""
     value = said.get(name)
@@ -879,6 +888,7 @@ def listen(path: str) -> socket.socket:
         os.unlink(path)  # noqa: PTH108
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
+    os.chmod(path, 0o600)  # noqa: PTH101
     listener.listen(CLIENTS)
     listener.setblocking(False)
     return listener
@@ -983,6 +993,7 @@ def main(words: list[str]) -> None:
     sudo = "sudo -n" if os.geteuid() else ""
     place = f"/tmp/sparkctl-guard-{os.geteuid()}"  # noqa: S108  # owner and mode are checked
     options = {"--root": "", "--dir": place, "--docker": DOCKER, "--sudo": sudo, "--linger": str(LINGER)}
+    options["--ask"] = str(ASK_EVERY)
     options.update(zip(words[1::2], words[2::2]))  # noqa: B905  # strict came with Python 3.10
     nvml = zlib.decompress(packed) if packed else b""
 

@@ -81,8 +81,8 @@ def start_guard(
 ) -> Start:
     """Return how to start the guard: it answers with one line (`decode_guard.decode_start`) and goes into the background.
 
-    Nothing has to be written after ``stdin``. ``options``: ``--dir``, ``--docker``, ``--sudo``, ``--linger`` and values in
-    place of the guard's own.
+    Nothing has to be written after ``stdin``. ``options``: ``--dir``, ``--docker``, ``--sudo``, ``--linger``, ``--ask``,
+    each with a value in place of the guard's own.
     """
     sources = [(Path(__file__).parent / f"{name}.py").read_bytes() for name in GUARD_MODULES]
     lengths = [f"sparkctl.probe.{name}:{len(source)}" for name, source in zip(GUARD_MODULES, sources, strict=True)]

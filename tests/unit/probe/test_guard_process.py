@@ -1,0 +1,247 @@
+"""The guard as a process: how it comes up, outlives us and ends; whom it listens to."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sparkctl.model.guard import GuardRefused, GuardStarted, GuardState
+from sparkctl.model.units import GIB, MIB
+from sparkctl.probe import travel
+from sparkctl.probe.decode_guard import decode_start
+from sparkctl.wire.quoting import command_line
+from tests.unit.probe.guarding import LOADING, SERVING, Guarded, guarded, until
+from tests.unit.probe.running import pythons
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
+SOURCES = [Path(travel.__file__).parent / f"{name}.py" for name in travel.GUARD_MODULES]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_what_travels_is_python_3_8_and_imports_the_standard_library_and_what_travels_with_it(path: Path) -> None:
+    tree = ast.parse(path.read_text(), feature_version=(3, 8))
+    imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    own = {f"sparkctl.probe.{name}" for name in travel.GUARD_MODULES}
+    assert {name for name in imported - own if name.split(".")[0] not in sys.stdlib_module_names} == set()
+    assert "subprocess" not in imported
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_it_comes_up_and_says_what_it_knows(python: str, tmp_path: Path) -> None:
+    with guarded(tmp_path, python=python) as machine:
+        assert not machine.said.already
+        state = machine.client().state()
+        assert (state.pid, state.watches, state.events, state.receipts) == (machine.said.pid, (), (), ())
+        assert (state.available, state.swap_free) == (60 * GIB, 16 * GIB)
+        until("Docker to answer", lambda: machine.client().state().docker)
+        assert oct(Path(machine.said.socket).stat().st_mode & 0o777) == "0o600"
+        assert oct((tmp_path / "g").stat().st_mode & 0o777) == "0o700"
+
+
+def test_it_goes_on_without_its_starter_and_its_session(tmp_path: Path) -> None:
+    with guarded(tmp_path, start=False) as machine:
+        start = travel.start_guard(root=str(machine.proc.root), nvml=b"", options=machine.options)
+        shell = subprocess.Popen(
+            ["sh", "-c", command_line(start.argv)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        assert shell.stdin
+        assert shell.stdout
+        assert shell.stderr
+        shell.stdin.write(start.stdin)
+        shell.stdin.flush()  # and stays open, as over a connection
+        said = decode_start(shell.stdout.readline())
+        assert isinstance(said, GuardStarted)
+        assert said.pid
+        machine.said = said
+        machine.pids.add(said.pid)
+        assert shell.stdout.read() == b"", "it holds no stream of ours"
+        assert shell.stderr.read() == b""
+        assert shell.wait(5) == 0
+        shell.stdin.close()
+        shell.stdout.close()
+        shell.stderr.close()
+        assert os.getsid(said.pid) == said.pid != shell.pid
+        os.kill(said.pid, signal.SIGHUP)
+        machine.client().watch()
+        machine.proc.set(0.3)
+        assert [container for _, container in machine.killed()] == [LOADING]
+
+
+def test_a_second_one_says_already_and_two_at_once_are_one(tmp_path: Path) -> None:
+    with guarded(tmp_path, start=False) as machine:
+        start = travel.start_guard(root=str(machine.proc.root), nvml=b"", options=machine.options)
+        three = [
+            subprocess.Popen(start.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            for _ in range(3)
+        ]
+        said = [decode_start(one.communicate(start.stdin, timeout=20)[0]) for one in three]
+        assert all(isinstance(one, GuardStarted) for one in said), said
+        started = [one for one in said if isinstance(one, GuardStarted)]
+        machine.pids.update(one.pid for one in started if one.pid)
+        assert sorted(one.already for one in started) == [False, True, True]
+        assert len({(one.pid, one.socket) for one in started}) == 1
+
+
+def test_a_directory_that_is_not_ours_alone_is_refused(tmp_path: Path) -> None:
+    with guarded(tmp_path, start=False) as machine:
+        (tmp_path / "g").mkdir(mode=0o755)
+        said = machine.start()
+        assert isinstance(said, GuardRefused)
+        assert f"{tmp_path}/g" in said.what
+        (tmp_path / "g").rmdir()
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        (tmp_path / "g").symlink_to(tmp_path / "elsewhere")
+        assert isinstance(machine.start(), GuardRefused)
+        (tmp_path / "g").unlink()
+        if os.geteuid() == 0:
+            (tmp_path / "g").mkdir(mode=0o700)
+            os.chown(tmp_path / "g", 12345, 12345)
+            assert isinstance(machine.start(), GuardRefused)
+            (tmp_path / "g").rmdir()
+        assert isinstance(machine.start(), GuardStarted)
+
+
+def test_it_ends_when_nobody_has_had_a_watch_for_a_while(tmp_path: Path) -> None:
+    with guarded(tmp_path, options=["--linger", "1"]) as machine:
+        client = machine.client()
+        client.watch(limit=1.5)
+        time.sleep(1.2)
+        assert machine.lives, "a watch keeps it"
+        until("the guard to end", lambda: not machine.lives)
+        with pytest.raises(AssertionError, match="closed"):
+            client.read()
+        assert [event.why for event in client.events] == ["its time limit of 2 s"]
+        assert not Path(machine.said.socket).exists()
+        assert isinstance(machine.start(), GuardStarted), "and another one can be had"
+
+
+def test_a_watch_ends_as_it_was_told_or_as_docker_tells(tmp_path: Path) -> None:
+    with guarded(tmp_path, options=["--ask", "0.2"]) as machine:
+        client = machine.client()
+        states = machine.docker.states
+        states[LOADING] = {"Status": "created", "Running": False}
+        state = client.watch()
+        assert [(one.container, one.role, one.level, one.weights) for one in state.watches] == [
+            (LOADING, "loading", "calm", False)]  # fmt: skip
+        client.watch(SERVING, "serving", instance="other", profile=None)
+        until("questions", lambda: machine.docker.questions(LOADING) > 1 < machine.docker.questions(SERVING))
+        assert len(client.state().watches) == 2, "one that is only created has not ended"
+        assert client.state().docker is True
+        state = client.watch(role="serving", floor=9)
+        assert [(one.role, one.floor) for one in state.watches if one.container == LOADING] == [("serving", 9)]
+        states[LOADING] = {"Status": "exited", "Running": False, "ExitCode": 3}
+        until("the first to end", lambda: len(client.state().watches) == 1)
+        del states[SERVING]
+        until("the second to end", lambda: client.state().watches == ())
+        assert [event.why for event in client.events] == [
+            "the container ended with exit code 3",
+            "the container is gone",
+        ]
+        machine.docker.runs(LOADING)
+        client.watch()
+        after = client.ask(do="unwatch", container=LOADING, why="ready")
+        assert isinstance(after, GuardState)
+        assert (after.watches, after.events[-1].why) == ((), "ready")
+        assert isinstance(client.ask(do="unwatch", container=LOADING, why="ready"), GuardState), "it may have ended"
+
+
+def test_a_docker_that_does_not_answer_ends_nothing(tmp_path: Path) -> None:
+    with guarded(tmp_path, options=["--ask", "0.2"]) as machine:
+        client = machine.client()
+        machine.docker.is_mute = True
+        client.watch()
+        until("Docker to be known as silent", lambda: client.state().docker is False)
+        machine.docker.stop()
+        time.sleep(0.5)
+        assert len(client.state().watches) == 1
+        machine.docker.is_mute = False
+        machine.docker.start()
+        until("Docker to be back", lambda: client.state().docker)
+
+
+def test_it_ends_when_the_engine_is_ready_and_nobody_is_attached(tmp_path: Path) -> None:
+    with guarded(tmp_path, options=["--ask", "0.2"]) as machine, socket.create_server(("127.0.0.1", 0)) as engine:
+        engine.settimeout(8)
+        client = machine.client()
+        client.watch(port=engine.getsockname()[1], health="/health")
+        engine.settimeout(1.5)
+        with pytest.raises(TimeoutError):
+            engine.accept()
+        engine.settimeout(8)
+        client.close()
+        for answer in (b"503 Loading", b"200 OK", b"500 Oh", b"200 OK", b"204 No Content"):
+            connection, _ = engine.accept()
+            with connection:
+                assert connection.recv(999).startswith(b"GET /health HTTP/1.1\r\n")
+                connection.sendall(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n")
+        time.sleep(0.2)
+        assert machine.client().state().events[-1].why == "it is ready, and nobody is attached"
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [(b"GET / HTTP/1.1", "not JSON"), (b"[1]", "object"), (b"[" * 60_000, "not JSON"), (b'{"do":"sing"}', "sing"),
+     (b'{"do":"watch","container":"x"}', "64 hex"), (b'{"do":"receipt","container":"../../etc/pw"}', "12 hex"),
+     (b'{"do":"phase","container":"ab","weights":true}', "no such watch"), (b"\xff\xfe", "JSON"),
+     (b'{"do":"watch","container":"%s","instance":"q","role":"loading","floor":NaN,"limit":1}' % (b"a" * 64), "floor"),
+     (b'{"do":"watch","container":"%s","instance":"q","role":"loading","floor":1,"limit":true}' % (b"a" * 64), "limit"),
+     (b'{"do":"watch","container":"%s","instance":"q","role":"eating","floor":1,"limit":1}' % (b"a" * 64), "role"),
+     (b'{"do":"watch","container":"%s","instance":"q","role":"loading","floor":1,"limit":1,"health":"/ x\\r\\n"}'
+      % (b"a" * 64), "health")],
+)  # fmt: skip
+def test_what_is_no_command_is_refused_and_harms_nobody(command: bytes, what: str, machine: Guarded) -> None:
+    client = machine.client()
+    client.socket.sendall(command + b"\n")
+    said = client.read()
+    assert isinstance(said, GuardRefused)
+    assert what in said.what
+    assert client.state().watches == ()
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    with guarded(tmp_path_factory.mktemp("guard")) as one:
+        yield one
+
+
+def flood(connection: socket.socket) -> None:
+    """Send commands until nobody takes any more."""
+    with contextlib.suppress(BlockingIOError, BrokenPipeError):
+        while True:
+            connection.send(b'{"do":"state"}\n' * 2000)
+
+
+def test_long_lines_floods_and_crowds_delay_nothing(tmp_path: Path) -> None:
+    with guarded(tmp_path) as machine:
+        client = machine.client()
+        client.watch()
+        endless = machine.client()
+        endless.socket.sendall(b"x" * 70_000)
+        assert isinstance(endless.read(), GuardRefused)
+        assert endless._file.readline() == b""
+        crowd = [socket.socket(socket.AF_UNIX) for _ in range(30)]
+        for one in crowd:
+            one.setblocking(False)
+            one.connect_ex(machine.said.socket)
+        for one in crowd[:8]:  # none of them reads
+            flood(one)
+        begun = machine.proc.set(0.3)
+        killed_at, container = machine.killed()[0]
+        assert container == LOADING
+        assert killed_at - begun < 1.0
+        for one in crowd:
+            one.close()
+        assert "killed" in until("the kill to be told", lambda: "killed" in client.happened() and client.happened())
+        memory = Path(f"/proc/{machine.said.pid}/status").read_text()
+        assert int(memory.split("VmRSS:")[1].split()[0]) < 64 * MIB >> 10
