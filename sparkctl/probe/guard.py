@@ -234,11 +234,16 @@ class Holdings:
         self.processes = start_thread(lambda pids: {"processes": processes.read(pids)})
         self.parts = [part for part in (gpu, self.processes) if part is not None]
         self.held: deque[dict[str, int]] = deque(maxlen=6)
+        self.has_gpus = False
 
     def ask(self, now: float) -> None:
         """Ask for another reading, and keep what the last one brought."""
         on_gpu: dict[int, int] = {}
-        for reading in (self.gpu.answer.get("gpus") if self.gpu else None) or []:
+        gpus = self.gpu.answer.get("gpus") if self.gpu else None
+        if (gpus is not None) != self.has_gpus:  # what it held all along would look like growth
+            self.has_gpus = gpus is not None
+            self.held.clear()
+        for reading in gpus or []:
             for process in reading["processes"] or []:
                 on_gpu[process["pid"]] = on_gpu.get(process["pid"], 0) + (process["memory"] or 0)
         total: dict[str, int] = {}
