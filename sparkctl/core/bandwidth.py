@@ -253,17 +253,9 @@ def _step_inputs(numbers: Numbers) -> list[tuple[str, str]]:
 
 
 def _read_inputs(numbers: Numbers, reads: Reads, tokens: float, context: float | None) -> list[tuple[str, str]]:
-    inputs = [("weights", _size(reads.weights))]
+    inputs = [("weights", _size(reads.weights))] if reads.weights else []
     if reads.experts is not None:
-        experts = reads.experts
-        least, most = experts.read(tokens)
-        inputs.append(
-            (
-                "experts",
-                f"{_size(least)} ({_counted(experts, experts.per_token)} of {_counted(experts, experts.count)}: one token's)"
-                f" to {_size(most)} ({_counted(experts, experts.touched(max(1.0, tokens)))}: {tokens:.0f} tokens at once)",
-            )
-        )
+        inputs.append(("experts", _experts_words(reads.experts, tokens)))
     if reads.draft is None:
         inputs.append(("draft model", "not counted: model.draft_weights in the profile would tell its size"))
     elif reads.draft:
@@ -278,8 +270,16 @@ def _read_inputs(numbers: Numbers, reads: Reads, tokens: float, context: float |
     return inputs
 
 
+def _experts_words(experts: Experts, tokens: float) -> str:
+    least, most = experts.read(tokens)
+    one = f"{_size(least)} (one token's: {_counted(experts, experts.per_token)} of {_counted(experts, experts.count)})"
+    if tokens <= 1:
+        return one
+    return f"{one} to {_size(most)} ({tokens:.0f} tokens at once: {_counted(experts, experts.touched(tokens))})"
+
+
 def _counted(experts: Experts, count: float) -> str:
-    return f"{count / 1e9:.1f}B parameters" if experts.are_parameters else f"{count:.0f}"
+    return f"{count / 1e9:.1f} billion parameters" if experts.are_parameters else f"{count:.0f}"
 
 
 def _size(count: float) -> str:

@@ -93,6 +93,8 @@ def _memory_rows(
     pressure = sample.detail.pressure if sample is not None and sample.detail is not None else None
     if pressure is not None and pressure.some is not None:
         more.append(f"pressure {pressure.some * 100:.0f} %")
+    if width is not None and width < _WIDE:
+        return [("memory", more[:2]), ("", cells + more[2:])]
     return [("memory", more), ("", cells)]
 
 

@@ -21,6 +21,7 @@ HOURS = 3600.0
 LOST_PID = 2811  # of an engine whose parent has died
 OPERATOR = "milo@desk"
 SGLANG_IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
+WEIGHTS = 146 * 10**9  # of Qwen3-235B-A22B in the simulation's NVFP4
 HEAD_READY = ReadyRule("The server is fired up and ready to roll!", "/health")
 WORKER_READY = ReadyRule("Dummy health check server started", None, probe="none")
 
@@ -69,6 +70,9 @@ def _big_labels(ready: ReadyRule) -> dict[str, str]:
         Label.OPERATOR: OPERATOR,
         Label.PORT: "8010",
         Label.READY: json.dumps(asdict(ready)),
+        Label.PER_STEP: json.dumps(
+            {"weights": WEIGHTS, "parameters": 235 * 10**9, "active_parameters": 22 * 10**9, "ranks": 2}
+        ),
         Label.VERSION: __version__,
     }
 

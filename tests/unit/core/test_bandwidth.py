@@ -203,5 +203,5 @@ def test_the_explanation_names_formula_and_inputs() -> None:
         weights=2 * 10**9, experts=Experts(64 * 10**9, 128, 8), draft=10**8, draft_tokens=3, kv_per_token=1000
     )
     more = "\n".join(of(replace(DECODING, kv_tokens=5000, prompt_rate=400), reads).explain())
-    for part in ("8 of 128", "4 tokens at once", "0.10 GB x 1", "5.0 MB (5000 tokens", "400 tok/s were read"):
+    for part in ("8 of 128", "4 tokens at once: 29", "0.10 GB x 1", "5.0 MB (5000 tokens", "400 tok/s were read"):
         assert part in more

@@ -156,6 +156,13 @@ def test_llama_is_read_from_counters_alone() -> None:
     assert (seen.running, seen.waiting) == (2, 1)
 
 
+def test_another_scraper_changes_nothing_of_what_llama_says() -> None:
+    """Every scrape, by anyone, sets its gauge back: 562.9 and then 0, with three requests running at 1242 tok/s in all."""
+    scraped = LLAMA.replace("predicted_tokens_seconds 562.9", "predicted_tokens_seconds 0")
+    assert scraped != LLAMA
+    assert read("container", scraped) == read("container", LLAMA)
+
+
 @pytest.mark.parametrize("name", engines.names())
 @pytest.mark.parametrize("page", ["", "\n", "# nothing\n", "other_metric 1\n", "<html><body>404</body></html>"])
 def test_a_page_without_its_series_says_nothing(name: str, page: str) -> None:
