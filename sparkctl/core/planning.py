@@ -145,6 +145,8 @@ def _labels(
         (Label.GRACE, f"{profile.stop_grace:g}"),
         (Label.VERSION, __version__),
     ]
+    if profile.liveness is not None:
+        labels.append((Label.LIVENESS, profile.liveness))
     if port is not None:
         labels.insert(5, (Label.PORT, str(port)))
     if profile.expected_memory is not None:

@@ -137,9 +137,8 @@ def _literal(tree: Item, path: tuple[str | int, ...], expected: str) -> str:
         return f"is {_seen(seen)}; this sparkctl reads `schema: 1`"
     choices = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]
     near = closest(seen.raw, choices) if seen is not None and seen.raw else None
-    return f"must be {', '.join(choices[:-1])} or {choices[-1]}, not {_seen(seen)}" + (
-        f"; did you mean `{near}`?" if near else ""
-    )
+    listed = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+    return f"must be {listed}, not {_seen(seen)}" + (f"; did you mean `{near}`?" if near else "")
 
 
 def _range(path: tuple[str | int, ...]) -> str:
@@ -197,6 +196,7 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
         floor_memory=file.memory.floor,
         start=_start(file.start),
         stop_grace=file.stop.grace,
+        liveness=file.liveness,
         notes=file.notes,
         source=file.source,
     )

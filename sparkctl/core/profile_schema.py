@@ -276,6 +276,7 @@ class ProfileFile(_Section):
     memory: MemorySection = Field(default_factory=MemorySection)
     start: StartSection = Field(default_factory=StartSection)
     stop: StopSection = Field(default_factory=StopSection)
+    liveness: Literal["none"] | None = None
     notes: Text | None = None
     source: Text | None = None
 

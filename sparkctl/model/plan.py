@@ -24,6 +24,7 @@ class Label:
     EXPECTED = PREFIX + "expected"  # bytes of memory it is expected to hold
     PER_STEP = PREFIX + "per-step"  # PerStep as JSON: what a decode step reads
     VERSION = PREFIX + "version"
+    LIVENESS = PREFIX + "liveness"  # "none": never asked for a token while it is idle
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,7 @@ class Profile:
     floor_memory: int | None = None
     start: StartRules = field(default_factory=StartRules)
     stop_grace: float = 30.0
+    liveness: str | None = None  # "none": not asked for a token while it is idle
     notes: str | None = None
     source: str | None = None
     digest: str = ""  # sha256 of the canonical content, first 12 hex digits: the profile hash of labels
