@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sparkctl.model.sample import RdmaPort
 
@@ -12,17 +12,31 @@ IDLE_SHARE = 0.02  # of what the other one moves
 _PORT = re.compile(r"f(\d+)$")  # rocep1s0f0 and roceP2p1s0f0 are the two functions of port f0
 
 
-def idle_functions(ports: Sequence[RdmaPort]) -> dict[str, str]:
-    """Return the functions that move nothing while the other one of their port works, each with that one's name."""
-    pairs: dict[str, list[tuple[float, str]]] = {}
+def twins(ports: Sequence[RdmaPort]) -> Iterator[tuple[RdmaPort, RdmaPort]]:
+    """Yield the two functions of each port."""
+    pairs: dict[str, list[RdmaPort]] = {}
     for port in ports:
-        match = _PORT.search(port.name)
-        if match is not None and port.receive_rate is not None and port.send_rate is not None:
-            pairs.setdefault(match[1], []).append((port.receive_rate + port.send_rate, port.name))
-    found = {}
+        if match := _PORT.search(port.name):
+            pairs.setdefault(match[1], []).append(port)
     for pair in pairs.values():
         if len(pair) == 2:
-            (least, idle), (most, busy) = sorted(pair)
-            if most >= BUSY and least < IDLE_SHARE * most:
-                found[idle] = busy
-    return found
+            yield pair[0], pair[1]
+
+
+def rate_of(port: RdmaPort) -> float | None:
+    """Return bytes/s of both directions together."""
+    return None if port.receive_rate is None or port.send_rate is None else port.receive_rate + port.send_rate
+
+
+def idle_one(pair: tuple[RdmaPort, RdmaPort]) -> bool | None:
+    """Tell whether one function of a port moves nothing while the other one works; None where a rate is not known."""
+    one, other = rate_of(pair[0]), rate_of(pair[1])
+    if one is None or other is None:
+        return None
+    return max(one, other) >= BUSY and min(one, other) < IDLE_SHARE * max(one, other)
+
+
+def idle_functions(ports: Sequence[RdmaPort]) -> dict[str, str]:
+    """Return the functions that move nothing while the other one of their port works, each with that one's name."""
+    ordered = (sorted(pair, key=lambda port: rate_of(port) or 0.0) for pair in twins(ports) if idle_one(pair))
+    return {idle.name: busy.name for idle, busy in ordered}

@@ -67,7 +67,7 @@ class Figure:
     origin: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.name} {self.value}".rstrip() + (f" {self.unit}" if self.unit else "")
+        return f"{self.name} {self.value}" + (f" {self.unit}" if self.unit else "")
 
 
 @dataclass(frozen=True, slots=True)

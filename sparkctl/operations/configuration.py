@@ -16,12 +16,15 @@ _WITHIN = 10.0
 
 
 async def ask(session: Session) -> tuple[Hello, Sample] | None:
-    """Return what the probe says first of a node; None where it does not run there or says nothing in time."""
-    sampler = Sampler(session, every=1.0, disks=())
+    """Return who a node is and its second sample: whose a process of the GPU is, the first does not know yet.
+
+    None where the probe does not run there or says nothing in time.
+    """
+    sampler = Sampler(session, every=0.5, disks=())
     try:
         async with asyncio.timeout(_WITHIN), aclosing(sampler.samples()) as events:
             async for event in events:
-                if isinstance(event, SampleArrived) and sampler.identity is not None:
+                if isinstance(event, SampleArrived) and event.sample.sequence >= 2 and sampler.identity is not None:
                     return sampler.identity, event.sample
     except (TimeoutError, ProbeFailed):
         return None

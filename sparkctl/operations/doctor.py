@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from sparkctl.core.context import Context
 from sparkctl.core.health import identity
 from sparkctl.core.health.machine import disk_severity
+from sparkctl.core.health.sight import Sight
+from sparkctl.core.health.watch import one_look
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.events import Ended, Event, Found, Outcome
@@ -16,6 +18,8 @@ from sparkctl.model.node import Node
 from sparkctl.model.units import GIB, gib, spoken
 from sparkctl.operations import configuration
 from sparkctl.operations.drop_caches import sudoers_hint
+from sparkctl.operations.follow import listing
+from sparkctl.operations.inspecting import Inspections
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.probe.decode import Hello
 from sparkctl.probe.look import Look
@@ -84,6 +88,9 @@ async def _examine(session: Session, ctx: Context) -> tuple[list[Finding], Hello
         )
         findings += _gpu(node, look, info)
         findings += _disks(node, await session.look(*_disks_of(info), *_models(node)), info)
+        if asked is not None:
+            listed = await listing(session, Inspections(session))
+            findings += one_look(Sight(node.name, asked[1], listed.instances if listed.known else None))
     except DockerError as error:
         findings.append(Finding(FindingKind.DOCKER, Severity.PROBLEM, node.name, error.message, error.hint))
     return findings, asked[0] if asked else None

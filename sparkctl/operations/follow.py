@@ -6,28 +6,35 @@ None of them waits for another: a Docker that hangs, or an engine that does not 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
 from sparkctl.core import per_step
 from sparkctl.core.context import Context
+from sparkctl.core.health import identity
 from sparkctl.core.sampler import WHILE_LOADING, Sampler
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.model.container import Container
-from sparkctl.model.events import ContainersListed, Event, NodeStateChanged, NumbersArrived, SampleArrived
+from sparkctl.model.events import ContainersListed, Event, Found, NodeStateChanged, NumbersArrived, SampleArrived
+from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
+from sparkctl.operations.inspecting import Inspections
+from sparkctl.operations.liveness import Liveness
 from sparkctl.operations.numbers import Meters, Told
 from sparkctl.operations.status import instance_view
+from sparkctl.probe.decode import Hello
 from sparkctl.wire.link import LinkStatus, state_of
 
 _DOCKER_EVERY = 5.0
 _METRICS_EVERY = 2.0
+_ALIVE_EVERY = 5.0  # seconds between looks at whether an engine is due to be asked for a token
 _LOADING = (Phase.PLANNED, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
@@ -42,7 +49,10 @@ class Follower:
     node: Node
     every: float
     emit: Callable[[Event], None]
+    who: Hello | None = None  # what the node said of itself last
+    _troubles: frozenset[str] = frozenset()  # kinds of findings told of ``who``
     _instances: tuple[InstanceView, ...] = ()
+    _told: dict[str, Told] = field(default_factory=dict)
     _answers: asyncio.Event = field(default_factory=asyncio.Event)  # the node can be asked
     _listed: asyncio.Event = field(default_factory=asyncio.Event)  # and Docker has said what runs
     _ahead: float = 0.0  # seconds that the node's clock is ahead of ours
@@ -52,7 +62,11 @@ class Follower:
         async with Session(self.node, self.ctx.asker, self.ctx.clock) as session:
             session.link.on_status(lambda status: self._link_changed(session, status))
             sampler = Sampler(session, self.every)
-            beside = [asyncio.create_task(work) for work in (self._list(session, sampler), self._count(session))]
+            inspections = Inspections(session)
+            works = (
+                self._list(session, sampler, inspections), self._count(session), self._ask(session, inspections),
+            )  # fmt: skip
+            beside = [asyncio.create_task(work) for work in works]
             try:
                 await self._sample(sampler, beside)
             except NodeError as error:
@@ -69,16 +83,28 @@ class Follower:
                     self._ahead = event.sample.time - event.ts
                     self._answers.set()
                 self.emit(event)
+                if isinstance(event, SampleArrived) and sampler.identity is not self.who:
+                    self.who = sampler.identity
+                    self._tell_identity(event)
                 for task in beside:
                     if task.done():
                         task.result()  # a defect is not to be hidden
 
-    async def _list(self, session: Session, sampler: Sampler) -> None:
+    def _tell_identity(self, event: SampleArrived) -> None:
+        """Tell what is wrong with how the node is set up, and what no longer is."""
+        found = [] if self.who is None else list(identity.troubles(event.node, self.who, event.sample))
+        for kind in self._troubles - {one.kind.value for one in found}:
+            self.emit(Found(event.ts, event.node, kind, Severity.GOOD, "no longer so"))
+        for one in found:
+            self.emit(Found.of(event.ts, one))
+        self._troubles = frozenset(one.kind.value for one in found)
+
+    async def _list(self, session: Session, sampler: Sampler, inspections: Inspections) -> None:
         """Ask Docker what runs, again and again."""
         while True:
             await self._answers.wait()
             try:
-                listed = await listing(session)
+                listed = await listing(session, inspections)
             except NodeError:  # the sampler meets it next, and brings the link back
                 self._answers.clear()
                 continue
@@ -99,21 +125,29 @@ class Follower:
     async def _count(self, session: Session) -> None:
         """Read the engines again and again; of a node that cannot be asked nothing is told."""
         meters = Meters(session)
-        told: dict[str, Told] = {}
         try:
             while True:
                 await self._listed.wait()
                 try:
                     await meters.read(self._instances)
                     meters.follow_logs(self._ahead)
-                    told = meters.told(self._ahead)
+                    self._told = meters.told(self._ahead)
                 except NodeError:
-                    told = dict.fromkeys(told, Told(None))  # the sampler meets it, too, and says so
+                    self._told = dict.fromkeys(self._told, Told(None))  # the sampler meets it, too, and says so
                 if self._listed.is_set():
-                    emit_told(session, told, self.emit)
+                    emit_told(session, self._told, self.emit)
                 await self.ctx.clock.sleep(_METRICS_EVERY)
         finally:
             await meters.aclose()
+
+    async def _ask(self, session: Session, inspections: Inspections) -> None:
+        """Ask engines that have been idle for long for a token; it may take one minutes to give none."""
+        liveness = Liveness(session, inspections, self.emit, random.random)
+        while True:
+            await self._listed.wait()
+            with suppress(NodeError, DockerError):  # the sampler meets it, too, and says so
+                await liveness.look(self._instances, lambda: self._told, self._ahead)
+            await self.ctx.clock.sleep(_ALIVE_EVERY)
 
     def _link_changed(self, session: Session, status: LinkStatus) -> None:
         if status.state in (NodeState.OK, NodeState.UNKNOWN):
@@ -123,17 +157,20 @@ class Follower:
         self.emit(session.state_event(status))
 
 
-async def listing(session: Session) -> ContainersListed:
+async def listing(session: Session, inspections: Inspections) -> ContainersListed:
     """Return what Docker says runs, or why it does not say. Raises NodeError where the node cannot be asked."""
     name, spec = session.node.name, session.node.memory_bandwidth_gb_s
     try:
         containers = await session.docker.list()
+        await inspections.read(containers)
         shown = await together(*(_instance(session, one) for one in containers))
     except DockerError as error:
         return ContainersListed(
             session.clock.now(), name, known=False, detail=error.message, hint=error.hint, memory_bandwidth=spec
         )
-    return ContainersListed(session.clock.now(), name, tuple(one for one in shown if one), memory_bandwidth=spec)
+    return ContainersListed(
+        session.clock.now(), name, tuple(inspections.told(one) for one in shown if one), memory_bandwidth=spec
+    )
 
 
 async def _instance(session: Session, container: Container) -> InstanceView | None:

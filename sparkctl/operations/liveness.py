@@ -117,7 +117,7 @@ class Liveness:
             f"see its log: sparkctl logs {one.name} --tail 50; then: sparkctl down {one.name}, and up again   "
             "(`liveness: none` in its profile: it is not asked)",
             instance=one.name,
-            evidence=(Figure(words, "", None, "http"), Figure("requests running", "0", None, "metrics")),
+            evidence=(Figure("answer", words, None, "http"), Figure("requests running", "0", None, "metrics")),
             since=since,
         )
 

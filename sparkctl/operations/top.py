@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 from sparkctl.core.context import Context
+from sparkctl.core.health import identity
 from sparkctl.core.live import Store
 from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR, Sampler
 from sparkctl.core.session import Session
 from sparkctl.core.store import LoadView
 from sparkctl.core.together import together
 from sparkctl.errors import NodeError, Starved
-from sparkctl.model.events import ContainersListed, Event, NodeStateChanged, SampleArrived
-from sparkctl.model.node import Node, NodeState
+from sparkctl.model.events import ContainersListed, Event, Found, NodeStateChanged, SampleArrived
+from sparkctl.model.finding import Severity
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.operations.follow import Follower, emit_told, failed, listing
+from sparkctl.operations.inspecting import Inspections
 from sparkctl.operations.numbers import Meters, is_measurable
+from sparkctl.probe.decode import Hello
 
 _ONCE_EVERY = 0.5  # seconds between the two samples of a single look: shares and rates take two
 _ONCE_WITHIN = 10.0
@@ -33,7 +37,8 @@ async def once(ctx: Context, nodes: Sequence[Node], record: Emit | None = None) 
     store = Store()
     emit = _emitting(store, record)
     _begin(ctx, nodes, emit)
-    await together(*(_look(ctx, node, emit) for node in nodes))
+    found = await together(*(_look(ctx, node, emit) for node in nodes))
+    _compare(ctx, {}, {node.name: who for node, who in zip(nodes, found, strict=True) if who is not None}, emit)
     return store.views()
 
 
@@ -55,25 +60,40 @@ def _begin(ctx: Context, nodes: Sequence[Node], emit: Emit) -> None:
         emit(NodeStateChanged(ctx.clock.now(), node.name, NodeState.UNKNOWN))
 
 
-async def _look(ctx: Context, node: Node, emit: Emit) -> None:
+def _compare(ctx: Context, before: Mapping[NodeName, Hello], now: Mapping[NodeName, Hello], emit: Emit) -> None:
+    """Tell in what the nodes differ that should not, and where they no longer do."""
+    unlike = {one.node: one for one in identity.differences(now)}
+    for one in identity.differences(before):
+        if one.node not in unlike:
+            emit(Found(ctx.clock.now(), one.node, one.kind.value, Severity.GOOD, "the same versions"))
+    for one in unlike.values():
+        emit(Found.of(ctx.clock.now(), one))
+
+
+async def _look(ctx: Context, node: Node, emit: Emit) -> Hello | None:
+    """Look once; return who the node says it is."""
     async with Session(node, ctx.asker, ctx.clock) as session:
         try:
             await session.link.connect()
-            arrived, listed = await together(_second_sample(session), listing(session))
-            emit(arrived)
+            (arrived, who), listed = await together(_second_sample(session), listing(session, Inspections(session)))
             emit(listed)
+            emit(arrived)
+            for one in identity.troubles(node.name, who, arrived.sample):
+                emit(Found.of(arrived.ts, one))
             await _count(session, listed, arrived.sample.time - arrived.ts, emit)
         except NodeError as error:
             emit(failed(session, error))
+            return None
+        return who
 
 
-async def _second_sample(session: Session) -> SampleArrived:
-    name = session.node.name
+async def _second_sample(session: Session) -> tuple[SampleArrived, Hello]:
+    name, sampler = session.node.name, Sampler(session, _ONCE_EVERY)
     try:
-        async with asyncio.timeout(_ONCE_WITHIN), aclosing(Sampler(session, _ONCE_EVERY).samples()) as events:
+        async with asyncio.timeout(_ONCE_WITHIN), aclosing(sampler.samples()) as events:
             async for event in events:
                 if isinstance(event, SampleArrived) and event.sample.sequence >= 2:
-                    return event
+                    return event, sampler.identity or Hello()
     except TimeoutError as late:
         raise Starved(
             name, f"the probe on {name} sent no sample within {_ONCE_WITHIN:.0f} s", "it is there but very busy; wait"
@@ -105,7 +125,9 @@ async def watch(
     store = Store()
     emit = _emitting(store, record, news)
     _begin(ctx, nodes, emit)
-    tasks = [asyncio.create_task(Follower(ctx, node, every, emit).run()) for node in nodes]
+    followers = [Follower(ctx, node, every, emit) for node in nodes]
+    compared: dict[NodeName, Hello] = {}
+    tasks = [asyncio.create_task(follower.run()) for follower in followers]
     for task in tasks:
         task.add_done_callback(lambda _: news.set())
     try:
@@ -115,6 +137,10 @@ async def watch(
             for task in tasks:
                 if task.done():
                     task.result()  # a defect is not to be hidden
+            known = {one.node.name: one.who for one in followers if one.who is not None}
+            if known != compared:
+                _compare(ctx, compared, known, emit)
+                compared = known
             yield store.views()
     finally:
         for task in tasks:

@@ -33,7 +33,8 @@ def _node(view: LoadView) -> dict[str, object]:
     if view.sample is not None:
         idle = idle_functions(view.sample.rdma or ())
         sample["rdma"] = [_port(port, idle) for port in view.sample.rdma or ()]
-    return head | sample | {"memory": plain(view.memory), "bandwidth": _bandwidth(of_node(view))}
+    tail = {"memory": plain(view.memory), "bandwidth": _bandwidth(of_node(view)), "findings": plain(view.findings)}
+    return head | sample | tail
 
 
 def _port(port: RdmaPort, idle: dict[str, str]) -> dict[str, object]:

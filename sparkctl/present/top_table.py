@@ -10,6 +10,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.sample import Cpu, DiskRoom, Gpu, MemoryBar, Sample, Temperature
 from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, gib, spoken
+from sparkctl.present.findings import trouble_lines
 from sparkctl.present.fold import flow, fold
 from sparkctl.present.instance_block import instance_block
 from sparkctl.present.link_rows import link_rows
@@ -60,7 +61,9 @@ def _node(view: LoadView, ascii_only: bool, width: int | None, explain: bool) ->
     lines = [head, *(line for name, cells in rows for line in flow(f"    {name:<6}  ", cells, width))]
     if not view.docker_known:
         lines += fold(f"    Docker: {clean(view.detail or 'no answer')}", width) + hint
-    return lines + _instances(view, ascii_only, width, explain)
+    lines += _instances(view, ascii_only, width, explain)
+    now = view.sample.time if view.sample is not None else view.when
+    return lines + trouble_lines(view.findings, now, ascii_only, width)
 
 
 def _instances(view: LoadView, ascii_only: bool, width: int | None, explain: bool) -> list[str]:

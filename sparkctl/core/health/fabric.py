@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sparkctl.core.health.sight import Lasting, Sight
+from sparkctl.core.links import idle_one, rate_of, twins
 from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
 from sparkctl.model.sample import NetLink, RdmaPort, Sample
 
-_PORT = re.compile(r"f(\d+)(?:np\d+)?$")  # rocep1s0f0 and roceP2p1s0f0 are one port: both PCIe halves of f0
 BOTH = "NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0"
-
-
-def twins(sample: Sample) -> Iterator[tuple[RdmaPort, RdmaPort]]:
-    """Yield the two functions of each ConnectX port: each has its own PCIe x4, so half of what the cable can carry."""
-    ports: dict[str, list[RdmaPort]] = {}
-    for one in sample.rdma or ():
-        if match := _PORT.search(one.name):
-            ports.setdefault(match[1], []).append(one)
-    for pair in ports.values():
-        if len(pair) == 2:
-            yield pair[0], pair[1]
 
 
 class IdleFunction:
@@ -31,7 +19,7 @@ class IdleFunction:
     97.28 Gb/s in NVIDIA's own measurement, as each function is a PCIe Gen5 x4.
     """
 
-    BUSY, SHARE, SECONDS = 125e6, 0.02, 30.0
+    SECONDS = 30.0
 
     def __init__(self) -> None:
         self._lasting = Lasting(self.SECONDS)
@@ -39,19 +27,15 @@ class IdleFunction:
     def judge(self, sight: Sight) -> list[Finding]:
         """Return one finding for each port with an idle half."""
         found = []
-        for pair in twins(sight.sample):
-            one, other = _rate(pair[0]), _rate(pair[1])
-            if one is None or other is None:
-                self._lasting.holds(pair[0].name, None, sight.sample)
-                continue
-            claim = max(one, other) >= self.BUSY and min(one, other) < self.SHARE * max(one, other)
-            standing = self._lasting.holds(pair[0].name, claim, sight.sample)
+        links = {link.name: link for link in sight.sample.links or ()}
+        for pair in twins(sight.sample.rdma or ()):
+            standing = self._lasting.holds(pair[0].name, idle_one(pair), sight.sample)
             if standing is None:
                 continue
-            idle, busy = pair if one < other else (pair[1], pair[0])
+            idle, busy = sorted(pair, key=lambda port: rate_of(port) or 0.0)
             evidence = (
-                Figure(busy.name, _gigabits(max(one, other)), "Gb/s", "rdma counters"),
-                Figure(idle.name, _gigabits(min(one, other)), "Gb/s", "rdma counters"),
+                Figure(busy.name, _gigabits(busy), "Gb/s", "rdma counters"),
+                Figure(idle.name, _gigabits(idle), "Gb/s", "rdma counters"),
                 Figure(f"{idle.name} state", idle.state or "not known", None, "sysfs"),
             )
             found.append(
@@ -59,9 +43,9 @@ class IdleFunction:
                     FindingKind.IDLE_FUNCTION,
                     Severity.WARNING,
                     sight.node,
-                    f"{busy.name} moves {_gigabits(max(one, other))} Gb/s and its twin {idle.name} nothing: "
+                    f"{busy.name} moves {_gigabits(busy)} Gb/s and its twin {idle.name} nothing: "
                     "half of the link lies idle",
-                    f"give {idle.interface or idle.name} an address on both Sparks and name both to NCCL: {BOTH}",
+                    _use_both(idle, links.get(idle.interface or "")),
                     evidence=evidence,
                     since=standing.since,
                 )
@@ -69,14 +53,15 @@ class IdleFunction:
         return found
 
 
-def _rate(port: RdmaPort) -> float | None:
-    if port.receive_rate is None or port.send_rate is None:
-        return None
-    return port.receive_rate + port.send_rate
+def _use_both(idle: RdmaPort, link: NetLink | None) -> str:
+    name = idle.interface or idle.name
+    if link is not None and link.networks:
+        return f"name both functions to NCCL, on both Sparks: {BOTH}; {name} has a network, see that it answers a ping"
+    return f"give {name} an address on both Sparks and name both functions to NCCL: {BOTH}"
 
 
-def _gigabits(rate: float) -> str:
-    return f"{rate * 8 / 1e9:.1f}"
+def _gigabits(port: RdmaPort) -> str:
+    return f"{(rate_of(port) or 0.0) * 8 / 1e9:.1f}"
 
 
 class NoRoute:
@@ -94,7 +79,7 @@ class NoRoute:
         """Return one finding for each port without a way, or with half of one."""
         links = {link.name: link for link in sight.sample.links or ()}
         found = []
-        for pair in twins(sight.sample):
+        for pair in twins(sight.sample.rdma or ()):
             ends = [links.get(one.interface or "") for one in pair]
             bare = _bare(ends)
             standing = self._lasting.holds(pair[0].name, None if bare is None else bool(bare), sight.sample)
