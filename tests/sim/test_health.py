@@ -186,7 +186,8 @@ def test_top_shows_what_one_look_can_tell() -> None:
     assert [finding["kind"] for finding in one["findings"]] == ["disk"]
     (gid,) = two["findings"]
     assert (gid["severity"], gid["node"], gid["instance"], gid["since"]) == ("problem", "spark2", "qwen3-235b", None)
-    assert {"name": "NCCL_IB_GID_INDEX", "value": "3", "unit": None, "origin": "container sglang-qwen3-235b"} in gid["evidence"]
+    index = {"name": "NCCL_IB_GID_INDEX", "value": "3", "unit": None, "origin": "container sglang-qwen3-235b"}
+    assert index in gid["evidence"]
     assert gid["remedy"]
 
 
