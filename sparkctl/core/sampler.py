@@ -78,7 +78,8 @@ class Sampler:
 
     async def _one_probe(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
         """Run one probe until it ends or says nothing for too long."""
-        start = travel.start(self.every, self.disks)
+        here = self.session.node.is_local
+        start = (travel.start_here if here else travel.start)(self.every, self.disks)
         held = self._held = await self.session.link.hold(start.argv)
         self._barren += 1
         feeding: asyncio.Task[None] | None = None

@@ -120,9 +120,9 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of a container or of the GPU. ``resident`` is anonymous + shared, ``cpu`` in cores.
+    """A process of a container or of the GPU. ``resident`` is anonymous + shared memory, ``rss`` that and mapped files.
 
-    ``unit`` is the systemd unit of one that is in no container.
+    ``cpu`` is in cores. ``unit`` is the systemd unit of one that is in no container.
     """
 
     pid: int
@@ -131,6 +131,7 @@ class Process:
     container: str | None = None
     unit: str | None = None
     resident: int | None = None
+    rss: int | None = None
     cpu: float | None = None
     gpu_memory: int | None = None
 
@@ -204,6 +205,7 @@ class RdmaPort:
 class Sample:
     """One reading. ``uptime`` is the node's monotonic clock; ``spent`` the CPU seconds that the probe has cost so far.
 
+    ``psutil`` is the version of the node's own, where processes, disks and sensors were read through it.
     ``gpus`` None with ``gpu_silent_for``: the driver owes an answer for so long; with ``gpu_trouble``: why there is none.
     """
 
@@ -223,6 +225,7 @@ class Sample:
     rdma: tuple[RdmaPort, ...] | None = None
     devices_silent_for: float | None = None
     spent: float | None = None
+    psutil: str | None = None
 
     @property
     def gpu_memory(self) -> int | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import importlib
 import json
 import os
 import re
@@ -44,6 +45,7 @@ MEMINFO = re.compile(rb"^(\w+(?:\(\w+\))?):\s+(\d+)( kB)?", re.MULTILINE)
 VMSTAT = re.compile(rb"^(drop_pagecache|drop_slab|pswpin|pswpout|pgmajfault|oom_kill) (\d+)$", re.MULTILINE)
 PRESSURE = re.compile(rb"^(some|full) avg10=([\d.]+).*total=(\d+)$", re.MULTILINE)
 CPU_LINE = re.compile(rb"^cpu(\d+) (.+)$", re.MULTILINE)
+STATUS = re.compile(rb"^(VmRSS|RssAnon|RssShmem):\s+(\d+)", re.MULTILINE)
 NETDEV = re.compile(rb"^\s*([^\s:]+):\s*(.+)$", re.MULTILINE)
 
 
@@ -375,13 +377,58 @@ def earlyoom_of(root: str, version: str | None) -> Json | None:
     return {"version": version, "argv": argv, "configured": configured[-1].strip() if configured else None}
 
 
+# -- psutil, where the node has it: the same kernel files read by a library that knows more machines than we do
+
+DISTRIBUTION = "/usr/lib/python3/dist-packages"  # of Debian and Ubuntu; -S leaves it out
+
+
+class Psutil:
+    """The node's own psutil, asked for what the essentials do not rest on. One that is broken or raises is left alone.
+
+    ``module`` None: there is none. What it does not tell is read from /proc and /sys instead.
+    """
+
+    def __init__(self, module: Any = None) -> None:
+        self.module = module
+
+    @classmethod
+    def here(cls) -> Psutil:
+        """Return the one that Python finds, or the one of the distribution whose Python this is."""
+        before = list(sys.path)
+        if sys.prefix == "/usr":
+            sys.path.append(DISTRIBUTION)
+        try:
+            return cls(importlib.import_module("psutil"))
+        except Exception:  # noqa: BLE001  # somebody else's module may fail in any way
+            return cls()
+        finally:
+            sys.path[:] = before
+
+    @property
+    def version(self) -> str | None:
+        """Its version, None where it is not used."""
+        return None if self.module is None else str(getattr(self.module, "__version__", "unknown"))
+
+    def ask(self, read: Callable[[Any], Any]) -> Any:
+        """Return what ``read`` makes of the module, None where it cannot; what is no word of a gone process ends it."""
+        if self.module is None:
+            return None
+        try:
+            return read(self.module)
+        except Exception as error:  # noqa: BLE001  # see above
+            expected = (OSError, getattr(self.module, "Error", OSError))
+            if not isinstance(error, expected):
+                self.module = None
+            return None
+
+
 # -- devices: read in a thread, because a drive, a NIC's firmware or a lost NFS server may keep us waiting
 
 
 class Devices:
     """Temperatures, disks, links and processes. Each is read as often as it is worth: a NIC's firmware is not free."""
 
-    def __init__(self, root: str, disks: list[str]) -> None:
+    def __init__(self, root: str, disks: list[str], psutil: bool = False) -> None:
         self.root = root
         self.disks = disks
         self.held: dict[str, tuple[float, object]] = {}
@@ -391,10 +438,13 @@ class Devices:
         self.found_at = -RARELY
         self.netdev = Source(root + "/proc/net/dev", long=True)
         self.route = Source(root + "/proc/net/route", long=True)
+        self.psutil: Psutil | None = None if psutil else Psutil()
         self.processes = Processes(root)
 
     def read(self, gpu_pids: list[int]) -> Json:
         """Return everything, what is read rarely from the last time."""
+        if self.psutil is None:  # here and not before: this thread may be kept waiting
+            self.psutil = self.processes.psutil = Psutil.here()
         now = time.monotonic()
         if now - self.found_at >= RARELY:  # the ConnectX comes and goes with its cable
             self.found_at = now
@@ -406,6 +456,7 @@ class Devices:
             "links": self.links(now),
             "rdma": self.rdma(now),
             "processes": self.kept("processes", now, 5, lambda: self.processes.read(gpu_pids)),
+            "psutil": self.psutil.version,
         }
 
     def kept(self, name: str, now: float, every: float, read: Callable[[], Any]) -> Any:
@@ -426,27 +477,38 @@ class Devices:
         return round((value - before) / (now - when), 1) if now > when and value >= before else None
 
     def temperatures(self) -> list[Json]:
-        """Return what each sensor says."""
+        """Return what each sensor says. psutil does not tell whose a chip is: its readings count in our order."""
+        by_chip: dict[str, list[Any]] = (
+            self.psutil.ask(lambda m: m.sensors_temperatures()) if self.psutil else None
+        ) or {}
+        chips = [chip for chip, _, _, _ in self.sensors]
+        left = {chip: [one.current for one in said] for chip, said in by_chip.items() if len(said) == chips.count(chip)}
         found = []
         for chip, label, device, source in self.sensors:
-            value = source.number()
-            if value is not None:
-                found.append({"chip": chip, "label": label, "device": device, "celsius": value / 1000})
+            if left.get(chip):
+                celsius: float | None = left[chip].pop(0)
+            else:
+                value = source.number()
+                celsius = None if value is None else value / 1000
+            if celsius is not None:
+                found.append({"chip": chip, "label": label, "device": device, "celsius": celsius})
         return found
 
     def rooms(self) -> list[Json]:
         """Return total and free bytes of the filesystems asked about, null where one cannot be asked."""
-        found = []
-        for path in self.disks:
-            place = os.path.expanduser(path)  # noqa: PTH111
-            try:
-                room = os.statvfs(self.root + place if self.root else place)
-                found.append(
-                    {"path": path, "total": room.f_blocks * room.f_frsize, "free": room.f_bavail * room.f_frsize}
-                )
-            except OSError:
-                found.append({"path": path, "total": None, "free": None})
-        return found
+        return [dict(self.room(path), path=path) for path in self.disks]
+
+    def room(self, path: str) -> Json:
+        """Return them of one filesystem."""
+        place = self.root + os.path.expanduser(path)  # noqa: PTH111
+        said = self.psutil.ask(lambda module: module.disk_usage(place)) if self.psutil else None
+        if said is not None:
+            return {"total": said.total, "free": said.free}
+        try:
+            room = os.statvfs(place)
+        except OSError:
+            return {"total": None, "free": None}
+        return {"total": room.f_blocks * room.f_frsize, "free": room.f_bavail * room.f_frsize}
 
     def links(self, now: float) -> list[Json]:
         """Return each network interface with hardware behind it: state, speed, traffic that the kernel saw."""
@@ -617,6 +679,7 @@ class Processes:
         self.checked_at = -RARELY
         self.before: dict[int, tuple[float, float]] = {}
         self.tick = os.sysconf("SC_CLK_TCK")
+        self.psutil = Psutil()
 
     def read(self, gpu_pids: list[int]) -> list[Json]:
         """Return them, the largest first. Which container a process is in is asked again after a minute."""
@@ -640,8 +703,13 @@ class Processes:
             return None
         words = stat[stat.rindex(b")") + 2 :].split()
         name = stat[stat.index(b"(") + 1 : stat.rindex(b")")].decode("utf-8", "replace")
-        sizes = re.findall(rb"^Rss(?:Anon|Shmem):\s+(\d+)", once(f"{self.root}/proc/{pid}/status") or b"", re.MULTILINE)
+        sizes = dict(STATUS.findall(once(f"{self.root}/proc/{pid}/status") or b""))
+        anonymous = [int(sizes[name]) for name in (b"RssAnon", b"RssShmem") if name in sizes]
+        rss = int(sizes[b"VmRSS"]) * 1024 if b"VmRSS" in sizes else None
         used = (int(words[11]) + int(words[12])) / self.tick
+        said = self.psutil.ask(lambda module: _by_psutil(module, pid))
+        if said is not None:
+            used, rss = said
         when, before = self.before.get(pid, (now, used))
         self.before[pid] = (now, used)
         return {
@@ -650,10 +718,18 @@ class Processes:
             "name": name,
             "container": self.containers.get(pid),
             "unit": None if self.containers.get(pid) else unit_of(self.root, pid),
-            "resident": sum(map(int, sizes)) * 1024 if sizes else None,
+            "resident": sum(anonymous) * 1024 if anonymous else None,
+            "rss": rss,
             "cpu": round((used - before) / (now - when), 3) if now > when else None,
             "gpu_memory": None,
         }
+
+
+def _by_psutil(module: Any, pid: int) -> tuple[float, int]:
+    """Return CPU seconds and resident bytes; not its name, for which psutil may read the command line."""
+    process = module.Process(pid)
+    times = process.cpu_times()
+    return times.user + times.system, process.memory_info().rss
 
 
 def container_of(root: str, pid: int) -> str | None:
@@ -673,10 +749,10 @@ def unit_of(root: str, pid: int) -> str | None:
 
 
 class Gpus:
-    """NVML through the pynvml module that travelled with us. What is not supported is null, and asked again rarely."""
+    """NVML through the pynvml that travelled with us, or the installed one. What is not supported is asked again rarely."""
 
-    def __init__(self, source: bytes) -> None:
-        self.nvml = load_module("pynvml", source)
+    def __init__(self, source: bytes | None) -> None:
+        self.nvml = load_module("pynvml", source) if source else importlib.import_module("pynvml")
         self.refused: dict[tuple[str, int], float] = {}
         self.known: dict[int, Json] = {}
         self.meters: dict[int, list[Any]] = {}
@@ -912,8 +988,11 @@ def tidy() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def start_gpu_child(source: bytes) -> Part:
-    """Fork the process that asks the driver. It goes when we go, and holds none of our streams."""
+def start_gpu_child(source: bytes | None) -> Part:
+    """Fork the process that asks the driver. It goes when we go, and holds none of our streams.
+
+    ``source`` is pynvml's, None for the installed one.
+    """
     requests, answers = os.pipe(), os.pipe()
     if os.fork():
         os.close(requests[0])
@@ -948,13 +1027,15 @@ def start_thread(reading: Callable[[list[int]], Json]) -> Part:
 class Probe:
     """Samples at its rate, for as long as it is fed. A guard of memory belongs in here: `Probe.run` waits for nothing."""
 
-    def __init__(self, root: str, every: float, fed: float, disks: list[str], nvml: bytes) -> None:
+    def __init__(self, root: str, every: float, fed: float, disks: list[str], nvml: bytes | None) -> None:
         self.root = root
         self.every = every
         self.fed = fed
         tidy()
-        self.gpu = start_gpu_child(nvml) if nvml else None  # before there is a thread: a fork takes only its own along
-        self.devices = start_thread(Devices(root, disks).read)
+        self.gpu = (
+            start_gpu_child(nvml) if nvml != b"" else None
+        )  # before there is a thread: a fork takes only its own along
+        self.devices = start_thread(Devices(root, disks, psutil=not root).read)
         self.parts = [part for part in (self.gpu, self.devices) if part is not None]
         self.meminfo = Source(root + "/proc/meminfo")
         self.vmstat = Source(root + "/proc/vmstat", long=True)
@@ -1109,7 +1190,7 @@ def main(words: list[str]) -> None:
         if not said:
             return
         packed += said
-    options = {"--root": "", "--every": "2", "--fed": "10"}
+    options = {"--root": "", "--every": "2", "--fed": "10", "--nvml": "sent"}
     disks = []
     for at in range(1, len(words) - 1, 2):
         if words[at] == "--disk":
@@ -1117,7 +1198,7 @@ def main(words: list[str]) -> None:
         else:
             options[words[at]] = words[at + 1]
     root = options["--root"].rstrip("/")
-    nvml = zlib.decompress(packed) if packed else b""
+    nvml = None if options["--nvml"] == "installed" else zlib.decompress(packed) if packed else b""
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
         Probe(root, float(options["--every"]), float(options["--fed"]), disks, nvml).run()
     os._exit(0)  # at once, whatever the thread is waiting for

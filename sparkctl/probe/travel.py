@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ while len(s)<n:
  d=os.read(0,n-len(s))
  if not d:os._exit(0)
  s+=d
-exec(compile(s,"sparkctl-probe","exec"))"""
+exec(compile(s,"sparkctl-probe","exec",optimize=2))"""
 # Several modules, named with their lengths; the packages around them are empty. The last one's main is the program.
 BOOT_GUARD = """import os,sys
 def take(n):
@@ -70,6 +71,19 @@ def start(
     for disk in disks:
         words += ["--disk", disk]
     return Start((python, "-ISu", "-c", BOOT, str(len(agent)), str(len(packed)), *words), agent + packed)
+
+
+def start_here(every: float, disks: Sequence[str] = (), *, fed: float = FED_WITHIN) -> Start:
+    """Return how to start a probe on this machine: with our own pynvml and psutil, and nothing to send.
+
+    -P keeps the directory that it is started in from being taken for ours.
+    """
+    words = ["--every", f"{every:g}", "--fed", f"{fed:g}"]
+    if importlib.util.find_spec("pynvml") is not None:
+        words += ["--nvml", "installed"]
+    for disk in disks:
+        words += ["--disk", disk]
+    return Start((sys.executable, "-Pu", "-m", "sparkctl.probe.agent", "0", "0", *words), b"")
 
 
 def start_guard(

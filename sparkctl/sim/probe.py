@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from sparkctl.probe import agent
 from sparkctl.sim.docker_api import VERSION
 from sparkctl.sim.http import Reader
-from sparkctl.sim.memory import GIB, SWAP_TOTAL
+from sparkctl.sim.memory import GIB, MAPPED_FILES, SWAP_TOTAL
 from sparkctl.sim.node import HOME, KERNEL, SimNode, Trouble
 
 SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
@@ -140,6 +140,7 @@ class _Probe:
             "links": self._links(),
             "rdma": self._rdma(),
             "processes": self._processes(busy),
+            "psutil": None,
         }
 
     def _jitter(self, around: float, by: float) -> float:
@@ -292,6 +293,7 @@ class _Probe:
                 "name": "python3",
                 "container": container,
                 "resident": memory.anonymous.get(pid, 0),
+                "rss": memory.anonymous.get(pid, 0) + MAPPED_FILES // 4,
                 "cpu": round(busy, 3) if self.sequence > 1 else None,
                 "gpu_memory": memory.gpu.get(pid),
             }
