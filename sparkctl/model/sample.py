@@ -131,9 +131,9 @@ class Process:
     container: str | None = None
     unit: str | None = None
     resident: int | None = None
-    rss: int | None = None
     cpu: float | None = None
     gpu_memory: int | None = None
+    rss: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ HERE = Node(NodeName("here"), "local")
 
 def probes() -> list[psutil.Process]:
     """The probes that this process has started."""
-    return [child for child in psutil.Process().children() if "sparkctl-probe" in " ".join(child.cmdline())]
+    return [child for child in psutil.Process().children() if "sparkctl.probe.agent" in child.cmdline()]
 
 
 async def samples(count: int, events: object) -> list[SampleArrived]:
@@ -89,7 +89,7 @@ async def test_a_probe_that_is_killed_is_replaced() -> None:
 
 
 async def test_a_node_without_python_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
     (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "python3").chmod(0o755)
     with pytest.raises(ProbeFailed, match="the probe does not run on here") as failed:
