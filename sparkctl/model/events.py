@@ -208,6 +208,7 @@ class Ended:
     hint: str | None = None
     verdict: Verdict | None = None
     log: str | None = None  # path of the saved log
+    file: str | None = None  # path of what was asked for as a file
 
 
 Event = (

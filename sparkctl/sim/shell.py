@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from sparkctl.sim.collect import collected
 from sparkctl.sim.http import Reader
 from sparkctl.sim.look import FIRST_LINE, look
 from sparkctl.sim.node import SUDO_PASSWORD, Output, SimNode, Sudo
@@ -72,9 +73,13 @@ async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
 
 
 async def _python(node: SimNode, argv: list[str], streams: Streams) -> int:
-    """The probe and the guard and nothing else: sent over stdin, their options behind the lengths."""
+    """The probe, the guard and the collector, sent over stdin, their options behind the lengths."""
     if argv[1:3] == ["-ISu", "-c"] and "sparkctl-guard" in argv[3] and node.guard is not None:
         await node.guard.start(argv[4:], streams.stdin, streams.stdout)
+        return 0
+    if argv[1:3] == ["-ISu", "-c"] and "sparkctl-collect" in argv[3]:
+        await streams.stdin.read(int(argv[4]) + int(argv[5]))
+        streams.stdout.write(collected(node))
         return 0
     if argv[1:3] != ["-ISu", "-c"] or "sparkctl-probe" not in argv[3]:
         return await _unknown(node, argv, streams)

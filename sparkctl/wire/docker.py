@@ -71,6 +71,10 @@ class Docker:
         data = await self._read(f"/containers/{quote(ref, safe='')}/json")
         return docker_json.secrets(data)
 
+    async def raw(self, path: str) -> object:
+        """Return the decoded answer to ``GET path`` as Docker gave it, secrets and all: for whoever masks it."""
+        return await self._read_any(path)
+
     async def image(self, name: str) -> ImageInfo | None:
         """Return the image of this name or id, None where it is not on the node."""
         answer = await self._ask(f"/v{await self.api()}/images/{quote(name, safe='/:@')}/json")

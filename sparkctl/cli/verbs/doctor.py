@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,18 +12,26 @@ import click
 from sparkctl.cli.setup import chosen_nodes, json_option, make_context, node_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sparkctl.cli.drive import Teller
+    from sparkctl.core.context import Context
+    from sparkctl.model.node import Node
 
 _HANG = 18  # below the words of a finding
 
 
 @click.command("doctor", short_help="Say what is missing on the nodes, each with the command that mends it.")
 @node_option(many=True)
+@click.option(
+    "--collect", is_flag=False, flag_value="", metavar="[FILE]",
+    help="Instead, bundle all raw readings of the nodes into FILE (tar.gz), secrets masked.",
+)  # fmt: skip
 @json_option
-def command(node: tuple[str, ...], as_json: bool) -> int:
+def command(node: tuple[str, ...], collect: str | None, as_json: bool) -> int:
     """Examine the nodes: connection, memory, Docker, GPU access, the right to drop caches, disks.
 
-    Exit 5 if something is a problem, 3 if a node could not be asked.
+    --collect changes nothing on them and judges nothing. Exit 5 if something is a problem, 3 if a node could not be asked.
     """
     from sparkctl.cli.drive import drive
     from sparkctl.cli.tellers import JsonTeller
@@ -29,7 +39,38 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
 
     context = make_context(may_ask=not as_json)
     nodes = chosen_nodes(node)
+    if collect is not None:
+        return _collect(context, nodes, collect, as_json)
     return drive(context, lambda: doctor(context, nodes), JsonTeller() if as_json else _teller())
+
+
+def _collect(context: Context, nodes: Sequence[Node], file: str, as_json: bool) -> int:
+    """Write the bundle; its path is what stdout gets."""
+    import time
+
+    from sparkctl.cli import narrate, output
+    from sparkctl.cli.drive import drive
+    from sparkctl.cli.tellers import JsonTeller, WordTeller
+    from sparkctl.core.paths import config_file
+    from sparkctl.model.events import Ended, Event
+    from sparkctl.operations.collect import collect
+
+    class CollectTeller(WordTeller):
+        def tell(self, event: Event) -> None:
+            super().tell(event)
+            if isinstance(event, Ended) and event.file:
+                output.text(event.file)
+
+    path = Path(file or time.strftime("sparkctl-collect-%Y%m%d-%H%M%S.tar.gz"))
+    try:
+        config = config_file().read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        config = None
+    if not as_json:
+        narrate.say(f"reading {', '.join(node.name for node in nodes)}; this may take a minute")
+    return drive(
+        context, lambda: collect(context, nodes, path, config, os.environ), JsonTeller() if as_json else CollectTeller()
+    )
 
 
 def _teller() -> Teller:

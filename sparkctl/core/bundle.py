@@ -1,0 +1,70 @@
+"""A bundle of files for a bug report: one tar.gz, the operator's alone, whole or not there."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tarfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from sparkctl.errors import InvalidInput
+
+
+class Bundle:
+    """Opened at once, so that a place that cannot be written to is known before any node is asked; with `with`.
+
+    What goes wrong before `write` is through leaves no file behind. Raises `InvalidInput`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._done = False
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            raise InvalidInput(f"{path} is there already", "another name, or none: one is made up") from None
+        except OSError as error:
+            raise self._cannot(error) from error
+
+    def write(self, folder: str, files: Mapping[str, str]) -> int:
+        """Write all files under ``folder``; return the bundle's size in bytes."""
+        now = int(time.time())
+        try:
+            with (
+                os.fdopen(os.dup(self._fd), "wb") as out,
+                tarfile.open(fileobj=out, mode="w:gz", format=tarfile.PAX_FORMAT) as archive,
+            ):
+                for name in sorted(files):
+                    body = files[name].encode("utf-8", "replace")
+                    entry = tarfile.TarInfo(f"{folder}/{name}")
+                    entry.size, entry.mtime, entry.mode = len(body), now, 0o600
+                    archive.addfile(entry, io.BytesIO(body))
+            size = os.fstat(self._fd).st_size
+        except OSError as error:
+            raise self._cannot(error) from error
+        self._done = True
+        return size
+
+    def _cannot(self, error: OSError) -> InvalidInput:
+        return InvalidInput(
+            f"cannot write {self.path}: {error.strerror or error}", "name another place: --collect FILE"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+        if not self._done:
+            with suppress(OSError):
+                self.path.unlink()
+
+
+def file_name(name: str) -> str:
+    """Return a name that is one component of a path on any system, whatever it was made of."""
+    return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".")[:100] or "_"

@@ -1,0 +1,328 @@
+"""Every raw reading of a Spark for one bundle: `doctor --collect`. Travels as the probe does, standard library only.
+
+Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH [ROOT]``. Each line of its stdout is a JSON object: a piece of a reading
+(``name``, ``text``), or its end (``name``, ``end``; ``why`` where it could not be read, ``cut`` where there was more). It
+changes nothing. A command that does not end in time, and a driver that does not answer, are left and told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+LIMIT = 256 * 1024  # bytes of one reading
+PIECE = 8000  # characters of a line: escaped they are still fewer than what a pipe's reader takes
+PATIENCE = 10.0  # seconds for a command
+LIFETIME = 100  # seconds after which it ends itself, whatever it is waiting for
+MANY = 400  # files that one pattern may find
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a table."""
+    return text.split()
+
+
+def under(folder: str, names: str) -> list[str]:
+    """Return the paths of these names in a folder."""
+    return [f"{folder}/{name}" for name in words(names)]
+
+
+FILES = words("""
+/proc/meminfo /proc/vmstat /proc/buddyinfo /proc/pressure/memory /proc/pressure/cpu /proc/pressure/io /proc/loadavg
+/proc/uptime /proc/version /proc/cmdline /proc/swaps /proc/mounts /proc/stat /proc/zoneinfo /proc/net/dev
+/proc/sys/kernel/random/boot_id /proc/driver/nvidia/version /proc/driver/nvidia/params
+/etc/os-release /etc/dgx-release /etc/default/earlyoom /etc/docker/daemon.json /etc/sysctl.conf
+""")
+PATTERNS = {
+    "dmi": under("/sys/class/dmi/id", "product_name product_family board_name bios_version bios_date"),
+    "sysctl": words("/proc/sys/vm/* /proc/sys/kernel/numa_balancing /proc/sys/kernel/panic* /proc/sys/net/core/*mem*"),
+    "sysctl.d": ["/etc/sysctl.d/*.conf"],
+    "thermal": under("/sys/class/thermal/thermal_zone*", "type temp")
+    + under("/sys/class/hwmon/hwmon*", "name temp*_label temp*_input temp*_crit power*_label power*_input fan*_input"),
+    "cpufreq": under("/sys/devices/system/cpu/cpu*/cpufreq", "scaling_cur_freq cpuinfo_max_freq scaling_governor"),
+    "net": under("/sys/class/net/*", "carrier operstate speed mtu duplex")
+    + under("/sys/class/net/*/statistics", "rx_bytes rx_packets rx_errors rx_dropped")
+    + under("/sys/class/net/*/statistics", "tx_bytes tx_packets tx_errors tx_dropped"),
+    # Named one by one: some counters of the directories are dear to read.
+    "rdma": under("/sys/class/infiniband/*", "fw_ver hca_type board_id")
+    + under("/sys/class/infiniband/*/ports/*", "state phys_state rate link_layer")
+    + under("/sys/class/infiniband/*/ports/*", "gids/[0-7] gid_attrs/types/[0-7] gid_attrs/ndevs/[0-7]")
+    + under(
+        "/sys/class/infiniband/*/ports/*/counters", "port_rcv_data port_xmit_data port_rcv_packets port_xmit_packets"
+    )
+    + under(
+        "/sys/class/infiniband/*/ports/*/counters", "port_rcv_errors port_xmit_discards port_xmit_wait symbol_error"
+    )
+    + under("/sys/class/infiniband/*/ports/*/counters", "link_downed link_error_recovery")
+    + under("/sys/class/infiniband/*/ports/*/hw_counters", "out_of_sequence packet_seq_err local_ack_timeout_err")
+    + under("/sys/class/infiniband/*/ports/*/hw_counters", "rnr_nak_retry_err np_cnp_sent rp_cnp_handled"),
+}
+COMMANDS = {
+    "uname": "uname -a",
+    "df": "df -kP",
+    "ip-addr": "ip -brief addr",
+    "ip-route": "ip route",
+    "processes": "ps -eo pid,ppid,user,stat,rss,pcpu,etimes,comm --sort=-rss",  # no arguments: they hold keys
+    "packages": "dpkg-query -W *nvidia* *docker* *containerd* *earlyoom* linux-image-*",
+    "services": "systemctl is-active docker containerd earlyoom nvidia-persistenced ssh",
+    "dmesg": "dmesg",
+    "journal": "journalctl -k -n 500 --no-pager -o short-iso",
+    "nvidia-smi": "nvidia-smi",
+    "nvidia-smi-q": "nvidia-smi -q",
+    "ibdev2netdev": "ibdev2netdev",
+}
+LATEST = ("dmesg", "journal")  # of these the end matters
+
+ASK = ["nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion", "nvmlSystemGetCudaDriverVersion", "nvmlDeviceGetCount"]
+ASK_DEVICE = words("""
+nvmlDeviceGetName nvmlDeviceGetArchitecture nvmlDeviceGetCudaComputeCapability nvmlDeviceGetVbiosVersion
+nvmlDeviceGetNumGpuCores nvmlDeviceGetUtilizationRates nvmlDeviceGetMemoryInfo nvmlDeviceGetBAR1MemoryInfo
+nvmlDeviceGetMemoryBusWidth nvmlDeviceGetAddressingMode nvmlDeviceGetPowerUsage nvmlDeviceGetPowerManagementLimit
+nvmlDeviceGetPowerManagementDefaultLimit nvmlDeviceGetEnforcedPowerLimit nvmlDeviceGetTotalEnergyConsumption
+nvmlDeviceGetPerformanceState nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetSupportedClocksEventReasons
+nvmlDeviceGetComputeRunningProcesses nvmlDeviceGetGraphicsRunningProcesses nvmlDeviceGetPersistenceMode
+nvmlDeviceGetComputeMode nvmlDeviceGetEccMode nvmlDeviceGetMigMode nvmlDeviceGetFanSpeed
+nvmlDeviceGetCurrPcieLinkGeneration nvmlDeviceGetCurrPcieLinkWidth nvmlDeviceGetEncoderUtilization
+nvmlGpmQueryDeviceSupport
+""")
+ASK_WITH = {
+    "nvmlDeviceGetTemperature": (0,),
+    "nvmlDeviceGetTemperatureThreshold": (0, 1, 2, 3),
+    "nvmlDeviceGetClockInfo": (0, 1, 2, 3),
+    "nvmlDeviceGetMaxClockInfo": (0, 1, 2, 3),
+    "nvmlDeviceGetApplicationsClock": (0, 2),
+    "nvmlDeviceGetProcessUtilization": (0,),
+}
+FIELDS = (74, 185, 186, 269, 270, 271)
+
+
+def say(name: str, **more: object) -> None:
+    """Write one line."""
+    line = json.dumps(dict(more, name=name), separators=(",", ":")).encode("ascii") + b"\n"
+    while line:
+        line = line[os.write(1, line) :]
+
+
+def tell(name: str, text: bytes, why: str | None = None, cut: bool = False) -> None:
+    """Write one reading, whole."""
+    words = text.decode("utf-8", "replace")
+    for at in range(0, len(words), PIECE):
+        say(name, text=words[at : at + PIECE])
+    say(name, end=True, why=why, cut=cut)
+
+
+def file(path: str) -> tuple[bytes, str | None, bool]:
+    """Return what a file holds up to the limit, why it could not be read, and whether there is more."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return b"", error.strerror, False
+    text = b""
+    try:
+        while len(text) <= LIMIT:
+            more = os.read(fd, LIMIT + 1 - len(text))
+            if not more:
+                break
+            text += more
+    except OSError as error:
+        return text, error.strerror, False
+    finally:
+        os.close(fd)
+    return text[:LIMIT], None, len(text) > LIMIT
+
+
+def many(root: str, patterns: Iterable[str]) -> Iterator[bytes]:
+    """Yield a line for each file that the patterns find: its path, and what it holds or why it does not say."""
+    for pattern in patterns:
+        for path in sorted(glob.glob(root + pattern))[:MANY]:  # noqa: PTH207  # pathlib is 3 MiB
+            if not os.path.isdir(path):  # noqa: PTH112
+                text, why, _ = file(path)
+                said = b"(" + why.encode() + b")" if why else text[:4096].strip()
+                yield path[len(root) :].encode("utf-8", "replace") + b": " + said.replace(b"\n", b"\n  ") + b"\n"
+
+
+def command(words: list[str], latest: bool) -> tuple[bytes, str | None, bool]:
+    """Return what a command says within its time, why that is not all, and whether there was more of it."""
+    try:
+        child = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            env=dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"),
+        )  # fmt: skip
+    except OSError as error:
+        return b"", error.strerror, False
+    assert child.stdout is not None
+    text, cut, until, fd = b"", False, time.monotonic() + PATIENCE, child.stdout.fileno()
+    while True:
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([fd], [], [], left)[0]:
+            end(child)
+            return text, f"did not end within {PATIENCE:.0f} s", cut
+        more = os.read(fd, 65536)
+        if not more:
+            break
+        text += more
+        if len(text) > LIMIT:
+            cut = True
+            text = text[-LIMIT:] if latest else text[:LIMIT]
+            if not latest:
+                end(child)
+                return text, None, True
+    try:
+        status = child.wait(1)
+    except subprocess.TimeoutExpired:
+        end(child)
+        return text, "closed its output and did not end", cut
+    return text, f"exit status {status}" if status else None, cut
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """Kill a command and what it started. One that waits for a driver cannot be killed, and is not waited for."""
+    with contextlib.suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def cpus(root: str) -> bytes:
+    """Return how many cores of each kind there are, and the first of each in full."""
+    text, _, _ = file(root + "/proc/cpuinfo")
+    kinds: dict[bytes, list[bytes]] = {}
+    for core in text.split(b"\n\n"):
+        if core.strip():
+            kind = re.sub(
+                rb"(?m)^(processor|core id|cpu MHz|apicid|initial apicid|physical id)\b.*\n?", b"", core + b"\n"
+            )
+            kinds.setdefault(kind, []).append(core)
+    return b"".join(b"%d x\n%s\n\n" % (len(cores), cores[0]) for cores in kinds.values())
+
+
+def collect(root: str, nvml: bytes) -> None:
+    """Say everything, what is quick first."""
+    for path in FILES:
+        text, why, cut = file(root + path)
+        tell(path[1:], text, why, cut)
+    tell("proc/cpuinfo", cpus(root))
+    for name, patterns in PATTERNS.items():
+        text = b"".join(many(root, patterns))
+        tell(name, text[:LIMIT], None if text else "there is no such file", len(text) > LIMIT)
+    if root:
+        return  # the rest would be about another machine
+    for name, line in COMMANDS.items():
+        text, why, cut = command(line.split(), name in LATEST)
+        tell("commands/" + name, text, why, cut)
+    ask_driver(nvml)
+
+
+# -- the driver, in a process of its own
+
+
+def ask_driver(source: bytes) -> None:
+    """Say what each call of NVML answers, with its error code; the last line of one that hangs is the call that does."""
+    answers, questions = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(answers)
+        try:
+            for line in driver_answers(source):
+                os.write(questions, line.encode("utf-8", "replace"))
+        finally:
+            os._exit(0)
+    os.close(questions)
+    text, why, until = b"", None, time.monotonic() + PATIENCE
+    while True:
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([answers], [], [], left)[0]:
+            why = f"no answer within {PATIENCE:.0f} s"
+            break
+        more = os.read(answers, 65536)
+        if not more or len(text) > LIMIT:
+            break
+        text += more
+    with contextlib.suppress(OSError):
+        os.kill(child, signal.SIGKILL)
+    tell("nvml", text, why)
+
+
+def driver_answers(source: bytes) -> Iterator[str]:
+    """Yield each call, then its answer."""
+    if not source:
+        yield "no pynvml came along\n"
+        return
+    nvml = type(sys)("pynvml")
+    sys.modules["pynvml"] = nvml
+    exec(compile(source, "pynvml.py", "exec", optimize=2), nvml.__dict__)  # noqa: S102  # our operator sent it
+    yield from answer(nvml, "nvmlInit")
+    for name in ASK:
+        yield from answer(nvml, name)
+    try:
+        count = nvml.nvmlDeviceGetCount()
+    except Exception:  # noqa: BLE001  # told above, with its code
+        return
+    for index in range(min(count, 16)):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        except Exception as error:  # noqa: BLE001  # whatever the library raises is what is asked for
+            yield f"nvmlDeviceGetHandleByIndex({index}): {described_error(error)}\n"
+            continue
+        for name in ASK_DEVICE:
+            yield from answer(nvml, name, handle, shown=f"gpu {index}")
+        for name, arguments in ASK_WITH.items():
+            for one in arguments:
+                yield from answer(nvml, name, handle, one, shown=f"gpu {index}, {one}")
+        yield from answer(nvml, "nvmlDeviceGetFieldValues", handle, list(FIELDS), shown=f"gpu {index}, {FIELDS}")
+
+
+def answer(nvml: Any, name: str, *arguments: Any, shown: str = "") -> Iterator[str]:
+    """Yield the call, then what it returns or its error."""
+    yield f"{name}({shown}): "
+    try:
+        yield described(getattr(nvml, name)(*arguments)) + "\n"
+    except Exception as error:  # noqa: BLE001  # whatever the library raises is what is asked for
+        yield described_error(error) + "\n"
+
+
+def described_error(error: Exception) -> str:
+    """Return an error with NVML's code where it has one."""
+    code = getattr(error, "value", None)
+    return f"error {code} ({error})" if isinstance(code, int) else f"{type(error).__name__}: {error}"
+
+
+def described(value: Any, deep: int = 0) -> str:
+    """Return an answer in words, structures with their fields."""
+    if isinstance(value, (list, tuple)) or (hasattr(value, "_length_") and not isinstance(value, (bytes, str))):
+        return "[{}]".format(", ".join(described(one, deep + 1) for one in list(value)[:64]))
+    fields = getattr(value, "_fields_", None)
+    if fields is None or deep > 4:
+        return repr(value)
+    return "{{{}}}".format(
+        ", ".join(f"{field[0]}: {described(getattr(value, field[0]), deep + 1)}" for field in fields)
+    )
+
+
+def main(words: list[str]) -> None:
+    """Run: LENGTH of pynvml on stdin, and where the node's /proc and /sys are."""
+    signal.alarm(LIFETIME)
+    length, packed = int(words[0]), b""
+    while len(packed) < length:
+        more = os.read(0, length - len(packed))
+        if not more:
+            return
+        packed += more
+    collect(words[1] if len(words) > 1 else "", zlib.decompress(packed) if packed else b"")
+    say("end", end=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[2:])
