@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
-from sparkctl.cli.style import columns
+from sparkctl.cli.style import columns, rows
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.text import clean
 
@@ -95,8 +95,10 @@ def document(value: object) -> None:
 
 
 def screen(lines: Iterable[str]) -> None:
-    """Repaint a terminal from the top: `status --watch`."""
-    body = "\x1b[K\n".join(lines)
+    """Repaint a terminal from the top; what it has no room for is counted, because scrolling would spoil the picture."""
+    from sparkctl.present.fold import fitting
+
+    body = "\x1b[K\n".join(fitting(list(lines), rows(sys.stdout)))
     sys.stdout.write(f"\x1b[H{body}\x1b[K\n\x1b[J")
     sys.stdout.flush()
 

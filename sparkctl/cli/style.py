@@ -32,6 +32,16 @@ def columns(stream: TextIO) -> int | None:
     return 80
 
 
+def rows(stream: TextIO) -> int:
+    """Return how many lines the terminal that ``stream`` is has (LINES, where set, says it)."""
+    told = os.environ.get("LINES", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size(stream.fileno()).lines or 24
+    return 24
+
+
 def paint(text: str, style: str, on: bool) -> str:
     """Return ``text`` in a style, or as it is."""
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if on else text

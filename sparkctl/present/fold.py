@@ -53,6 +53,14 @@ def flow(head: str, cells: Sequence[str], width: int | None, gap: str = "   ") -
     return [line for row in [*rows, current] for line in fold(row.rstrip(), width, len(hang))]
 
 
+def fitting(lines: Sequence[str], height: int) -> list[str]:
+    """Return the lines for a terminal of ``height`` rows; where they are more, the last row says how many are missing."""
+    if len(lines) <= height:
+        return list(lines)
+    missing = len(lines) - height + 1
+    return [*lines[: height - 1], f"({missing} lines more: make the window taller, or choose with --node)"]
+
+
 def columns(text: str) -> int:
     """Return how many columns ``text`` takes, colour codes not counted."""
     return len(_CODES.sub("", text))

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 @click.option("-w", "--watch", is_flag=True, help="Look again every two seconds until Ctrl-C.")
 @click.option("--check", is_flag=True, help="Exit 5 unless every node and every instance is well.")
 @json_document_option
-def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool) -> int:
+@click.option("--ascii", "plain_letters", is_flag=True, help="Use no other letters than ASCII.")
+def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool, plain_letters: bool) -> int:
     """Show every node: state, memory, what sparkctl started there and how far it is, and what others run.
 
     Exit 3 if a node could not be asked.
@@ -32,11 +33,11 @@ def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool) -> i
     context = make_context(may_ask=not as_json)
     nodes = chosen_nodes(node)
     if watch:
-        return asyncio.run(_watch(context, nodes, as_json))
-    return asyncio.run(_once(context, nodes, check, as_json))
+        return asyncio.run(_watch(context, nodes, as_json, plain_letters))
+    return asyncio.run(_once(context, nodes, check, as_json, plain_letters))
 
 
-async def _once(context: Context, nodes: Sequence[Node], check: bool, as_json: bool) -> int:
+async def _once(context: Context, nodes: Sequence[Node], check: bool, as_json: bool, plain_letters: bool) -> int:
     from sparkctl.operations.status import status
 
     looking = asyncio.ensure_future(status(context, nodes))
@@ -44,7 +45,7 @@ async def _once(context: Context, nodes: Sequence[Node], check: bool, as_json: b
     if not as_json:
         importlib.import_module("sparkctl.present.status_table")
     views = await looking
-    _print(views, as_json)
+    _print(views, as_json, plain_letters)
     return _exit_code(views, check)
 
 
@@ -59,7 +60,7 @@ def _exit_code(views: Sequence[NodeView], check: bool) -> int:
     return int(ExitCode.DONE)
 
 
-def _print(views: Sequence[NodeView], as_json: bool) -> None:
+def _print(views: Sequence[NodeView], as_json: bool, plain_letters: bool) -> None:
     from sparkctl.cli import output
     from sparkctl.cli.style import ascii_only
     from sparkctl.core.record import plain
@@ -68,10 +69,10 @@ def _print(views: Sequence[NodeView], as_json: bool) -> None:
     if as_json:
         output.document({"schema": 1, "nodes": plain(tuple(views))})
     else:
-        output.texts(status_lines(views, ascii_only(sys.stdout), output.width()))
+        output.texts(status_lines(views, plain_letters or ascii_only(sys.stdout), output.width()))
 
 
-async def _watch(context: Context, nodes: Sequence[Node], as_json: bool) -> int:
+async def _watch(context: Context, nodes: Sequence[Node], as_json: bool, plain_letters: bool) -> int:
     """Repaint on a terminal, print again elsewhere; Ctrl-C is how it ends, so it is no error."""
     import time
 
@@ -85,10 +86,10 @@ async def _watch(context: Context, nodes: Sequence[Node], as_json: bool) -> int:
         painting = output.is_terminal() and not as_json
         async for views in watch(context, nodes):
             if painting:
-                picture = status_lines(views, ascii_only(sys.stdout), output.width())
+                picture = status_lines(views, plain_letters or ascii_only(sys.stdout), output.width())
                 output.screen([time.strftime("%H:%M:%S"), "", *picture])
             else:
-                _print(views, as_json)
+                _print(views, as_json, plain_letters)
 
     await until_stopped(show())
     return 0

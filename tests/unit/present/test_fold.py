@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.present.fold import columns, cut, fold
+from sparkctl.present.fold import columns, cut, fitting, flow, fold
 
 HINT = "  try: sparkctl up qwen36 --node spark1 --set args.speculative-num-draft-tokens=6"
 
@@ -45,3 +45,21 @@ def test_colour_takes_no_room() -> None:
     assert fold(painted, 5) == [painted]
     assert cut(painted, 5) == painted
     assert cut(painted, 3) == "\x1b[33mab \x1b[0m"
+
+
+def test_cells_stay_whole_and_hang_below_the_first() -> None:
+    cells = ["96 %", "2398 of 3003 MHz", "62 W", "held back by power cap"]
+    assert flow("  GPU  ", cells, None) == ["  GPU  96 %   2398 of 3003 MHz   62 W   held back by power cap"]
+    assert flow("  GPU  ", cells, 40) == ["  GPU  96 %   2398 of 3003 MHz   62 W", "       held back by power cap"]
+    assert flow("  GPU  ", cells, 23) == [
+        "  GPU  96 %", "       2398 of 3003 MHz", "       62 W", "       held back by", "       power cap"
+    ]  # fmt: skip
+    assert flow("      ", ["a", "b", "c"], 11, " · ") == ["      a · b", "      c"]
+    assert flow("  x  ", [], 80) == ["  x"]
+
+
+def test_what_a_terminal_has_no_room_for_is_counted() -> None:
+    lines = ["a", "b", "c", "d"]
+    assert fitting(lines, 4) == lines
+    assert fitting(lines, 3) == ["a", "b", "(2 lines more: make the window taller, or choose with --node)"]
+    assert len(fitting(lines, 1)) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparkctl.core.store import InstanceView, NodeView
@@ -63,3 +65,12 @@ def test_a_node_that_is_away_folds_its_reason_and_keeps_its_command() -> None:
     lines = status_lines([away], width=80)
     assert all(len(line) <= 80 for line in lines)
     assert lines[-1].strip() == "ssh -v milo@spark-2a60.local -p 22 -o ConnectTimeout=10"
+
+
+def test_ascii_is_ascii_whatever_is_not_known() -> None:
+    unknown = replace(view(), memory=None)
+    nobody = replace(instance("a"), memory=None)
+    strange = replace(view(), instances=(nobody, replace(nobody, name="日本", ours=False, phase=None)))
+    for one in (unknown, strange):
+        assert "\n".join(status_lines([one], ascii_only=True)).isascii()
+        assert "—" in "\n".join(status_lines([one]))
