@@ -103,6 +103,11 @@ def screen(lines: Iterable[str]) -> None:
     sys.stdout.flush()
 
 
+def height() -> int:
+    """Return the lines of the terminal that stdout is."""
+    return rows(sys.stdout)
+
+
 def is_terminal() -> bool:
     """Tell whether somebody looks at stdout."""
     return sys.stdout.isatty()

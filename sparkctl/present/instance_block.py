@@ -13,10 +13,13 @@ from sparkctl.present.fold import flow, fold
 
 _INDENT = "      "
 _GAP = " · "
+_MORE = 1.1  # times what is expected
 
 
-def instance_block(one: InstanceView, view: LoadView, width: int | None, explain: bool = False) -> list[str]:
-    """Return the lines under an instance's row.
+def instance_block(
+    one: InstanceView, view: LoadView, width: int | None, explain: bool = False, brief: bool = False
+) -> list[str]:
+    """Return the lines under an instance's row; in ``brief`` without latencies, and what it holds only if unexpected.
 
     ``explain`` adds the formula of the estimate and its inputs, or why there is none.
     """
@@ -24,26 +27,36 @@ def instance_block(one: InstanceView, view: LoadView, width: int | None, explain
         return []
     rows = []
     if one.phase is Phase.READY and one.port is not None:
-        rows += _figures(one, view)
-    if one.expected is not None and one.phase not in (Phase.FAILED, Phase.STOPPED):
+        rows += _figures(one, view, brief)
+    if (
+        one.expected is not None
+        and one.phase not in (Phase.FAILED, Phase.STOPPED)
+        and not (brief and _as_expected(one))
+    ):
         rows.append([f"holds {gib(one.memory)}", f"{gib(one.expected)} expected"])
     lines = [line for row in rows for line in flow(_INDENT, row, width, _GAP)]
     return lines + (_explanation(one, view, width) if explain and one.phase is Phase.READY else [])
 
 
-def _figures(one: InstanceView, view: LoadView) -> list[list[str]]:
+def _as_expected(one: InstanceView) -> bool:
+    return one.expected is None or one.memory is None or one.memory <= _MORE * one.expected
+
+
+def _figures(one: InstanceView, view: LoadView, brief: bool) -> list[list[str]]:
     numbers = one.numbers or Numbers()
     drafted = None if one.per_step is None else one.per_step.draft_tokens
     first = [words.throughput(numbers)]
     if numbers.activity is not Activity.IDLE and one.numbers is not None:
         first += _load(numbers)
-    if one.metrics_hint is not None:
+    if one.metrics_hint is not None and not brief:
         first.append(f"/metrics is off; in the profile: {one.metrics_hint}")
     rows = [first]
     if numbers.activity is Activity.DECODING:
         rows.append(_acceptance(numbers, drafted))
         if of_node(view) is None:
             rows.append(_reads(one, of_instance(one, view)))
+    if brief:
+        return [row for row in rows if row]
     if numbers.ttft is not None or numbers.inter_token is not None:
         rows.append(_latencies(numbers, bool(drafted)))
     return [row for row in rows if row]

@@ -8,12 +8,15 @@ from sparkctl.model.text import clean
 from sparkctl.present.numbers import UNKNOWN
 
 
-def link_rows(sample: Sample, ascii_only: bool = False) -> list[list[str]]:
-    """Return the cells of each link that is up."""
+def link_rows(sample: Sample, ascii_only: bool = False, only_idle: bool = False) -> list[list[str]]:
+    """Return the cells of each link that is up; ``only_idle``: of those that idle while their other function works."""
     ports = {port.interface: port for port in sample.rdma or ()}
     idle = idle_functions(sample.rdma or ())
     arrows = ("in", "out") if ascii_only else ("↓", "↑")
-    return [_cells(link, ports.get(link.name), idle, arrows) for link in sample.links or () if link.carrier]
+    links = [link for link in sample.links or () if link.carrier]
+    if only_idle:
+        links = [link for link in links if (port := ports.get(link.name)) is not None and port.name in idle]
+    return [_cells(link, ports.get(link.name), idle, arrows) for link in links]
 
 
 def _cells(link: NetLink, port: RdmaPort | None, idle: dict[str, str], arrows: tuple[str, str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sparkctl.core.bandwidth import Bandwidth, of_node
 from sparkctl.core.store import LoadView
@@ -30,23 +31,49 @@ REASONS = {
 }  # 0x1 is idle
 _BAR, _SHORT_BAR, _WIDE = 40, 30, 100
 _OLD = 15.0  # seconds: Docker is asked every five, and has ten to answer
+_SHORT = 0.05  # of a disk: less free than that is told however little room there is
+_LEFT_OUT = "(CPU, links and disks in good order are left out: a taller window shows them)"
 _PARTS = ("█▓░ ", "#=. ")  # GPU processes, other used, page cache, free
 
 
 def top_lines(
-    views: Sequence[LoadView], ascii_only: bool = False, width: int | None = None, explain: bool = False
+    views: Sequence[LoadView],
+    ascii_only: bool = False,
+    width: int | None = None,
+    explain: bool = False,
+    height: int | None = None,
 ) -> list[str]:
     """Return the lines of the whole picture, none longer than ``width`` columns that can be broken.
 
-    ``explain`` adds, under each instance, the formula of its bandwidth with all inputs, or why there is none.
+    ``explain`` adds, under each instance, the formula of its bandwidth with all inputs, or why there is none. Where the
+    lines are more than ``height``, CPU, links and disks in good order are left out, and that is said.
     """
-    lines: list[str] = []
-    for view in views:
-        lines += ([""] if lines else []) + _node(view, ascii_only, width, explain)
+    style = _Style(ascii_only, width, explain)
+    lines = _picture(views, style)
+    if height is not None and len(lines) > height:
+        lines = [*_picture(views, replace(style, brief=True)), _LEFT_OUT]
     return [to_ascii(line) for line in lines] if ascii_only else lines
 
 
-def _node(view: LoadView, ascii_only: bool, width: int | None, explain: bool) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How the picture is wanted."""
+
+    ascii_only: bool
+    width: int | None
+    explain: bool
+    brief: bool = False
+
+
+def _picture(views: Sequence[LoadView], style: _Style) -> list[str]:
+    lines: list[str] = []
+    for view in views:
+        lines += ([""] if lines else []) + _node(view, style)
+    return lines
+
+
+def _node(view: LoadView, style: _Style) -> list[str]:
+    ascii_only, width = style.ascii_only, style.width
     head = f"{symbol(view.state, ascii_only)} {view.name}"
     hint = fold(f"    try: {clean(view.hint)}", width) if view.hint else []
     nothing = view.sample is None and view.memory is None and not view.instances
@@ -55,18 +82,30 @@ def _node(view: LoadView, ascii_only: bool, width: int | None, explain: bool) ->
     rows = _memory_rows(view.memory, view.sample, ascii_only, width)
     if view.sample is not None:
         rows += _gpu_rows(view.sample, of_node(view))
-        rows.append(("CPU", _cpu(view.sample.cpu, view.sample.temperatures or ())))
-        rows += [("link", cells) for cells in link_rows(view.sample, ascii_only)]
-        rows += [("disk", _disk(disk)) for disk in view.sample.disks or ()]
+        rows += _machine_rows(view.sample, style)
     lines = [head, *(line for name, cells in rows for line in flow(f"    {name:<6}  ", cells, width))]
     if not view.docker_known:
         lines += fold(f"    Docker: {clean(view.detail or 'no answer')}", width) + hint
-    lines += _instances(view, ascii_only, width, explain)
+    lines += _instances(view, style)
     now = view.sample.time if view.sample is not None else view.when
     return lines + trouble_lines(view.findings, now, ascii_only, width)
 
 
-def _instances(view: LoadView, ascii_only: bool, width: int | None, explain: bool) -> list[str]:
+def _machine_rows(sample: Sample, style: _Style) -> list[tuple[str, list[str]]]:
+    """Return CPU, links and disks; in brief only what is not in order."""
+    disks = [disk for disk in sample.disks or () if not style.brief or _is_short(disk)]
+    return [
+        *([] if style.brief else [("CPU", _cpu(sample.cpu, sample.temperatures or ()))]),
+        *(("link", cells) for cells in link_rows(sample, style.ascii_only, only_idle=style.brief)),
+        *(("disk", _disk(disk)) for disk in disks),
+    ]
+
+
+def _is_short(disk: DiskRoom) -> bool:
+    return disk.total is None or disk.free is None or disk.free < _SHORT * disk.total
+
+
+def _instances(view: LoadView, style: _Style) -> list[str]:
     """Return a row for each instance with its figures under it, and as of when they were seen where that is long ago."""
     if view.instances_seen is None and not view.instances:
         return ["    what runs is not known yet"] if view.docker_known else []
@@ -74,9 +113,9 @@ def _instances(view: LoadView, ascii_only: bool, width: int | None, explain: boo
     lines = [f"    as of {spoken(age)} ago:"] if age > _OLD or not view.docker_known else []
     if not view.instances:
         return [*lines, "    nothing runs"]
-    rows = instance_blocks(view.instances, ascii_only, width)
+    rows = instance_blocks(view.instances, style.ascii_only, style.width)
     for one, row in zip(in_order(view.instances), rows, strict=True):
-        lines += [*row, *instance_block(one, view, width, explain)]
+        lines += [*row, *instance_block(one, view, style.width, style.explain, style.brief)]
     return lines
 
 

@@ -31,13 +31,13 @@ class Paper:
     explain: bool
     ascii_only: bool
 
-    def lines(self, views: Sequence[LoadView]) -> list[str]:
-        """Return the look as text."""
+    def lines(self, views: Sequence[LoadView], height: int | None = None) -> list[str]:
+        """Return the look as text, in brief where it has more lines than ``height``."""
         from sparkctl.cli import output
         from sparkctl.cli.style import ascii_only
         from sparkctl.present.top_table import top_lines
 
-        return top_lines(views, self.ascii_only or ascii_only(sys.stdout), output.width(), self.explain)
+        return top_lines(views, self.ascii_only or ascii_only(sys.stdout), output.width(), self.explain, height)
 
     def show(self, views: Sequence[LoadView]) -> None:
         """Print the look."""
@@ -138,7 +138,7 @@ async def _show(looks: AsyncGenerator[tuple[LoadView, ...], None], paper: Paper)
             async for views in looks:
                 if painting:
                     clock = time.strftime("%H:%M:%S", time.localtime(max((view.when for view in views), default=0)))
-                    output.screen([clock, "", *paper.lines(views)])
+                    output.screen([clock, "", *paper.lines(views, output.height() - 2)])
                 else:
                     paper.show(views)
 

@@ -14,7 +14,18 @@ from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Qua
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.per_step import PerStep
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import Cpu, Gpu, GpuProcess, MemoryDetail, NetLink, Pressure, RdmaPort, Sample, Temperature
+from sparkctl.model.sample import (
+    Cpu,
+    DiskRoom,
+    Gpu,
+    GpuProcess,
+    MemoryDetail,
+    NetLink,
+    Pressure,
+    RdmaPort,
+    Sample,
+    Temperature,
+)
 from sparkctl.model.units import GIB
 from sparkctl.present.top_document import top_document
 from sparkctl.present.top_table import memory_cells, top_lines
@@ -226,3 +237,26 @@ def test_nothing_is_wider_than_the_terminal(width: int, ascii_only: bool) -> Non
     lines = top_lines(views, ascii_only, width, explain=True)
     assert max(len(line) for line in lines) <= width
     assert not ascii_only or "\n".join(lines).isascii()
+
+
+def test_a_low_window_leaves_out_what_is_in_order_and_says_so() -> None:
+    disks = (DiskRoom("/full", 100 * GIB, GIB), DiskRoom("/roomy", 100 * GIB, 60 * GIB))
+    idle = (
+        RdmaPort("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=0.0, send_rate=0.0),
+        RdmaPort("roceP2p1s0f0", "1", "enP2p1s0f0np0", receive_rate=1e9, send_rate=0.0),
+    )
+    view = replace(VIEW, sample=replace(SAMPLE, disks=disks, rdma=idle), instances=(BUSY,))
+    whole = top_lines([view])
+    assert top_lines([view], height=len(whole)) == whole
+    brief = top_lines([view], height=len(whole) - 1)
+    shown = "\n".join(brief)
+    assert brief[-1].startswith("(CPU, links and disks in good order are left out")
+    for kept in ("GPU processes", "held back by", "/full", "IDLE while", "12.7 tok/s", "accepts 1.75", "196 GB/s"):
+        assert kept in shown
+    for gone in ("/roomy", "CPU     ", "first token", "holds 98.0"):
+        assert gone in "\n".join(whole)
+        assert gone not in shown
+    swollen = replace(BUSY, memory=110 * GIB)
+    assert "holds 110.0 GiB · 96.0 GiB expected" in "\n".join(
+        top_lines([replace(view, instances=(swollen,))], height=5)
+    )
