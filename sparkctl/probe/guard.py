@@ -59,6 +59,7 @@ DOCKER = "/var/run/docker.sock"
 DROP, COMPACT = "/proc/sys/vm/drop_caches", "/proc/sys/vm/compact_memory"
 LINGER = 60.0  # seconds without a watch after which it ends
 IDLE = 1.0  # seconds between readings while there is no watch
+PROMPT = 0.003  # seconds that a reading may take; one that takes longer was interrupted
 TICK = 1.0  # everything that is not memory
 LEASE = 10.0  # seconds that "weights are loading" holds
 ASK_EVERY = 5.0  # seconds between questions about a container
@@ -137,6 +138,7 @@ class Kill:
         self.at = now
         self.is_open = True
         self.resent = False
+        self.is_void = False  # it is known that nothing came of it: no receipt
         self.after: list[list[float]] = []
 
 
@@ -347,8 +349,13 @@ class Guard:
         """Read memory when it is time to, and act on it."""
         if now < self.look_at:
             return
-        memory = memory_of(self.meminfo.read())[0]
-        now = time.monotonic()
+        for _ in range(3):  # until it is known when it was read: a rate is taken from it
+            begun = time.monotonic()
+            text = self.meminfo.read()
+            now = time.monotonic()
+            if now - begun < PROMPT:
+                break
+        memory = memory_of(text)[0]
         if memory is None:  # not known: nothing is decided on it
             self.look_at = now + CALM
             return
@@ -436,7 +443,10 @@ class Guard:
         if status in (204, 404, 409):
             self.tell(kill.event)
             self.end(kill.watch, "ended by the guard" if status == 204 else "Docker says that it had ended already")
+            self.complete(kill)
             return
+        kill.is_void = True
+        remove_receipt(self.place, kill.watch.container[:12])
         why = f"Docker answered {status}: {said_by(body)}" if status else "the connection to Docker broke twice"
         self.tell(dict(kill.event, at=round(time.time(), 3), what="kill-failed", why=f"{why}; {kill.event['why']}"))
 
@@ -503,15 +513,20 @@ class Guard:
             kill.is_open = False
             late = f"Docker has not answered for {AGAIN:.0f} s; {kill.event['why']}"
             self.tell(dict(kill.event, at=round(time.time(), 3), what="kill-failed", why=late))
-        if now - kill.at <= AGAIN:
+        self.complete(kill)
+        if now - kill.at > AGAIN:
+            self.kills.remove(kill)
+            tidy(self.place)
+            if kill.watch.container in self.watches:
+                self.prepare_receipt(kill.watch)
+
+    def complete(self, kill: Kill) -> None:
+        """Write the receipt again with what is known by now."""
+        if kill.is_void:
             return
-        self.kills.remove(kill)
-        kill.receipt["samples"] += kill.after
-        kill.receipt["events"] = [one for one in self.events if one["container"] in (None, kill.watch.container)]
-        self.write_receipt(kill.watch, kill.receipt)
-        tidy(self.place)
-        if kill.watch.container in self.watches:
-            self.prepare_receipt(kill.watch)
+        events = [one for one in self.events if one["container"] in (None, kill.watch.container)]
+        whole = dict(kill.receipt, samples=kill.receipt["samples"] + kill.after, events=events)
+        self.write_receipt(kill.watch, whole)
 
     def ask_docker(self, now: float) -> None:
         """Ask about the watch that was asked about longest ago; without one, whether anybody is there."""
@@ -636,8 +651,7 @@ class Guard:
                 raise ValueError("container: its id, at least 12 hex digits")
             if command == "receipt":
                 return {"kind": "receipt", "receipt": read_receipt(self.place, short)}
-            with contextlib.suppress(OSError):
-                os.unlink(f"{self.place}/receipt-{short}.json")  # noqa: PTH108
+            remove_receipt(self.place, short)
         elif command != "state":
             raise ValueError(f"no such command: {str(command)[:40]!r}")
         return self.state(now)
@@ -800,8 +814,13 @@ def tidy(place: str, drafts: bool = False) -> None:
                 os.unlink(f"{place}/{name}")  # noqa: PTH108
     for at, (when, short) in enumerate(receipts(place)):
         if at >= RECEIPTS or time.time() - when > RECEIPT_AGE:
-            with contextlib.suppress(OSError):
-                os.unlink(f"{place}/receipt-{short}.json")  # noqa: PTH108
+            remove_receipt(place, short)
+
+
+def remove_receipt(place: str, short: str) -> None:
+    """Remove a receipt, if it is there."""
+    with contextlib.suppress(OSError):
+        os.unlink(f"{place}/receipt-{short}.json")  # noqa: PTH108
 
 
 def read_receipt(place: str, short: str) -> Json | None:
