@@ -1,0 +1,244 @@
+"""Acceptance and throughput as sparkctl computes them from /metrics, against vLLM's own log lines over the same stretch.
+
+``python -m tests.nightly.acceptance --url http://127.0.0.1:8000 --log FILE``: a server that runs with speculative
+decoding, and the file that its output goes to. Or ``-- vllm serve MODEL ...`` instead of ``--log``: it is started, and
+ended. ``--load N`` sends N requests at a time meanwhile; without it somebody else has to. Exit 1 where a figure is more
+than 2 % from the log's, or where there was nothing to compare.
+
+vLLM logs every ten seconds what happened since the line before. The page is read as soon as a line is in the file, so a
+stretch from line to line is the same for both, but for some hundredths of a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from sparkctl import engines
+from sparkctl.core.window import MetricsWindow
+from sparkctl.engines.lines import LinePreparer
+from sparkctl.model.metrics import EngineMetrics, LineKind, Numbers, StatsLine
+
+TOLERANCE = 0.02
+FEWEST = 3  # stretches, or it proves nothing
+_TOGETHER = 1.0  # seconds: the two lines of one report come at once
+_NEIGHBOURS = 13.0  # seconds: a longer stretch between two reports had idle time in it
+_READY_WITHIN = 600.0
+_ENGINE = engines.load("vllm")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One of the engine's reports: both lines, and the page as it was just after."""
+
+    when: float
+    decode: StatsLine
+    speculation: StatsLine
+    page: EngineMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A figure of one stretch by the log and by us."""
+
+    stretch: int
+    what: str
+    seconds: float
+    theirs: float
+    ours: float | None
+
+    @property
+    def apart(self) -> float | None:
+        """How far we are from the log, as a share; None where we know nothing."""
+        return None if self.ours is None else abs(self.ours - self.theirs) / self.theirs
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether we are near enough."""
+        return self.apart is not None and self.apart <= TOLERANCE
+
+
+def compare(reports: Sequence[Report], pages: Sequence[tuple[float, EngineMetrics]] = ()) -> list[Compared]:
+    """Return every figure of every stretch between two neighbouring reports in which the engine drafted all the time.
+
+    ``pages``: readings in between, as sparkctl has them.
+    """
+    found: list[Compared] = []
+    for stretch, (before, now) in enumerate(pairwise(reports)):
+        seconds = now.when - before.when
+        if seconds > _NEIGHBOURS:
+            continue
+        inner = [(when, page) for when, page in pages if before.when < when < now.when]
+        numbers = _numbers([(before.when, before.page), *inner, (now.when, now.page)])
+        acceptance = numbers.acceptance
+        pairs = [
+            ("accept length", now.speculation.accept_length, acceptance and acceptance.length),
+            ("accept rate", now.speculation.accept_rate, acceptance and acceptance.rate),
+            ("generated tokens/s", now.decode.generation_rate, numbers.generation_rate),
+        ]
+        found += [Compared(stretch, what, seconds, theirs, ours) for what, theirs, ours in pairs if theirs]
+    return found
+
+
+def _numbers(readings: Sequence[tuple[float, EngineMetrics]]) -> Numbers:
+    window = MetricsWindow(readings[-1][0] - readings[0][0])
+    for when, page in readings:
+        window.add(when, page)
+    return window.numbers(readings[-1][0])
+
+
+class Listener:
+    """Makes reports of log lines as they come. ``read`` reads the page."""
+
+    def __init__(self, read: Callable[[], EngineMetrics | None]) -> None:
+        self.reports: list[Report] = []
+        self._read = read
+        self._preparer = LinePreparer()
+        self._decode: tuple[float, StatsLine] | None = None
+
+    def hear(self, when: float, text: str) -> None:
+        """Take one line of the log."""
+        for line in self._preparer.feed(text):
+            said = _ENGINE.stats(line)
+            if said is None:
+                continue
+            if said.kind is LineKind.DECODE:
+                self._decode = (when, said)
+            elif said.kind is LineKind.SPECULATION and self._decode is not None:
+                at, decode = self._decode
+                page = self._read()
+                if when - at <= _TOGETHER and page is not None:
+                    self.reports.append(Report(time.monotonic(), decode, said, page))
+
+
+def table(found: Sequence[Compared]) -> Iterator[str]:
+    """Yield a line for every figure, then the verdict."""
+    for one in found:
+        ours = "not known" if one.ours is None or one.apart is None else f"{one.ours:10.3f}  {100 * one.apart:5.2f} %"
+        yield f"{one.what:20} {one.seconds:5.1f} s  log {one.theirs:10.3f}  ours {ours}  {'' if one.holds else 'APART'}"
+    stretches = len({one.stretch for one in found})
+    yield f"{stretches} stretches, {sum(not one.holds for one in found)} of {len(found)} figures apart by over 2 %"
+
+
+def holds(found: Sequence[Compared]) -> bool:
+    """Tell whether there was enough to compare and all of it agrees."""
+    return len({one.stretch for one in found}) >= FEWEST and all(one.holds for one in found)
+
+
+def watch(url: str, log: Path, seconds: float) -> tuple[list[Report], list[tuple[float, EngineMetrics]]]:
+    """Follow the log's new lines for so long, reading the page every two seconds and at every report."""
+    listener = Listener(lambda: page_of(url))
+    pages: list[tuple[float, EngineMetrics]] = []
+    left, end, due = "", time.monotonic() + seconds, 0.0
+    with log.open(encoding="utf-8", errors="replace") as file:
+        file.seek(0, os.SEEK_END)
+        while (now := time.monotonic()) < end:
+            *lines, left = (left + file.read()).split("\n")
+            for line in lines:
+                listener.hear(now, line)
+            if now >= due:
+                due = now + 2.0
+                if (page := page_of(url)) is not None:
+                    pages.append((time.monotonic(), page))
+            time.sleep(0.01)
+    return listener.reports, pages
+
+
+def page_of(url: str) -> EngineMetrics | None:
+    """Return what /metrics says, None where it cannot be read now."""
+    try:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=5) as answer:  # the operator's own server
+            return _ENGINE.metrics(answer.read().decode())
+    except (urllib.error.URLError, TimeoutError, ConnectionError):
+        return None
+
+
+@contextlib.contextmanager
+def load(url: str, workers: int) -> Iterator[None]:
+    """Keep so many requests under way: text that repeats itself, so that drafts have something to find."""
+    over = threading.Event()
+
+    def work(number: int) -> None:
+        with urllib.request.urlopen(f"{url}/v1/models", timeout=10) as answer:
+            model = json.load(answer)["data"][0]["id"]
+        count = 0
+        while not over.is_set():
+            count += 1
+            prompt = f"# file {number}-{count}\n" + "def read(self, size): return self._buffer.read(size)\n" * 12
+            asked = {"model": model, "prompt": prompt, "max_tokens": 128, "temperature": 0, "ignore_eos": True}
+            request = urllib.request.Request(
+                f"{url}/v1/completions", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+            )
+            with contextlib.suppress(urllib.error.URLError, TimeoutError, ConnectionError):
+                urllib.request.urlopen(request, timeout=120).read()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(workers)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+@contextlib.contextmanager
+def served(command: Sequence[str], url: str, log: Path) -> Iterator[None]:
+    """Run a server until the end; its output goes to ``log``. Raises RuntimeError where it does not get ready."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        end = time.monotonic() + _READY_WITHIN
+        while page_of(url) is None:
+            if process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"it did not get ready: {log.read_text(errors='replace')[-2000:]}")
+            time.sleep(1.0)
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def main() -> int:
+    """Watch, compare, print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.nightly.acceptance", description=__doc__)
+    parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--log", type=Path, help="where the running server's output goes")
+    parser.add_argument("--seconds", type=float, default=75.0)
+    parser.add_argument("--load", type=int, default=0, metavar="N", help="requests at a time to send meanwhile")
+    parser.add_argument("command", nargs="*", help="a server to start instead, after --")
+    options = parser.parse_args()
+    if bool(options.command) == (options.log is not None):
+        parser.error("either --log FILE of a running server, or -- COMMAND that starts one")
+    with contextlib.ExitStack() as stack:
+        log = options.log
+        if log is None:
+            log = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkctl-nightly-"))) / "engine.log"
+            stack.enter_context(served(options.command, options.url, log))
+        if options.load:
+            stack.enter_context(load(options.url, options.load))
+        found = compare(*watch(options.url, log, options.seconds))
+    print("\n".join(table(found)), flush=True)
+    return 0 if holds(found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
