@@ -70,7 +70,7 @@ async def _examine(session: Session, ctx: Context) -> tuple[list[Finding], Hello
     await session.link.connect()
     node = session.node
     look = await session.look(*_LOOK)
-    asked = await configuration.ask(session)
+    asked = await configuration.ask(session) if look.habits is None or look.habits.python else None
     findings = [_connection(node, look)]
     findings += _clock(node, look, ctx.clock.now())
     findings += _memory(node, look)
