@@ -13,6 +13,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from sparkctl.core.bandwidth import Source, of_instance, of_node
 from sparkctl.core.store import InstanceView, LoadView
 from sparkctl.model.metrics import Quantiles
 from sparkctl.model.node import NodeState
@@ -23,6 +24,7 @@ _MHZ = 1e6
 _MEGABIT = 1e6 / 8
 Labels = tuple[str, ...]
 Value = float | int | bool | None
+_SOURCES = {Source.ESTIMATE: "estimate", Source.COUNTER: "hardware"}
 _OWN = ("node", "instance", "container", "engine")
 
 
@@ -36,7 +38,7 @@ class Nodes(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield each metric with its series."""
         views, now = self._views(), self._now()
-        for part in (_state, _memory, _gpus, _devices, _traffic, _instances, _engines):
+        for part in (_state, _memory, _gpus, _devices, _traffic, _instances, _engines, _bandwidth):
             for family in part(views, now):
                 yield family.metric
 
@@ -74,6 +76,7 @@ def _state(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
     state = _Family("node_state", "The node's state: 1 for the one it is in.", ("node", "state"))
     age = _Family("node_sample_age_seconds", "Time since the last reading got here.", ("node",))
     docker = _Family("node_docker_up", "1 where Docker says what runs.", ("node",))
+    wrong = _Family("finding", "1 for each thing that is wrong, by its kind.", ("node", "kind", "severity", "instance"))
     spent = _Family("probe_cpu_seconds", "CPU time that the probe has cost the node.", ("node",), counter=True)
     for view in views:
         ok = view.state is NodeState.OK
@@ -85,7 +88,9 @@ def _state(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
         docker.add((view.name,), view.docker_known)
         age.add((view.name,), None if view.sampled is None else max(0.0, now - view.sampled))
         spent.add((view.name,), view.sample.spent if view.sample else None)
-    yield from (up, state, age, docker, spent)
+        for finding in view.findings:
+            wrong.add((view.name, finding.kind.value, finding.severity.value, finding.instance), 1)
+    yield from (up, state, age, docker, spent, wrong)
 
 
 _MEMORY: tuple[tuple[str, str, Callable[[MemoryBar], Value]], ...] = (
@@ -205,12 +210,16 @@ def _own(instance: InstanceView) -> tuple[str | None, ...]:
 def _instances(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
     phase = _Family("instance_phase", "The phase of an instance of ours: 1 for the one it is in.", (*_OWN, "phase"))
     held = _Family("instance_held_bytes", "What its processes hold, on the GPU's side too.", _OWN)
+    expected = _Family("instance_expected_bytes", "What it is expected to hold, by its profile.", _OWN)
+    drafts = _Family("instance_draft_tokens", "Tokens drafted per step and request, as configured.", _OWN)
     for one in (each for view in views for each in view.instances):
         held.add(_own(one), one.memory)
+        expected.add(_own(one), one.expected)
+        drafts.add(_own(one), one.per_step.draft_tokens if one.per_step else None)
         if one.phase is not None:
             for each in Phase:
                 phase.add((*_own(one), each.value), each is one.phase)
-    yield from (phase, held)
+    yield from (phase, held, expected, drafts)
 
 
 _ENGINE: tuple[tuple[str, str, str], ...] = (
@@ -246,6 +255,22 @@ def _engines(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
         "Time between tokens; with speculation, between steps.",
         [(o, n.inter_token) for o, n in told],
     )
+
+
+def _bandwidth(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
+    """A range for each instance, an estimate; of a node, what its GPU's own counter says where it has one."""
+    about = "end of the range of memory bandwidth that decoding needs; blank while prompts are read and while it idles."
+    low = _Family("instance_memory_bandwidth_low_bytes_per_second", f"Lower {about}", (*_OWN, "source"))
+    high = _Family("instance_memory_bandwidth_high_bytes_per_second", f"Upper {about}", (*_OWN, "source"))
+    whole = _Family("node_memory_bandwidth_bytes_per_second", "Memory bandwidth, counted.", ("node", "source"))
+    for view in views:
+        if (counted := of_node(view)) is not None:
+            whole.add((view.name, _SOURCES[counted.source]), counted.low)
+        for one in view.instances:
+            if (read := of_instance(one, view)) is not None:
+                low.add((*_own(one), _SOURCES[read.source]), read.low)
+                high.add((*_own(one), _SOURCES[read.source]), read.high)
+    yield from (low, high, whole)
 
 
 def _quantiles(name: str, about: str, found: Iterable[tuple[InstanceView, Quantiles | None]]) -> _Family:

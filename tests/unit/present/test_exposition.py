@@ -12,10 +12,12 @@ from prometheus_client.samples import Sample as Point
 
 from sparkctl.core.store import LoadView
 from sparkctl.model.container import ContainerState
+from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory import Memory
 from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
 from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.per_step import PerStep
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import DiskRoom, Gpu, MemoryDetail, NetLink, Pressure, RdmaPort, Sample, Temperature
 from sparkctl.present.exposition import metrics_text
@@ -27,7 +29,8 @@ NUMBERS = Numbers(
 )  # fmt: skip
 OURS = InstanceView(
     "qwen36", NODE, "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=41, phase=Phase.READY,
-    engine="sglang", container_id="ab" * 32, port=8003, numbers=NUMBERS,
+    engine="sglang", container_id="ab" * 32, port=8003, numbers=NUMBERS, expected=44,
+    per_step=PerStep(weights=27_000_000_000, draft_tokens=3),
 )  # fmt: skip
 SAMPLE = Sample(
     1, 5.0, 5.0, Memory(120, 90, 60, 30, 16, 15), MemoryDetail(oom_kill=2, pressure=Pressure(0.25, 0.1, 1_500_000, 0)),
@@ -37,7 +40,11 @@ SAMPLE = Sample(
     links=(NetLink("enp1s0f0np0", carrier=True, speed=200_000, received=7, sent=8, errors=0),),
     rdma=(RdmaPort("rocep1s0f0", "1", "enp1s0f0np0", received=700, sent=800, errors=(("symbol_error", 3),)),),
 )  # fmt: skip
-VIEW = LoadView(NODE, NodeState.OK, 5.0, sample=SAMPLE, instances=(OURS,), instances_seen=5.0, sampled=5.0)
+BARE = replace(OURS, memory=None, numbers=None, phase=None, expected=None, per_step=None)
+SWAP = Finding(FindingKind.SWAP, Severity.WARNING, NODE, "swap grows")
+VIEW = LoadView(
+    NODE, NodeState.OK, 5.0, sample=SAMPLE, instances=(OURS,), instances_seen=5.0, sampled=5.0, findings=(SWAP,)
+)
 AWAY = LoadView(NodeName("spark2"), NodeState.STARVED, 5.0, "no banner")
 
 
@@ -84,6 +91,24 @@ def test_values_are_in_base_units() -> None:
     assert value("sparkctl_node_sample_age_seconds") == 2.5
 
 
+def test_bandwidth_says_where_it_comes_from() -> None:
+    for end in ("low", "high"):
+        name = f"sparkctl_instance_memory_bandwidth_{end}_bytes_per_second"
+        assert value(name, source="estimate", instance="qwen36") == 27e9 * 7.26
+    counted = replace(
+        VIEW, sample=replace(SAMPLE, gpus=(Gpu(0, bandwidth_share=0.5, bandwidth_peak=4_000_000_000_000),))
+    )
+    assert value("sparkctl_node_memory_bandwidth_bytes_per_second", (counted,), source="hardware") == 2e12
+    idle = replace(OURS, numbers=Numbers(Activity.IDLE, generation_rate=0.0, steps=0.0))
+    assert not [p for p in points(replace(VIEW, instances=(idle,))) if "bandwidth" in p.name]
+
+
+def test_what_is_expected_drafted_and_wrong() -> None:
+    assert value("sparkctl_instance_expected_bytes") == 44
+    assert value("sparkctl_instance_draft_tokens") == 3
+    assert value("sparkctl_finding", kind="swap", severity="warning", instance="") == 1
+
+
 def test_states_are_sets_with_one_member() -> None:
     for name, label, wanted in (("node_state", "state", "starved"), ("instance_phase", "phase", "ready")):
         found = [p for p in points(VIEW, AWAY) if p.name == f"sparkctl_{name}" and p.labels["node"] != "spark1"]
@@ -100,7 +125,7 @@ def test_of_a_node_that_is_away_only_that_is_told() -> None:
 
 
 def test_what_is_not_known_has_no_series() -> None:
-    bare = replace(VIEW, sample=Sample(1, 5.0, 5.0), instances=(replace(OURS, memory=None, numbers=None, phase=None),))
+    bare = replace(VIEW, sample=Sample(1, 5.0, 5.0), findings=(), instances=(BARE,))
     names = {point.name for point in points(bare)}
     assert names == {
         "sparkctl_node_up", "sparkctl_node_state", "sparkctl_node_docker_up", "sparkctl_node_sample_age_seconds",
