@@ -17,6 +17,7 @@ from sparkctl.model.secrets import redact
 from sparkctl.model.text import clean
 
 _LONGEST = 16 << 20  # bytes of a line: a batch of log lines has a hundredth of it
+_END_OF_TIME = 1e11  # unix seconds, year 5138: beyond it no calendar goes
 _HINT = "a recording is what `sparkctl top --record FILE` writes; a damaged line can be taken out with an editor"
 
 
@@ -118,9 +119,12 @@ def _event(path: Path, number: int, line: bytes) -> Event | None:
     if not isinstance(data, dict):
         _refuse(path, number, "no event")
     try:
-        return decode(data)
+        event = decode(data)
     except ValueError as wrong:
         _refuse(path, number, str(wrong))
+    if not 0 <= event.ts < _END_OF_TIME:
+        _refuse(path, number, "ts is no time that a clock shows")
+    return event
 
 
 def _no_number(word: str) -> NoReturn:

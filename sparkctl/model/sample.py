@@ -271,12 +271,11 @@ class MemoryBar:
 
 def memory_bar(memory: Memory, gpu_memory: int | None, process_memory: int | None = None) -> MemoryBar:
     """Return the four parts: free as the kernel has it, the reclaimable above it, the GPU's processes, and the rest."""
-    cache = max(0, memory.available - memory.free)
-    used = memory.total - memory.free - cache
-    held = None if gpu_memory is None else min(gpu_memory, used)
+    free = min(max(0, memory.free), memory.total)
+    cache = max(0, min(memory.available, memory.total) - free)
+    used = memory.total - free - cache
+    held = None if gpu_memory is None else min(max(0, gpu_memory), used)
     other = used - (held or 0)
-    processes = None if process_memory is None else min(process_memory, other)
+    processes = None if process_memory is None else min(max(0, process_memory), other)
     unaccounted = None if processes is None or held is None else other - processes
-    return MemoryBar(
-        memory.total, memory.available, held, other, cache, memory.free, memory.swap_used, processes, unaccounted
-    )
+    return MemoryBar(memory.total, memory.available, held, other, cache, free, memory.swap_used, processes, unaccounted)

@@ -74,7 +74,7 @@ def command(
     """
     paper = Paper(as_json, plain, explain, ascii_only)
     if replay is not None:
-        return _replay(ctx, replay, node, once, paper, record, speed)
+        return _replay(ctx, replay, node, once, paper, record, force, speed)
     if speed is not None:
         raise click.UsageError("--speed belongs to --replay", ctx)
     context = make_context(may_ask=not as_json)
@@ -87,10 +87,10 @@ def command(
 
 def _replay(
     ctx: click.Context, path: Path, names: Sequence[str], once: bool, paper: Paper, record: Path | None,
-    speed: float | None,
+    force: bool, speed: float | None,
 ) -> int:  # fmt: skip
     """Show a recording to its end."""
-    if record is not None:
+    if record is not None or force:
         raise click.UsageError("either --record or --replay, not both", ctx)
     if once and speed is not None:
         raise click.UsageError("--once shows the end of the recording at once; --speed has no part in it", ctx)

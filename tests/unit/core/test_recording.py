@@ -127,6 +127,7 @@ DAMAGED = [
     ('{"event": "node"}', "not a whole node event: ts is missing"),
     ('{"event": "party"}', "no such event: 'party'"),
     ('{"event": "node", "ts": 1, "node": "a", "state": "fine"}', "state: 'fine' is not a valid NodeState"),
+    ('{"event": "node", "ts": 1e300, "node": "a", "state": "ok"}', "ts is no time"),
     ('{"event": "node", "ts": "now", "node": "a", "state": "ok"}', "ts: a str where float belongs"),
     ('{"event": "node", "ts": NaN, "node": "a", "state": "ok"}', "no JSON"),
     ('{"event": "sample", "ts": 1, "node": "a", "sample": {"sequence": true}}', "sample: sequence: a bool where int"),

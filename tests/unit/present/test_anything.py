@@ -1,0 +1,58 @@
+"""Whatever a node sends, or a recording holds: every view of it can be drawn, and none says more than its bounds."""
+
+from __future__ import annotations
+
+import json
+import typing
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sparkctl.core.live import Store
+from sparkctl.model import events
+from sparkctl.model.memory import Memory
+from sparkctl.model.node import NodeName
+from sparkctl.model.sample import memory_bar
+from sparkctl.present.exposition import metrics_text
+from sparkctl.present.top_document import top_document
+from sparkctl.present.top_table import memory_cells, top_lines
+from tests.unit.core.test_recording import anything
+
+KINDS = (events.SampleArrived, events.ContainersListed, events.NumbersArrived, events.NodeStateChanged,
+         events.PhaseChanged, events.MemorySampled)  # fmt: skip
+SIZES = st.integers(-(1 << 62), 1 << 62)
+
+
+@st.composite
+def happenings(draw: st.DrawFn) -> list[events.Event]:
+    """A node that answers, then anything at all."""
+    found: list[events.Event] = []
+    for kind in draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=4)):
+        event = typing.cast("events.SampleArrived", draw(anything(kind)))
+        found.append(replace(event, node=NodeName("spark1")))
+    return found
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(happenings(), st.booleans(), st.none() | st.integers(40, 120))
+def test_every_view_of_anything_can_be_drawn(happened: list[events.Event], ascii_only: bool, width: int | None) -> None:
+    store = Store()
+    for event in happened:
+        store.apply(event)
+        views = store.views()
+        lines = top_lines(views, ascii_only, width, explain=True)
+        assert all(line.isprintable() for line in lines)
+        json.dumps(top_document(views), allow_nan=False)
+        metrics_text(views, 5.0)
+
+
+@given(SIZES.filter(bool), SIZES, SIZES, st.none() | SIZES, st.none() | SIZES)
+def test_the_four_parts_of_any_memory_add_up_to_it(
+    total: int, available: int, free: int, gpu: int | None, processes: int | None
+) -> None:
+    bar = memory_bar(Memory(abs(total), available, free, 0, 0, 0), gpu, processes)
+    parts = (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free)
+    assert sum(parts) == bar.total
+    assert min(parts) >= 0
+    assert len(memory_cells(bar, True)) == len(memory_cells(memory_bar(Memory(1, 1, 1, 0, 0, 0), 0), True))
