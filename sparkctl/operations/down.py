@@ -101,7 +101,7 @@ async def _down_on(ctx: Context, request: DownRequest, node: Node, emit: Emit) -
         lock = await acquire(session, ctx, doing, warn, beside_ourselves=True)
         try:
             chosen = _chosen(request, await session.docker.list())  # somebody may have stopped it while we waited
-            await unwatch(session, [container.id for container in chosen], UnwatchReason.STOPPED)
+            await unwatch(session, ctx, emit, [container.id for container in chosen], UnwatchReason.STOPPED)
             return [await stop(session, ctx, emit, container, _grace(request, container)) for container in chosen]
         finally:
             await lock.release()

@@ -222,13 +222,20 @@ def acted(now: float, session: Session, event: GuardEvent) -> GuardActed:
     )  # fmt: skip
 
 
-async def unwatch(session: Session, containers: Sequence[str], why: UnwatchReason) -> None:
-    """Tell the guard, if one runs, that these containers are not to be watched any more.
+async def unwatch(session: Session, ctx: Context, emit: Emit, containers: Sequence[str], why: UnwatchReason) -> None:
+    """Tell the guard, if one runs, that these containers are not to be watched any more; keep what it left of them.
 
     Its trouble is nobody's: a watch ends with its container.
     """
+
+    def warn(what: str) -> None:
+        emit(Warned(ctx.clock.now(), session.node.name, what, None))
+
     with suppress(GuardTrouble, NodeError):
         left = await receipts.look(session)
+        for receipt in left.receipts:
+            if receipt.container in containers:
+                receipts.keep(ctx, session, receipt, warn)
         link = await GuardLink.attach(session, left.socket) if left.socket else None
         if link is None:
             return

@@ -120,11 +120,11 @@ class _Up:
                 if failed is not None:
                     return failed
                 if self.request.detach:
-                    if self.guard is not None:
-                        await self.guard.leave()
                     return self._ended(plan, Outcome.DETACHED, message=self._goes_on(plan))
                 return await self._watch(session, plan, container_id)
             finally:
+                if self.guard is not None:
+                    await self.guard.leave()
                 await lock.release()
 
     def _decide(self, plan: LaunchPlan, scene: Scene) -> Decision:
@@ -199,7 +199,7 @@ class _Up:
         check = self.ctx.interrupt.check
         check(_UNCHANGED)
         if decision.stop is not None:
-            await unwatch(session, [decision.stop.id], UnwatchReason.STOPPED)
+            await unwatch(session, self.ctx, self.emit, [decision.stop.id], UnwatchReason.STOPPED)
             stopped = await stop(session, self.ctx, self.emit, decision.stop, plan.stop_grace)
             self.stopped_another = True
             if not stopped.removed:
@@ -300,7 +300,6 @@ class _Up:
         try:
             if self.guard is not None and not watched.timed_out:
                 receipt = await self.guard.receipt()
-                await self.guard.leave()
             container = await session.docker.inspect(container_id)
             if not container.is_alive:
                 log = (await save_log(session, self.ctx, self.emit, container, secrets_of(plan))).path or log

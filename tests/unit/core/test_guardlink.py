@@ -1,0 +1,169 @@
+"""Talking to a guard: a real one in a directory of its own, and peers that answer as no guard should."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.guardlink import GuardLink
+from sparkctl.core.session import Session
+from sparkctl.errors import GuardTrouble
+from sparkctl.model.guard import GuardAct, GuardEvent, GuardRole, UnwatchReason
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.plan import GuardRule
+from sparkctl.probe import travel
+
+CONTAINER = "ab" * 32
+RULE = GuardRule(1 << 20, 0, 60.0)
+STATE = {"guard": 1, "kind": "state", "since": 1.0, "pid": 7}
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[Session]:
+    async with Session(Node(NodeName("here"), "local")) as opened:
+        await opened.link.connect()
+        yield opened
+
+
+async def watch(link: GuardLink) -> None:
+    await link.watch(CONTAINER, "tiny", "tiny", "milo@desk", GuardRole.LOADING, RULE, None, None)
+
+
+# a real guard
+
+
+@pytest.fixture
+async def socket(tmp_path: Path) -> AsyncIterator[str]:
+    """A real guard, without a GPU and without Docker."""
+    place = tmp_path / "guard"
+    start = travel.start_guard(nvml=b"", options=("--dir", str(place), "--docker", str(tmp_path / "none.sock")))
+    ran = await asyncio.to_thread(subprocess.run, start.argv, input=start.stdin, capture_output=True, timeout=20)
+    said = json.loads(ran.stdout)
+    yield said["socket"]
+    with suppress(ProcessLookupError):
+        os.kill(said["pid"], signal.SIGKILL)
+
+
+async def test_a_real_guard_is_told_and_tells(session: Session, socket: str) -> None:
+    told: list[GuardEvent] = []
+    link = await GuardLink.attach(session, socket, told.append)
+    assert link is not None
+    assert (await link.state()).watches == ()
+    await watch(link)
+    state = await link.phase(CONTAINER, True)
+    assert [(one.instance, one.floor, one.weights) for one in state.watches] == [("tiny", 1 << 20, True)]
+    assert state.available
+    await link.unwatch(CONTAINER, UnwatchReason.READY)
+    assert [(event.what, event.why) for event in told] == [(GuardAct.ENDED, "ready")]
+    with pytest.raises(GuardTrouble, match="no such watch"):
+        await link.phase(CONTAINER, True)
+    assert link.is_open
+    await link.close()
+
+
+async def test_a_guard_that_is_killed_is_noticed(session: Session, socket: str) -> None:
+    link = await GuardLink.attach(session, socket)
+    assert link is not None
+    os.kill((await link.state()).pid, signal.SIGSTOP)  # it cannot answer what comes now
+    asking = asyncio.ensure_future(link.state())
+    await asyncio.sleep(0.05)
+    os.kill(int(Path(socket).with_name("guard.lock").read_text()), signal.SIGKILL)
+    with pytest.raises(GuardTrouble, match="has ended"):
+        await asking
+    await link.wait_closed()
+    with pytest.raises(GuardTrouble, match="has ended"):
+        await link.state()
+    await link.close()
+
+
+async def test_where_nobody_listens_there_is_none(session: Session, tmp_path: Path) -> None:
+    assert await GuardLink.attach(session, str(tmp_path / "nothing.sock")) is None
+
+
+# peers that are no guard
+
+Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def attached(session: Session, tmp_path: Path, peer: Peer) -> GuardLink:
+    await asyncio.start_unix_server(peer, tmp_path / "peer.sock")
+    link = await GuardLink.attach(session, str(tmp_path / "peer.sock"))
+    assert link is not None
+    return link
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"hello\n", "something else"),
+        (b'{"guard":2,"kind":"state"}\n', "something else"),
+        (b'{"guard":1,"kind":"receipt","receipt":null}\n', "something else"),
+        (b'{"guard":1,"kind":"refused","what":"no \\u001b[31mway"}\n', "refused: no way"),
+        (b"", "has ended"),
+        (b"x" * (3 << 20), "without an end"),
+    ],
+    ids=["words", "protocol", "kind", "refusal", "end", "endless"],
+)
+async def test_another_answer_is_trouble_with_words(
+    session: Session, tmp_path: Path, answer: bytes, words: str
+) -> None:
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(answer)
+        writer.close()
+
+    link = await attached(session, tmp_path, peer)
+    with pytest.raises(GuardTrouble, match=words):
+        await link.state()
+    await link.close()
+
+
+async def test_events_between_answers_are_no_answers(session: Session, tmp_path: Path) -> None:
+    event = {"guard": 1, "kind": "event", "event": {"at": 1.0, "what": "warned", "why": "w"}}
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline():
+            for message in (event, STATE, event):
+                writer.write(json.dumps(message).encode() + b"\n")
+
+    link = await attached(session, tmp_path, peer)
+    states = await asyncio.gather(link.state(), link.state(), link.state())
+    assert [state.pid for state in states] == [7, 7, 7]
+    await link.close()
+
+
+# starts that bring none
+
+
+@pytest.mark.parametrize(
+    ("python", "words", "hint"),
+    [
+        (None, "no guard on here", "python3 -V"),
+        ("echo No module named json >&2; exit 1", "ended without a word", "python3 -V"),
+        (
+            'echo hi; echo \'{"probe":1,"kind":"refused","what":"not ours"}\'',
+            "no guard on here: not ours",
+            None,
+        ),
+        ("echo '{\"probe\":9}'", "something else", "python3 -V"),
+    ],
+    ids=["missing", "silent", "refusing", "strange"],
+)
+async def test_a_start_that_brings_no_guard_says_why(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str | None, words: str, hint: str | None
+) -> None:
+    if python is not None:
+        (tmp_path / "python3").write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{python}\n")
+        (tmp_path / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GuardTrouble, match=words) as trouble:
+        await GuardLink.start(session, lambda event: None)
+    assert (trouble.value.hint or "").endswith(hint or "")
