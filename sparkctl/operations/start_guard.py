@@ -53,7 +53,7 @@ class StartGuard:
         self._rule = rule
         self._container: str | None = None
         self._link: GuardLink | None = None
-        self._since = ctx.clock.monotonic()
+        self._since: float | None = None  # when the limit began to count
         self._seen = float("-inf")  # the node's time of the last event told
         self._watched = False
         self._ended = False
@@ -76,8 +76,9 @@ class StartGuard:
         self._container = container
         if self._link is None:
             return
-        service, plan = self._plan.service, self._plan
-        left = max(1.0, (self._rule.limit or 0.0) - (self._ctx.clock.monotonic() - self._since))
+        service, plan, now = self._plan.service, self._plan, self._ctx.clock.monotonic()
+        self._since = now if self._since is None else self._since
+        left = max(1.0, (self._rule.limit or 0.0) - (now - self._since))
         rule = GuardRule(self._rule.floor, self._rule.cache_below, left)
         port = service.port if service.ready.health is not None else None
         try:
@@ -199,7 +200,8 @@ class StartGuard:
         if event.what is GuardAct.ENDED:
             self._ended = True
             self.stepped.set()
-            if self._ctx.clock.monotonic() - self._since >= (self._rule.limit or float("inf")) - 1:
+            since, limit = self._since, self._rule.limit
+            if since is not None and limit is not None and self._ctx.clock.monotonic() - since >= limit - 1:
                 self._warn(f"{self._plan.instance} is not guarded any more: {clean(event.why)}", None)
 
     def _tell_rights(self, state: GuardState, drop_was_told: bool) -> None:
