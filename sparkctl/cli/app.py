@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -29,7 +30,7 @@ VERBS = {
     "drop-caches": ("drop_caches", "Drop the page cache, with memory before and after."),
     "guard": ("guard", "Watch a node's memory, and stop what grows before the node freezes."),
     "down": ("down", "Stop an instance and wait until its memory is back."),
-    "demo": ("demo", "Run any verb on two simulated Sparks, without hardware."),
+    "demo": ("demo", "Run the panel, or any verb, on two simulated Sparks."),
     "completion": ("completion", "Print the shell completion for bash, zsh or fish."),
 }
 
@@ -95,15 +96,32 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
 )
+@click.option("--replay", type=click.Path(), metavar="FILE", help="Show a recording in the panel; no node is asked.")
+@click.option("--readonly", is_flag=True, help="The panel changes nothing on any node.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Only ASCII signs.")
 @click.version_option(__version__, "-V", "--version", prog_name="sparkctl", message="%(prog)s %(version)s")
 @click.pass_context
-def root(ctx: click.Context) -> None:
+def root(ctx: click.Context, replay: str | None, readonly: bool, ascii_only: bool) -> int:
     """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and say why one did not start.
 
-    stdout is data, stderr is talk; --json gives JSON lines. VERB --help says more.
+    Without a verb, on a terminal: the panel. stdout is data, stderr is talk; --json gives JSON lines. VERB --help says more.
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+    if ascii_only:
+        os.environ["SPARKCTL_ASCII"] = "1"
+    if ctx.invoked_subcommand is not None:
+        if replay is not None or readonly:
+            raise click.UsageError(
+                f"--{'replay' if replay is not None else 'readonly'} belongs to the panel: no verb", ctx
+            )
+        return 0
+    from sparkctl.cli import panel
+
+    if panel.is_possible():
+        return panel.open_panel(readonly=readonly, replay=None if replay is None else Path(replay))
+    if replay is not None or readonly:
+        raise click.UsageError("the panel needs a terminal; `sparkctl top` shows the same as lines", ctx)
+    click.echo(ctx.get_help())
+    return 0
 
 
 def run() -> NoReturn:

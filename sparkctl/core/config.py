@@ -29,6 +29,7 @@ class Config:
     nodes: tuple[Node, ...]
     path: Path | None = None
     warnings: tuple[str, ...] = ()
+    keys: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of the panel: action and keys, in place of its own
 
 
 def load_config(path: Path | None = None, *, required: bool = True) -> Config:
@@ -44,9 +45,10 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
     root = read_yaml(path).root
     faults: list[Fault] = []
     nodes = _nodes(root, faults)
+    keys = _keys(root, faults)
     if faults:
         raise InvalidFile(faults)
-    return Config(nodes, path, _warnings(path))
+    return Config(nodes, path, _warnings(path), keys)
 
 
 def _is_missing(path: Path) -> bool:
@@ -164,6 +166,7 @@ _RULES: dict[str, Callable[[Item], Any]] = {
     "known_hosts": _text("a path to a known_hosts file"),
 }
 _REQUIRED = ("name", "host")
+_TOP = ("nodes", "keys")
 
 
 def _nodes(root: Item, faults: list[Fault]) -> tuple[Node, ...]:
@@ -171,8 +174,8 @@ def _nodes(root: Item, faults: list[Fault]) -> tuple[Node, ...]:
         faults.append(Fault(root.place, "the config is a map with the key `nodes`"))
         return ()
     for key, entry in root.value.items():
-        if key != "nodes":
-            faults.append(Fault(entry.place, f"unknown key {quoted(key)}{did_you_mean(key, ['nodes'])}"))
+        if key not in _TOP:
+            faults.append(Fault(entry.place, f"unknown key {quoted(key)}{did_you_mean(key, _TOP)}"))
     listed = root.value.get("nodes")
     if listed is None or listed.item.value is None:
         return ()
@@ -219,6 +222,39 @@ def _refuse_twins(items: Iterable[Item], faults: list[Fault]) -> None:
         if name in first:
             faults.append(Fault(entry.item.place, f"name: {quoted(name)} is taken by the node in line {first[name]}"))
         first.setdefault(name, line)
+
+
+def _keys(root: Item, faults: list[Fault]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Read the panel's keymap: an action's id and its key, or a list of keys."""
+    entry = root.value.get("keys") if isinstance(root.value, dict) else None
+    if entry is None or entry.item.value is None:
+        return ()
+    from sparkctl.core.actions import ActionId, clashes, key_name
+
+    if not isinstance(entry.item.value, dict):
+        faults.append(Fault(entry.item.place, f"keys: must be a map of actions and keys, not {_seen(entry.item)}"))
+        return ()
+    found: dict[str, tuple[str, ...]] = {}
+    before = len(faults)
+    for name, one in entry.item.value.items():
+        if name not in list(ActionId):
+            near = did_you_mean(name, list(ActionId))
+            faults.append(Fault(one.place, f"keys: there is no action {quoted(name)}{near}"))
+            continue
+        items = one.item.value if isinstance(one.item.value, tuple) else (one.item,)
+        keys = []
+        for item in items:
+            try:
+                keys.append(key_name(item.raw or ""))
+            except ValueError as error:
+                faults.append(Fault(item.place, f"keys: {name}: {error}"))
+        found[name] = tuple(keys)
+    if len(faults) == before:
+        for key, action, other in clashes(found.items()):
+            mine = other if other in found else action
+            place = entry.item.value[mine].place
+            faults.append(Fault(place, f"keys: {quoted(key)} would be both {action} and {other}"))
+    return tuple(found.items())
 
 
 def _seen(item: Item) -> str:

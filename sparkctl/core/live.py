@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import singledispatchmethod
 
+from sparkctl.core.drafting import Drafting
 from sparkctl.core.health.sight import Sight
 from sparkctl.core.health.watch import NodeHealth, between
 from sparkctl.core.rings import Rings
@@ -82,6 +83,7 @@ class _Live:
     phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
     logs: dict[str, LogMark] = field(default_factory=dict)
+    drafting: dict[str, Drafting] = field(default_factory=dict)  # by container id
     told: dict[tuple[str, str | None], Found] = field(default_factory=dict)  # findings of asking, not of sampling
     health: NodeHealth = field(default_factory=NodeHealth)
     troubles: tuple[Finding, ...] = ()
@@ -135,6 +137,32 @@ class Store:
             _instances(name, live), docker.known, live.listed.ts if live.listed else None, live.memory,
             live.arrived.ts if live.arrived else None, self._findings(name), docker.memory_bandwidth,
         )  # fmt: skip
+
+    def last(self, name: NodeName) -> LoadView:
+        """Return the view with what was known last, also of a node that does not answer now. Raises KeyError.
+
+        Its ``sampled`` and ``instances_seen`` say of when that is; what an engine did then is not in it.
+        """
+        live = self._nodes[name]
+        if live.state.state is NodeState.OK:
+            return self.view(name)
+        return replace(
+            self.view(name), sample=live.arrived.sample if live.arrived else None, instances=_instances(name, live),
+            docker_known=False, instances_seen=live.listed.ts if live.listed else None, reading=live.memory,
+            sampled=live.arrived.ts if live.arrived else None,
+        )  # fmt: skip
+
+    def state(self, name: NodeName) -> NodeStateChanged:
+        """Return what was last told of the connection. Raises KeyError."""
+        return self._nodes[name].state
+
+    def phase(self, name: NodeName, instance: str) -> PhaseChanged | None:
+        """Return what was told of an instance's start since it was last listed, None where nothing was. Raises KeyError."""
+        return self._nodes[name].phases.get(instance)
+
+    def drafting(self, name: NodeName, container: str) -> Drafting | None:
+        """Return how the drafts of a container fared lately, None where nothing is known. Raises KeyError."""
+        return self._nodes[name].drafting.get(container)
 
     def rings(self, name: NodeName) -> Rings:
         """Return what the node did in the last hours. Raises KeyError."""
@@ -195,11 +223,13 @@ class Store:
             live.phases = {name: phase for name, phase in live.phases.items() if phase.ts > event.ts}
             ready = {one.container_id for one in event.instances if one.phase is Phase.READY}
             live.numbers = {one: numbers for one, numbers in live.numbers.items() if one in ready}
+            live.drafting = {one: trend for one, trend in live.drafting.items() if one in ready}
         return (Topic(What.INSTANCES, event.node),)
 
     @_apply.register
     def _(self, event: NumbersArrived, live: _Live) -> tuple[Topic, ...]:
         live.numbers[event.container] = event
+        live.drafting.setdefault(event.container, Drafting()).take(event.ts, event.numbers)
         listed = live.listed.instances if live.listed else ()
         names = [one.name for one in listed if one.container_id == event.container]
         return tuple(Topic(What.NUMBERS, event.node, name) for name in names)

@@ -21,14 +21,21 @@ async def replay(
     Pauses over half a minute, and clocks that were set back meanwhile, are skipped. Raises `InvalidInput` as reading the
     recording does, and for a name that is not in it.
     """
-    store, before = Store(), None
+    store = Store()
+    async for event in paced(clock, events, speed):
+        if store.apply(event):
+            yield _chosen(store, names)
+    _refuse_strangers(store, names)
+
+
+async def paced(clock: Clock, events: Iterable[Event], speed: float = 1.0) -> AsyncGenerator[Event, None]:
+    """Yield events ``speed`` times as fast as they happened, long pauses and clocks that were set back skipped."""
+    before = None
     for event in events:
         if before is not None and event.ts > before:
             await clock.sleep(min(event.ts - before, _LONGEST) / speed)
         before = event.ts
-        if store.apply(event):
-            yield _chosen(store, names)
-    _refuse_strangers(store, names)
+        yield event
 
 
 def last(events: Iterable[Event], names: Sequence[str] = ()) -> tuple[LoadView, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -13,7 +15,7 @@ SCENARIOS = ("empty", "two-stacks", "big-model", "trouble")
 
 @click.command(
     "demo",
-    short_help="Run any verb on two simulated Sparks, without hardware.",
+    short_help="Run the panel, or any verb, on two simulated Sparks.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option("--scenario", type=click.Choice(SCENARIOS), help="What runs there at first (a verb starts on `empty`).")
@@ -24,7 +26,8 @@ SCENARIOS = ("empty", "two-stacks", "big-model", "trouble")
 @click.argument("verb", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool, verb: tuple[str, ...]) -> int:
-    """Run VERB on two simulated Sparks, spark1 and spark2, that speak real SSH and the real Docker API.
+    """Run VERB, without one the panel, on two simulated Sparks, spark1 and spark2, that speak real SSH and the real
+    Docker API.
 
     \b
     sparkctl demo up qwen36 --node spark1
@@ -34,27 +37,39 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
     """
     if serve and verb:
         raise click.UsageError("--serve runs no verb: use the printed config in another terminal", ctx)
-    if not serve and not verb:
+    from sparkctl.cli import panel
+
+    if not serve and not verb and not panel.is_possible():
         raise click.UsageError("which verb? for example: sparkctl demo up qwen36 --node spark1", ctx)
     from sparkctl.sim import background
 
     with (
         tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
-        background(scenario=scenario or "empty", speed=speed) as config,
+        background(scenario=scenario or ("empty" if verb or serve else "two-stacks"), speed=speed) as config,
     ):
         if serve:
             return _serve(Path(config), Path(home))
-        code = _invoke(verb, Path(config), Path(home))
-    if verb[0] == "up" and code:
+        with _at(Path(config), Path(home)):
+            if not verb:
+                return panel.open_panel(simulated=True)
+            code = _invoke(verb)
+    if verb and verb[0] == "up" and code:
         from sparkctl.cli import narrate
 
         narrate.say("the simulated Sparks, and this log, ended with the command; `sparkctl demo --serve` keeps them")
     return code
 
 
-def _invoke(verb: tuple[str, ...], config: Path, home: Path) -> int:
-    """Run the verb with a config and a state of its own; the operator's profiles stay, their ~/.ssh/config does not apply."""
+def _invoke(verb: tuple[str, ...]) -> int:
     from sparkctl.cli.app import invoke
+
+    return invoke(list(verb))
+
+
+@contextmanager
+def _at(config: Path, home: Path) -> Iterator[None]:
+    """Be an operator with a config and a state of its own; the real one's profiles stay, their ~/.ssh/config does not
+    apply."""
     from sparkctl.core.paths import config_dir
 
     changed = {
@@ -66,7 +81,7 @@ def _invoke(verb: tuple[str, ...], config: Path, home: Path) -> int:
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
     try:
-        return invoke(list(verb))
+        yield
     finally:
         for name, value in before.items():
             if value is None:

@@ -1,0 +1,67 @@
+"""``sparkctl`` without a verb: the panel, where there is a terminal to paint it on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkctl.cli import narrate
+
+if TYPE_CHECKING:
+    from sparkctl.core.context import Context
+    from sparkctl.model.ask import Asker
+    from sparkctl.model.events import Event
+
+
+def is_possible() -> bool:
+    """Tell whether keys can be read and a picture painted."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated: bool = False) -> int:
+    """Open the panel and return when it is closed; what goes on running is said then.
+
+    Raises `InvalidInput` for a config or a recording that is none.
+    """
+    from sparkctl.cli.style import ascii_only
+    from sparkctl.core.config import load_config
+    from sparkctl.tui.app import Panel
+    from sparkctl.tui.setup import Setup
+
+    config = load_config(required=False)
+    recording = None
+    if replay is not None:
+        events = _read(replay)
+        recording = lambda: (events, 1.0)  # noqa: E731
+    panel = Panel(
+        Setup(
+            nodes=() if replay is not None else config.nodes, make_context=_context, keys=config.keys,
+            recording=recording, readonly=readonly, ascii_only=ascii_only(sys.stdout),
+        )
+    )  # fmt: skip
+    said = panel.run()
+    if panel.defect is not None:
+        raise panel.defect
+    for warning in config.warnings:
+        narrate.warning(None, warning, None)
+    for line in () if simulated else said or ():
+        narrate.say(line)
+    return 0
+
+
+def _read(path: Path) -> Sequence[Event]:
+    from sparkctl.core.recording import read
+
+    return tuple(read(path))
+
+
+def _context(asker: Asker) -> Context:
+    from sparkctl.cli.setup import operator
+    from sparkctl.core.context import Context
+    from sparkctl.core.history import History
+    from sparkctl.core.paths import state_dir
+
+    return Context(history=History(state_dir()), operator=operator(), asker=asker)

@@ -1,0 +1,273 @@
+"""Everything a key does, as one table: footer, help, palette, `:` line and keymap are made of it. Pure.
+
+An action of a verb is written as the command line has it (`words`), so that a key, a palette entry and a typed line are
+the same thing.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+
+if TYPE_CHECKING:  # the first picture is painted without them
+    from sparkctl.core.store import LoadView
+    from sparkctl.model.instance import InstanceView
+
+FOOTER = 6  # what fits into 80 columns
+_LOADING = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+
+
+class ActionId(StrEnum):
+    """Closed. The names that ``keys:`` in the config knows."""
+
+    UP = "up"
+    DOWN = "down"
+    INSTANCE = "instance"
+    LOGS = "logs"
+    DROP_CACHES = "drop-caches"
+    PROFILES = "profiles"
+    DOCTOR = "doctor"
+    WRONG = "findings"
+    RECONNECT = "reconnect"
+    NEXT = "next-spark"
+    PREVIOUS = "previous-spark"
+    LOWER = "next-instance"
+    UPPER = "previous-instance"
+    PAUSE = "pause"
+    COMMAND = "command"
+    PALETTE = "palette"
+    HELP = "help"
+    BACK = "back"
+    QUIT = "quit"
+    QUIT_AT_ONCE = "quit-at-once"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What an action's availability depends on. ``screens`` are those that there are."""
+
+    names: tuple[NodeName, ...] = ()
+    views: tuple[LoadView, ...] = ()
+    node: NodeName | None = None
+    instance: str | None = None
+    readonly: bool = False
+    replaying: bool = False
+    screens: frozenset[str] = frozenset()
+
+    @property
+    def view(self) -> LoadView | None:
+        """The selected node's, None without nodes."""
+        return next((view for view in self.views if view.name == self.node), None)
+
+    @property
+    def selected(self) -> InstanceView | None:
+        """The selected instance."""
+        view = self.view
+        return None if view is None else next((one for one in view.instances if one.name == self.instance), None)
+
+
+Why = Callable[[Situation], str | None]  # None: it can be done; else why not
+Words = Callable[[Situation], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """``short`` stands in the footer, ``title`` in palette and help. ``changes``: something on a node, so that
+    ``--readonly`` removes it; ``confirm``: asks first, with Cancel as the default. ``verb`` and ``words`` are its command
+    line. ``screen`` names the screen that it opens: without that there is no such action."""
+
+    id: ActionId
+    keys: tuple[str, ...]
+    short: str
+    title: str
+    why_not: Why = field(default=lambda _: None)
+    changes: bool = False
+    confirm: bool = False
+    verb: str | None = None
+    words: Words | None = None
+    screen: str | None = None
+    footer: int | None = None  # its place among those of the footer, the smallest first
+
+
+def _no_node(now: Situation) -> str | None:
+    if now.replaying:
+        return "this is a recording"
+    if now.node is None:
+        return "no Spark is configured"
+    return f"{now.node} was not looked at yet" if now.view is None else None
+
+
+def _node_silent(now: Situation) -> str | None:
+    if why := _no_node(now):
+        return why
+    assert now.view is not None
+    return None if now.view.state is NodeState.OK else f"{now.node} does not answer: {now.view.state}"
+
+
+def _no_instance(now: Situation) -> str | None:
+    if now.view is None:
+        return "no Spark is configured" if now.node is None else f"{now.node} was not looked at yet"
+    return None if now.selected is not None else f"nothing runs on {now.node}"
+
+
+def _cannot_stop(now: Situation) -> str | None:
+    if why := _node_silent(now) or _no_instance(now):
+        return why
+    assert now.selected is not None
+    return None if now.selected.ours else f"{now.selected.name} was not started by sparkctl and is left alone"
+
+
+def _cannot_drop(now: Situation) -> str | None:
+    if why := _node_silent(now):
+        return why
+    assert now.view is not None
+    loading = [one.name for one in now.view.instances if one.phase in _LOADING]
+    return f"{loading[0]} is loading on {now.node}, out of the page cache" if loading else None
+
+
+def _nothing_wrong(now: Situation) -> str | None:
+    if now.view is None:
+        return "no Spark was looked at yet"
+    return None if now.view.findings else f"nothing is found wrong with {now.node}"
+
+
+def _is_connected(now: Situation) -> str | None:
+    if why := _no_node(now):
+        return why
+    assert now.view is not None
+    return f"{now.node} answers" if now.view.state is NodeState.OK else None
+
+
+def _alone(now: Situation) -> str | None:
+    return None if len(now.names) > 1 else "there is one Spark" if now.names else "no Spark is configured"
+
+
+def _on_node(verb: str) -> Words:
+    return lambda now: (verb, "--node", str(now.node))
+
+
+def _of_instance(verb: str) -> Words:
+    return lambda now: (verb, str(now.instance), "--node", str(now.node))
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action(ActionId.UP, ("u",), "up", "start a profile", _node_silent, changes=True, verb="up", footer=0),
+    Action(
+        ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", _cannot_stop, changes=True,
+        confirm=True, verb="down", words=_of_instance("down"), footer=1,
+    ),
+    Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", _no_instance, screen="instance"),
+    Action(
+        ActionId.LOGS, ("l",), "logs", "show the instance's log", _no_instance, verb="logs", words=_of_instance("logs"),
+        screen="logs", footer=2,
+    ),
+    Action(
+        ActionId.DROP_CACHES, ("c",), "drop caches", "drop the page cache, memory before and after", _cannot_drop,
+        changes=True, verb="drop-caches", words=_on_node("drop-caches"), footer=3,
+    ),
+    Action(ActionId.PROFILES, ("p",), "profiles", "show the profiles", verb="profiles", screen="profiles", footer=4),
+    Action(
+        ActionId.DOCTOR, ("!",), "doctor", "say what is missing on the Sparks", _no_node, verb="doctor", screen="doctor",
+        footer=6,
+    ),
+    Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", _nothing_wrong, footer=7),
+    Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", _is_connected, footer=8),
+    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", _alone),
+    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", _alone),
+    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance", _no_instance),
+    Action(ActionId.UPPER, ("up", "k"), "upper", "the instance before", _no_instance),
+    Action(ActionId.PAUSE, ("space",), "pause", "hold the picture; what happens is still taken in"),
+    Action(ActionId.COMMAND, (":",), "command", "type a command, as on the command line", footer=9),
+    Action(ActionId.PALETTE, ("ctrl+p",), "palette", "find an action by its name"),
+    Action(ActionId.HELP, ("?", "f1"), "help", "all keys of this screen", footer=5),
+    Action(ActionId.BACK, ("escape",), "back", "go back"),
+    Action(ActionId.QUIT, ("q",), "quit", "go back; from the overview, end the panel"),
+    Action(ActionId.QUIT_AT_ONCE, ("ctrl+q",), "end", "end the panel; engines go on running", footer=10),
+)  # fmt: skip
+
+_BY_ID = {action.id: action for action in ACTIONS}
+
+
+def action(name: str) -> Action:
+    """Return an action by its id. Raises KeyError."""
+    return _BY_ID[ActionId(name)]
+
+
+def there_are(now: Situation, keys: Iterable[tuple[str, tuple[str, ...]]] = ()) -> tuple[Action, ...]:
+    """Return the actions that this panel has, with the operator's keys: those of screens that are there, and with
+    ``readonly`` none that changes anything."""
+    own = dict(keys)
+    return tuple(
+        _keyed(one, own.get(one.id))
+        for one in ACTIONS
+        if (one.screen is None or one.screen in now.screens) and not (one.changes and now.readonly)
+    )
+
+
+def _keyed(one: Action, keys: tuple[str, ...] | None) -> Action:
+    if keys is None:
+        return one
+    return replace(one, keys=keys)
+
+
+def available(actions: Sequence[Action], now: Situation) -> tuple[Action, ...]:
+    """Return those that can be done now."""
+    return tuple(one for one in actions if one.why_not(now) is None)
+
+
+def for_footer(actions: Sequence[Action]) -> tuple[Action, ...]:
+    """Return the six of the footer; help is the last of them."""
+    placed = sorted((one for one in actions if one.footer is not None), key=lambda one: one.footer or 0)
+    rest = [one for one in placed if one.id is not ActionId.HELP][: FOOTER - 1]
+    return (*rest, *(one for one in placed if one.id is ActionId.HELP))
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+_KEY = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:[a-z][a-z0-9_]*|[a-zA-Z0-9])")
+_NAMED = frozenset(
+    ("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "enter", "escape", "tab", "space", "backspace",
+     "delete", "insert", *(f"f{number}" for number in range(1, 25)))
+)  # fmt: skip
+NEVER = frozenset(("ctrl+c",))  # copies a selection; the terminal's own way out stays what it is
+
+
+def key_name(text: str) -> str:
+    """Return a key as terminals are told of it: ``?`` is ``question_mark``. Raises ValueError for what is no key."""
+    if len(text) == 1 and text.isprintable() and not text.isspace():
+        return text if text.isalnum() else unicodedata.name(text).lower().replace("-", "_").replace(" ", "_")
+    *_, last = text.split("+")
+    if not _KEY.fullmatch(text) or (len(last) > 1 and last not in _NAMED and not _is_sign(last)):
+        raise ValueError(f"{text!r} is no key; write for example x, ?, f5, ctrl+d or shift+tab")
+    if text in NEVER:
+        raise ValueError(f"{text} stays what it is in every terminal")
+    return text
+
+
+def _is_sign(name: str) -> bool:
+    try:
+        unicodedata.lookup(name.replace("_", " "))
+    except KeyError:
+        return False
+    return True
+
+
+def clashes(own: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tuple[str, str, str], ...]:
+    """Return (key, action, other action) for each key that would do two things."""
+    changed = dict(own)
+    taken: dict[str, str] = {}
+    found = []
+    for one in ACTIONS:
+        for key in changed.get(one.id, one.keys):
+            name = key_name(key)
+            if name in taken:
+                found.append((key, taken[name], str(one.id)))
+            taken.setdefault(name, one.id)
+    return tuple(found)

@@ -1,0 +1,132 @@
+"""What a tile is made of: everything the store knows of one node at one moment, and the words for its state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sparkctl.core.drafting import Drafting
+from sparkctl.core.live import Store
+from sparkctl.core.rings import Rings
+from sparkctl.core.store import LoadView
+from sparkctl.model.events import Ended, NodeStateChanged, PhaseChanged
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.text import clean
+from sparkctl.model.units import spoken
+from sparkctl.present.sentences import phase_word
+from sparkctl.present.spans import Tone
+from sparkctl.present.symbols import symbol
+
+COMING = (
+    Phase.PLANNED,
+    Phase.DROPPING_CACHES,
+    Phase.CREATING,
+    Phase.STARTING,
+    Phase.LOADING,
+    Phase.WARMING,
+    Phase.STOPPING,
+)
+_RANK = {phase: rank for rank, phase in enumerate((*COMING, Phase.FAILED, Phase.READY, Phase.UNKNOWN, Phase.STOPPED))}
+_LAST = len(_RANK)
+_TONES = {Phase.READY: Tone.GOOD, Phase.FAILED: Tone.BAD, Phase.UNKNOWN: Tone.STALE, Phase.STOPPED: Tone.LABEL}
+_NODE_TONES = {NodeState.OK: Tone.GOOD, NodeState.UNREACHABLE: Tone.STALE, NodeState.UNKNOWN: Tone.STALE}
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """One node at ``now`` (unix seconds). ``view`` is the last that was known; ``told`` says whether that is still so.
+
+    ``drafting`` is by container id, ``starts`` and ``ends`` by instance; ``jobs`` are what this panel is doing there.
+    """
+
+    view: LoadView
+    told: NodeStateChanged
+    now: float
+    rings: Rings | None = None
+    drafting: Mapping[str, Drafting] = field(default_factory=dict)
+    starts: Mapping[str, PhaseChanged] = field(default_factory=dict)
+    ends: Mapping[str, Ended] = field(default_factory=dict)
+    address: str | None = None
+    jobs: tuple[str, ...] = ()
+    chosen: str | None = None  # the instance that is selected
+
+    @property
+    def name(self) -> NodeName:
+        """The node's."""
+        return self.view.name
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether the node answers."""
+        return self.told.state is NodeState.OK
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the last sample, None before any."""
+        return None if self.view.sampled is None else max(0.0, self.now - self.view.sampled)
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A state in one sign, one word and one tone."""
+
+    sign: str
+    word: str
+    tone: Tone
+
+
+def glance(
+    store: Store, name: NodeName, now: float, *, ends: Mapping[str, Ended], address: str | None = None,
+    jobs: tuple[str, ...] = (), chosen: str | None = None,
+) -> Glance:  # fmt: skip
+    """Return what the store knows of a node. Raises KeyError."""
+    view = store.last(name)
+    drafting = {one.container_id: store.drafting(name, one.container_id) for one in view.instances if one.container_id}
+    starts = {one.name: store.phase(name, one.name) for one in view.instances if one.ours}
+    return Glance(
+        view, store.state(name), now, store.rings(name), {key: one for key, one in drafting.items() if one},
+        {key: one for key, one in starts.items() if one}, ends, address, jobs, chosen,
+    )  # fmt: skip
+
+
+def in_order(view: LoadView) -> list[InstanceView]:
+    """Return the instances as an owner looks for them: what moves, what failed, what serves; foreign ones last."""
+    return sorted(view.instances, key=lambda one: (not one.ours, _RANK[one.phase] if one.phase else _LAST, one.name))
+
+
+def node_badge(seen: Glance, ascii_only: bool = False) -> Badge:
+    """Return the state of the node, or, where that is well, of what matters most on it."""
+    told = seen.told
+    if told.state is NodeState.UNKNOWN and told.detail is None:
+        return Badge(symbol(NodeState.UNKNOWN, ascii_only), "connecting", Tone.STALE)
+    if told.state is not NodeState.OK:
+        word = str(told.state)
+        if told.state is NodeState.UNKNOWN and "defect" in (told.detail or ""):
+            word = "not watched"
+        return Badge(symbol(told.state, ascii_only), word, _NODE_TONES.get(told.state, Tone.BAD))
+    if not seen.view.docker_known and seen.view.instances_seen is None:
+        return Badge(symbol(NodeState.UNKNOWN, ascii_only), "Docker does not answer", Tone.ATTENTION)
+    ordered = in_order(seen.view)
+    if ordered and ordered[0].ours:
+        return instance_badge(ordered[0], ascii_only)
+    if seen.view.instances_seen is None:
+        return Badge(symbol(NodeState.UNKNOWN, ascii_only), "looking", Tone.STALE)
+    word = "nothing of ours runs" if ordered else "nothing runs"
+    return Badge(symbol(Phase.STOPPED, ascii_only), word, Tone.LABEL)
+
+
+def instance_badge(one: InstanceView, ascii_only: bool = False) -> Badge:
+    """Return the state of an instance; of a foreign one only that it is there."""
+    if one.phase is None:
+        return Badge(symbol(Phase.STOPPED, ascii_only), "foreign", Tone.LABEL)
+    word = phase_word(one.phase)
+    if one.phase is Phase.READY and one.status.startswith("Up "):
+        word += f", {clean(one.status[3:])}"
+    return Badge(symbol(one.phase, ascii_only), word, _TONES.get(one.phase, Tone.ATTENTION))
+
+
+def old(seconds: float | None) -> str:
+    """Return ``48 s old``."""
+    return "never seen" if seconds is None else f"{spoken(float(int(seconds)) if seconds >= 10 else seconds)} old"

@@ -1,0 +1,82 @@
+"""Actions as people read them: the footer, the help, the table of the README."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkctl.core.actions import ACTIONS, Action, Situation, for_footer
+from sparkctl.present.spans import Row, Span, Tone, fit, plain_ascii, row, width
+
+_SHOWN = {
+    "up": "↑", "down": "↓", "left": "←", "right": "→", "escape": "esc", "question_mark": "?", "colon": ":",
+    "exclamation_mark": "!", "slash": "/",
+}  # fmt: skip
+_PLAIN = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A place in the footer: the columns from ``start`` to ``stop`` are this action's."""
+
+    action: str
+    start: int
+    stop: int
+
+
+def key_words(key: str, ascii_only: bool = False) -> str:
+    """Return a key as it is printed on the keyboard."""
+    shown = _SHOWN.get(key, key)
+    return _PLAIN.get(shown, shown) if ascii_only else shown
+
+
+def footer(
+    actions: Sequence[Action], now: Situation, columns: int, ascii_only: bool = False
+) -> tuple[Row, tuple[Key, ...]]:
+    """Return the last line: what can be done, each with its key; what cannot be done now is dim. The last one, help, stays
+    where it gets narrow."""
+    shown = list(for_footer(actions))
+    while len(shown) > 1 and width(_footer(shown, now, ascii_only)[0]) > columns:
+        del shown[-2]
+    spans, places = _footer(shown, now, ascii_only)
+    return fit(plain_ascii(spans) if ascii_only else spans, columns), places
+
+
+def _footer(shown: Sequence[Action], now: Situation, ascii_only: bool) -> tuple[Row, tuple[Key, ...]]:
+    spans: list[Span] = [Span(" ")]
+    places = []
+    for one in shown:
+        can = one.why_not(now) is None
+        start = width(spans)
+        spans.append(Span(key_words(one.keys[0], ascii_only), Tone.KEY if can else Tone.STALE))
+        spans.append(Span(f" {one.short}", Tone.LABEL if can else Tone.STALE))
+        places.append(Key(one.id, start, width(spans)))
+        spans.append(Span("   "))
+    return tuple(spans[:-1]), tuple(places)
+
+
+def help_rows(actions: Sequence[Action], now: Situation, ascii_only: bool = False) -> list[Row]:
+    """Return every key of this screen, what it does, its command, and why it cannot be done now."""
+    keys = [", ".join(key_words(key, ascii_only) for key in one.keys) for one in actions]
+    wide = max((len(each) for each in keys), default=0)
+    rows = []
+    for one, each in zip(actions, keys, strict=True):
+        spans = row(Span(f"{each:>{wide}}", Tone.KEY), Span(f"   {one.title}", Tone.VALUE))
+        if one.verb:
+            spans = (*spans, Span(f"   :{one.verb}", Tone.LABEL))
+        if why := one.why_not(now):
+            spans = (*spans, Span(f"   ({why})", Tone.STALE))
+        rows.append(spans)
+    return rows
+
+
+def readme_table(screens: frozenset[str]) -> str:
+    """Return the README's table of keys, in Markdown."""
+    lines = ["| key | does | as a command | `keys:` |", "| --- | --- | --- | --- |"]
+    for one in ACTIONS:
+        if one.screen is not None and one.screen not in screens:
+            continue
+        keys = ", ".join(f"`{key_words(key)}`" for key in one.keys)
+        notes = one.title + (" (asks first)" if one.confirm else "")
+        lines.append(f"| {keys} | {notes} | {f'`:{one.verb}`' if one.verb else ''} | `{one.id}` |")
+    return "\n".join(lines) + "\n"

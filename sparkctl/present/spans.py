@@ -1,0 +1,139 @@
+"""Rows of styled text for the panel: what a piece of text means, never which colour it has. No terminal library here."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparkctl.model.text import clean
+
+
+class Tone(StrEnum):
+    """What a piece of text is. One accent, three states, and grey; the rest is weight."""
+
+    PLAIN = "plain"
+    LABEL = "label"  # dim: names of figures
+    VALUE = "value"  # bright: the figures
+    UNIT = "unit"  # dim: their units
+    STRONG = "strong"
+    ACCENT = "accent"
+    GOOD = "good"
+    ATTENTION = "attention"
+    BAD = "bad"
+    STALE = "stale"  # no longer sure
+    FRAME = "frame"
+    CHOSEN = "chosen"  # the frame of what is selected
+    KEY = "key"
+    TITLE = "title"
+    GPU = "gpu"  # the four parts of the memory bar
+    OTHER = "other"
+    CACHE = "cache"
+    FREE = "free"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of text of one tone. Text from a node goes through `said` first."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+Row = tuple[Span, ...]
+
+
+def said(text: str, tone: Tone = Tone.PLAIN) -> Span:
+    """Return text from a node, or of an error, as a span: cleaned."""
+    return Span(clean(text), tone)
+
+
+def row(*parts: Span | str) -> Row:
+    """Return a row; bare text is plain and ours."""
+    return tuple(Span(part) if isinstance(part, str) else part for part in parts)
+
+
+def cells(text: str) -> int:
+    """Return how many columns a printable text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        2 if unicodedata.east_asian_width(char) in "WF" else 0 if unicodedata.category(char) in ("Mn", "Me") else 1
+        for char in text
+    )
+
+
+def width(spans: Iterable[Span]) -> int:
+    """Return how many columns a row takes."""
+    return sum(cells(span.text) for span in spans)
+
+
+def text(spans: Iterable[Span]) -> str:
+    """Return the bare text of a row."""
+    return "".join(span.text for span in spans)
+
+
+def cut(spans: Row, columns: int, mark: str = "…") -> Row:
+    """Return a row of at most ``columns``; a cut is marked."""
+    if width(spans) <= columns:
+        return spans
+    kept: list[Span] = []
+    left = columns - cells(mark)
+    for span in spans:
+        wide = cells(span.text)
+        if wide > left:
+            kept.append(Span(cut_text(span.text, max(0, left)) + (mark if columns > 0 else ""), span.tone))
+            break
+        kept.append(span)
+        left -= wide
+    return tuple(kept)
+
+
+def cut_text(piece: str, columns: int) -> str:
+    """Return as much of a text as fits into so many columns, unmarked."""
+    if piece.isascii():
+        return piece[:columns]
+    end = used = 0
+    for char in piece:
+        used += cells(char)
+        if used > columns:
+            break
+        end += 1
+    return piece[:end]
+
+
+def fit(spans: Row, columns: int, mark: str = "…") -> Row:
+    """Return a row of exactly ``columns``."""
+    spans = cut(spans, columns, mark)
+    missing = columns - width(spans)
+    return (*spans, Span(" " * missing)) if missing > 0 else spans
+
+
+def ends(left: Row, right: Row, columns: int) -> Row:
+    """Return a row with ``right`` at its end; where both do not fit, the right one stays whole."""
+    right = cut(right, columns)
+    room = columns - width(right)
+    if room < 4:
+        return fit(right, columns)
+    return (*fit(cut(left, room - 1), room), *right)
+
+
+def toned(spans: Row, tone: Tone) -> Row:
+    """Return a row all in one tone: how what is old fades."""
+    return tuple(Span(span.text, tone) for span in spans)
+
+
+def plain_ascii(spans: Row) -> Row:
+    """Return a row that any terminal can show: our own signs have plain ones, what is left is a question mark."""
+    return tuple(span if span.text.isascii() else Span(_ascii(span.text), span.tone) for span in spans)
+
+
+_PLAIN = str.maketrans(
+    {"·": ",", "—": "-", "–": "-", "…": "~", "≈": "~", "°": " ", "→": ">", "↑": "^", "↓": "v", "−": "-", "│": "|", "×": "x"}
+)  # fmt: skip
+
+
+def _ascii(piece: str) -> str:
+    piece = piece.replace(" · ", ", ").translate(_PLAIN)
+    return "".join(char if char.isascii() else "?" for char in piece)

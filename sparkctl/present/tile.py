@@ -1,0 +1,166 @@
+"""One Spark as a tile: a frame with its state, and within as many rows as there is room for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.present.frame import LEAST, framed
+from sparkctl.present.glance import Glance, in_order, node_badge, old
+from sparkctl.present.numbers import figures
+from sparkctl.present.spans import Row, Span, Tone, cut, row, said, toned
+from sparkctl.present.tile_parts import (
+    Part,
+    Space,
+    accept_row,
+    away_rows,
+    decode_row,
+    engine_words,
+    failure_rows,
+    gpu_rows,
+    instance_row,
+    is_coming,
+    memory_part,
+    share_part,
+    short_row,
+    start_rows,
+    trend_part,
+)
+
+_ROOMY = 8  # lines within the frame from which on each figure has its own
+_BLANK = 9
+
+
+def tile(seen: Glance, columns: int, lines: int, *, chosen: bool = False, ascii_only: bool = False) -> tuple[Row, ...]:
+    """Return exactly ``lines`` rows of exactly ``columns``: state, how full, how fast, how well drafted, how hot."""
+    space = Space(max(8, columns - 4), ascii_only)
+    room = max(0, lines - 2)
+    roomy = room >= _ROOMY
+    parts = _parts(seen, space, roomy)
+    rows = _chosen_rows(parts, room)
+    return framed(_title(seen, roomy, ascii_only), rows, columns, lines, chosen=chosen, ascii_only=ascii_only)
+
+
+def natural_lines(seen: Glance, columns: int, lines: int) -> int:
+    """Return how many of at most ``lines`` the tile has a use for."""
+    space = Space(max(8, columns - 4))
+    needed = sum(len(part.rows) for part in _parts(seen, space, roomy=lines - 2 >= _ROOMY))
+    return max(LEAST, min(lines, needed + 2))
+
+
+def _parts(seen: Glance, space: Space, roomy: bool) -> list[Part]:
+    parts = [Part(1, (said_job,)) for said_job in _jobs(seen)]
+    if not seen.is_known:
+        if away := away_rows(seen, space):
+            parts.append(Part(1, tuple(away[:3])))
+            parts += [Part(4, (one,)) for one in away[3:]]
+        if seen.view.sampled is None and seen.view.memory is None:
+            return parts if parts else [Part(0, ((Span("not looked yet", Tone.STALE),),))]
+    made = _instances(seen, space, roomy)
+    memory = _memory(seen, space)
+    gpu = [Part(2, tuple(gpu_rows(seen, space)))]
+    blank = [Part(_BLANK, ((),))] if roomy else []
+    if not seen.is_known:
+        memory, made, gpu = _faded(memory), _faded(made), []
+    head, rest = made[:1], made[1:]
+    if not roomy:
+        return [*parts, *memory, *made, *gpu]
+    return [*parts, *head, *blank, *memory, *blank, *rest, *gpu]
+
+
+def _memory(seen: Glance, space: Space) -> list[Part]:
+    shares, curve = share_part(seen, space), trend_part(seen, space)
+    return [memory_part(seen, space), *([shares] if shares else []), *([curve] if curve else [])]
+
+
+def _faded(parts: Sequence[Part]) -> list[Part]:
+    return [Part(one.spare + 1, tuple(toned(each, Tone.STALE) for each in one.rows)) for one in parts]
+
+
+def _jobs(seen: Glance) -> list[Row]:
+    return [row(said(job, Tone.ATTENTION)) for job in seen.jobs]
+
+
+def _instances(seen: Glance, space: Space, roomy: bool) -> list[Part]:
+    """Return the parts of what runs: the first of ours in full, the others with a row each."""
+    view = seen.view
+    ordered = in_order(view)
+    if not ordered:
+        return [Part(2, (_nothing(seen),))]
+    parts: list[Part] = []
+    many = len(ordered) > 1
+    for at, one in enumerate(ordered):
+        marked = many and one.name == seen.chosen
+        if at == 0 and one.ours:
+            if roomy or many:
+                head = instance_row(one, space, marked=marked, badge=False)
+                parts.append(Part(2 if roomy else 6, (_aged(head, seen, space),)))
+            parts += _doings(one, seen, space, roomy)
+        else:
+            parts.append(Part(3 + at, (instance_row(one, space, marked=marked, badge=True),)))
+            if one.ours and one.phase is Phase.READY and one.numbers is not None:
+                parts.append(Part(4 + at, (row("  ", Span(figures(one.numbers), Tone.VALUE)),)))
+    return parts
+
+
+def _aged(head: Row, seen: Glance, space: Space) -> Row:
+    view = seen.view
+    if view.docker_known or view.instances_seen is None:
+        return head
+    return cut((*head, Span(f"   {old(seen.now - view.instances_seen)}", Tone.STALE)), space.columns)
+
+
+def _nothing(seen: Glance) -> Row:
+    if seen.view.instances_seen is None:
+        if not seen.view.docker_known and seen.is_known:
+            return row(said(f"Docker: {seen.view.detail or 'no answer'}", Tone.ATTENTION))
+        return row(Span("what runs is not known yet", Tone.STALE))
+    return row(Span("nothing runs   ", Tone.LABEL), Span("u", Tone.KEY), Span(" starts a profile", Tone.LABEL))
+
+
+def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[Part]:
+    """Return what the instance that matters most does: how far, why not, or how fast."""
+    if is_coming(one):
+        return [Part(1, tuple(start_rows(one, seen, space)))]
+    if one.phase is Phase.FAILED:
+        why = failure_rows(one, seen, space)
+        return [Part(1, tuple(why[:2])), *(Part(3, (each,)) for each in why[2:])]
+    if one.phase is not Phase.READY or one.port is None:
+        return [Part(3, (row(said(one.detail, Tone.STALE)),))] if one.detail else []
+    decode, accept = decode_row(one.numbers, space), accept_row(one, seen, space)
+    if accept is None:
+        return [Part(1, (decode,))]
+    if not roomy and space.is_wide and (beside := short_row(one, seen, space)) is not None:
+        return [Part(1, (beside,))]
+    return [Part(1, (decode,)), Part(1, (accept,))]
+
+
+def _chosen_rows(parts: Sequence[Part], room: int) -> list[Row]:
+    """Leave out the least important until the rest fits; its order stays."""
+    kept = list(parts)
+    while kept and sum(len(part.rows) for part in kept) > room:
+        worst = max(range(len(kept)), key=lambda at: (kept[at].spare, at))
+        if len(kept) == 1:
+            return list(kept[0].rows[:room])
+        del kept[worst]
+    rows = [each for part in kept for each in part.rows]
+    while rows and not rows[-1]:
+        rows.pop()
+    return rows
+
+
+def _title(seen: Glance, roomy: bool, ascii_only: bool) -> Row:
+    badge = node_badge(seen, ascii_only)
+    title = row(said(seen.name, Tone.TITLE), " ", Span(f"{badge.sign} {badge.word}", badge.tone))
+    ordered = in_order(seen.view)
+    if not roomy and ordered and ordered[0].ours and seen.told.state is NodeState.OK:
+        one = ordered[0]
+        dash = " - " if ascii_only else " ─ "
+        port = f" :{one.port}" if one.port is not None else ""
+        more = f" +{len(ordered) - 1}" if len(ordered) > 1 else ""
+        title = row(
+            *title, Span(dash, Tone.FRAME), said(one.name, Tone.TITLE), said(f" {engine_words(one)}{port}{more}", Tone.LABEL)
+        )  # fmt: skip
+    return title

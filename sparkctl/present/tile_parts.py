@@ -1,0 +1,307 @@
+"""The rows of a tile, each part with how much it matters: where there is no room the least important go first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sparkctl.core.rings import Series
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.metrics import Activity, Numbers
+from sparkctl.model.phase import Phase
+from sparkctl.model.sample import Gpu, MemoryBar
+from sparkctl.model.units import GIB, clock
+from sparkctl.present import numbers as words
+from sparkctl.present.bars import legend, memory_bar, trend
+from sparkctl.present.fold import fold
+from sparkctl.present.glance import COMING, Glance, instance_badge, old
+from sparkctl.present.sentences import step_words
+from sparkctl.present.spans import Row, Span, Tone, cells, cut_text, ends, row, said
+from sparkctl.present.symbols import bar as progress_bar
+
+LABEL = 8  # columns of the names of figures
+_MINUTES = 15
+_WIDEST_BAR = 72
+_ENGINES = {"sglang": "SGLang", "vllm": "vLLM", "container": "container"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows that stay together. The higher ``spare``, the earlier they are left out."""
+
+    spare: int
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Room within the frame, in columns, and how it may be painted."""
+
+    columns: int
+    ascii_only: bool = False
+
+    @property
+    def is_wide(self) -> bool:
+        """Tell whether two groups of figures stand beside each other."""
+        return self.columns >= 72
+
+
+def label(name: str) -> Span:
+    """Return the name of a figure, as wide as all of them."""
+    return Span(f"{name:<{LABEL}}", Tone.LABEL)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def memory_part(seen: Glance, space: Space) -> Part:
+    """Return the bar, and beside it what is really used: GPU and other. Page cache is shown and never counted as used."""
+    bar = seen.view.memory
+    if bar is None:
+        return Part(0, (row(label("memory"), Span(words.UNKNOWN, Tone.STALE)),))
+    figure = used_of(bar)
+    wide = max(4, min(_WIDEST_BAR, space.columns - LABEL - sum(cells(span.text) for span in figure) - 2))
+    return Part(0, (row(label("memory"), *memory_bar(bar, wide, space.ascii_only), "  ", *figure),))
+
+
+def used_of(bar: MemoryBar) -> Row:
+    """Return ``98.4 of 121.7 GiB``."""
+    used = bar.total - bar.free - bar.page_cache
+    tone = Tone.BAD if bar.available < 2 * GIB else Tone.STRONG
+    return row(Span(f"{used / GIB:5.1f}", tone), Span(f" of {bar.total / GIB:.1f} GiB", Tone.UNIT))
+
+
+def share_part(seen: Glance, space: Space) -> Part | None:
+    """Return the four parts in figures, each with its texture: the legend of the bar."""
+    bar = seen.view.memory
+    if bar is None:
+        return None
+    marks = legend(space.ascii_only)
+    parts = (
+        (Tone.GPU, "GPU", bar.gpu_processes),
+        (Tone.OTHER, "other", bar.other_used),
+        (Tone.CACHE, "cache", bar.page_cache),
+        (Tone.FREE, "free", bar.free),
+    )
+    made = _shares(parts, marks, " ", "  ")
+    if sum(cells(span.text) for span in made) > space.columns:
+        made = _shares(parts, marks, "", " ")
+    return Part(3, (made,))
+
+
+def _shares(parts: Sequence[tuple[Tone, str, int | None]], marks: Mapping[Tone, str], after_mark: str, gap: str) -> Row:
+    spans: list[Span] = [label("")]
+    for at, (tone, name, size) in enumerate(parts):
+        figure = f"{words.UNKNOWN:>5}" if size is None else f"{size / GIB:5.1f}"
+        mark = Span((gap if at else "") + marks[tone] + after_mark, tone)
+        spans += [mark, Span(name, Tone.LABEL), Span(figure, Tone.VALUE)]
+    return tuple(spans)
+
+
+def trend_part(seen: Glance, space: Space) -> Part | None:
+    """Return used memory over the last quarter of an hour, and swap."""
+    bar = seen.view.memory
+    if bar is None or seen.rings is None:
+        return None
+    tail = row(
+        Span("  swap", Tone.LABEL), Span(f"{bar.swap_used / GIB:5.1f}", Tone.VALUE), Span(f"   {_MINUTES} min", Tone.UNIT)
+    )  # fmt: skip
+    wide = max(4, min(_WIDEST_BAR, space.columns - LABEL - sum(cells(span.text) for span in tail)))
+    available = seen.rings.cells(Series.AVAILABLE, _MINUTES * 60.0, wide)
+    used = [None if spread is None else bar.total - spread.mean for spread in available]
+    return Part(5, (row(label(""), Span(trend(used, 0.0, bar.total, space.ascii_only), Tone.ACCENT), *tail),))
+
+
+# --- what runs --------------------------------------------------------------------------------------------------------
+
+
+def instance_row(one: InstanceView, space: Space, *, marked: bool, badge: bool) -> Row:
+    """Return name, engine with version, port; with its state where that stands nowhere else."""
+    mark = (">" if space.ascii_only else "▸") if marked else " "
+    left: list[Span] = [Span(f"{mark} ", Tone.ACCENT), said(one.name, Tone.TITLE)]
+    if kind := engine_words(one):
+        left.append(said(f"   {kind}", Tone.LABEL))
+    if one.port is not None:
+        left.append(Span(f"   :{one.port}", Tone.LABEL))
+    if not badge:
+        return tuple(left)
+    state = instance_badge(one, space.ascii_only)
+    held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None else ""
+    return ends(tuple(left), row(Span(f"{state.sign} {state.word}", state.tone), Span(held, Tone.UNIT)), space.columns)
+
+
+def engine_words(one: InstanceView) -> str:
+    """Return ``SGLang 0.5.12``, of a foreign container its image."""
+    tag = one.image.rpartition(":")[2] if ":" in one.image.rpartition("/")[2] else ""
+    if one.engine is None:
+        return one.image.rpartition("/")[2]
+    name = _ENGINES.get(one.engine, one.engine)
+    return f"{name} {tag.removeprefix('v')}" if tag[:2].strip("v")[:1].isdigit() else name
+
+
+def start_rows(one: InstanceView, seen: Glance, space: Space) -> list[Row]:
+    """Return how far a start is: the step with its progress, and the time against what is expected."""
+    told = seen.starts.get(one.name)
+    step = row(Span(step_words(one.step, space.ascii_only) or _doing(one), Tone.VALUE))
+    elapsed = None if told is None or told.elapsed is None else told.elapsed + max(0.0, seen.now - told.ts)
+    name = "stop" if one.phase is Phase.STOPPING else "start"
+    if told is None or elapsed is None:
+        return [row(label(name), *step)]
+    time = row(Span(clock(elapsed), Tone.STRONG))
+    if told.expected:
+        share = elapsed / told.expected
+        bar = Span(progress_bar(share, 12, space.ascii_only) + " ", Tone.ACCENT)
+        time = row(bar, *time, Span(f" of about {clock(told.expected)}", Tone.UNIT))
+        if share > 1.2:
+            time = row(*time, Span("   longer than usual", Tone.ATTENTION))
+    both = row(label(name), *step, "   ", *time)
+    if sum(cells(span.text) for span in both) <= space.columns:
+        return [both]
+    return [row(label(name), *step), row(label(""), *time)]
+
+
+def _doing(one: InstanceView) -> str:
+    return instance_badge(one).word
+
+
+def failure_rows(one: InstanceView, seen: Glance, space: Space) -> list[Row]:
+    """Return what happened and the line that proves it."""
+    end = seen.ends.get(one.name)
+    verdict = None if end is None else end.verdict
+    sentence = verdict.summary if verdict else one.detail or (one.status or "it ended")
+    rows = _folded("why", sentence, space, Tone.BAD, 2)
+    if verdict is not None and verdict.evidence:
+        proof = verdict.evidence[0]
+        where = f"line {proof.line}  " if proof.line is not None else f"{proof.origin}  "
+        rows += _folded("proof", where + proof.text, space, Tone.VALUE, 1)
+    if verdict is not None:
+        rows += _folded("try", verdict.remedy, space, Tone.VALUE, 2)
+    return rows
+
+
+def _folded(name: str, sentence: str, space: Space, tone: Tone, most: int) -> list[Row]:
+    room = max(8, space.columns - LABEL)
+    lines = fold(said(sentence).text, room, 0)[:most]
+    return [
+        row(label(name if not at else ""), Span(cut_text(line.lstrip(), room), tone)) for at, line in enumerate(lines)
+    ]
+
+
+# --- the engine's figures ---------------------------------------------------------------------------------------------
+
+
+def decode_row(numbers: Numbers | None, space: Space) -> Row:
+    """Return throughput, requests and KV cache; ``idle`` where no step happened."""
+    if numbers is None:
+        return row(label("decode"), Span(words.UNKNOWN, Tone.STALE))
+    if numbers.activity is Activity.IDLE:
+        return row(label("decode"), Span(words.IDLE, Tone.VALUE))
+    speed = words.throughput(numbers)
+    spans = [label("decode"), Span(f"{speed:<12}", Tone.STRONG)]
+    if numbers.running is not None:
+        spans += [Span(f"{numbers.running:3.0f}", Tone.VALUE), Span(" running", Tone.UNIT)]
+    if numbers.waiting is not None and (numbers.waiting or space.columns >= 54):
+        tone = Tone.ATTENTION if numbers.waiting else Tone.VALUE
+        spans += [Span(f"{numbers.waiting:3.0f}", tone), Span(" waiting", Tone.UNIT)]
+    if numbers.kv_usage is not None:
+        spans += [Span("   KV", Tone.LABEL), Span(f" {words.percent(numbers.kv_usage):>5}", Tone.VALUE)]
+    if sum(cells(span.text) for span in spans) > space.columns:
+        spans = [Span(" run", Tone.UNIT) if span.text == " running" else span for span in spans]
+    return tuple(spans)
+
+
+def accept_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:
+    """Return draft acceptance with its trend; None where there are no drafts to judge."""
+    numbers = one.numbers
+    if numbers is None or (numbers.acceptance is None and numbers.activity is not Activity.DECODING):
+        return None
+    accepted = numbers.acceptance
+    if accepted is None or (accepted.length is None and accepted.rate is None):
+        return None if accepted is None else row(label("accept"), Span(words.acceptance(numbers), Tone.VALUE))
+    spans = [label("accept")]
+    if accepted.length is not None:
+        spans += [Span(f"{accepted.length:.2f}", Tone.STRONG), Span(" per step", Tone.UNIT)]
+    if accepted.rate is not None:
+        spans += [Span(f"{words.percent(accepted.rate):>8}", Tone.VALUE), Span(" of drafts", Tone.UNIT)]
+    return (*spans, *_curve(one, seen, space, space.columns - sum(cells(span.text) for span in spans) - 2))
+
+
+def short_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:
+    """Return throughput and acceptance in one row, None where there is no acceptance to tell."""
+    numbers = one.numbers
+    accepted = None if numbers is None else numbers.acceptance
+    if numbers is None or accepted is None or accepted.length is None or numbers.activity is not Activity.DECODING:
+        return None
+    spans = [label("decode"), Span(f"{words.throughput(numbers):<12}", Tone.STRONG)]
+    if numbers.running is not None:
+        spans += [Span(f"{numbers.running:2.0f}", Tone.VALUE), Span(" run", Tone.UNIT)]
+    if numbers.kv_usage is not None:
+        spans += [Span("  KV", Tone.LABEL), Span(f" {words.percent(numbers.kv_usage):>5}", Tone.VALUE)]
+    spans += [Span("   accept ", Tone.LABEL), Span(f"{accepted.length:.2f}", Tone.STRONG), Span("/step", Tone.UNIT)]
+    if accepted.rate is not None:
+        spans.append(Span(f" {words.percent(accepted.rate):>5}", Tone.VALUE))
+    return (*spans, *_curve(one, seen, space, space.columns - sum(cells(span.text) for span in spans) - 2))
+
+
+def _curve(one: InstanceView, seen: Glance, space: Space, room: int) -> Row:
+    """Return the trend of the accept length, nothing where there is no room or no reading for one."""
+    drafting = seen.drafting.get(one.container_id or "")
+    if drafting is None or room < 6:
+        return ()
+    lengths = drafting.cells(seen.now, _MINUTES * 60.0, min(room, 30))
+    most = max((length for length in lengths if length is not None), default=0.0)
+    return row("  ", Span(trend(lengths, 1.0, max(2.0, most), space.ascii_only), Tone.ACCENT))
+
+
+def gpu_rows(seen: Glance, space: Space) -> list[Row]:
+    """Return utilisation, clock, power and temperature of each GPU."""
+    sample = seen.view.sample
+    if sample is None:
+        return [row(label("GPU"), Span(words.UNKNOWN, Tone.STALE))]
+    if sample.gpu_silent_for is not None:
+        return [row(label("GPU"), Span(f"no answer for {sample.gpu_silent_for:.0f} s", Tone.ATTENTION))]
+    if not sample.gpus:
+        return [row(label("GPU"), said(sample.gpu_trouble or words.UNKNOWN, Tone.ATTENTION))]
+    return [_gpu_row(gpu, space) for gpu in sample.gpus]
+
+
+def _gpu_row(gpu: Gpu, space: Space) -> Row:
+    degrees = "C" if space.ascii_only else "°C"
+    hot = Tone.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else Tone.VALUE
+    return row(
+        label("GPU"), *_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"), *_figure(gpu.sm_clock, 7, "MHz"),
+        *_figure(gpu.power, 6, "W"), *_figure(gpu.celsius, 5, degrees, hot),
+    )  # fmt: skip
+
+
+def _figure(value: float | None, wide: int, unit: str, tone: Tone = Tone.VALUE) -> Row:
+    return row(Span(f"{words.UNKNOWN if value is None else f'{value:.0f}':>{wide}}", tone), Span(f" {unit}", Tone.UNIT))
+
+
+# --- a node that does not answer --------------------------------------------------------------------------------------
+
+
+def away_rows(seen: Glance, space: Space) -> list[Row]:
+    """Return what was tried, when the next try is, and what to do."""
+    told, rows = seen.told, []
+    if told.detail:
+        rows += _folded("tried", told.detail, space, Tone.VALUE, 3)
+    elif seen.address:
+        rows.append(row(label(""), said(seen.address, Tone.STALE)))
+    if told.next_try is not None:
+        left = max(0.0, told.next_try - max(0.0, seen.now - told.ts))
+        when = "now" if left < 1 else f"in {left:.0f} s"
+        spans = [label("next"), Span(f"try {when}", Tone.VALUE)]
+        if told.attempt is not None:
+            spans.append(Span(f"   attempt {told.attempt} failed", Tone.UNIT))
+        rows.append(tuple(spans))
+    if told.hint:
+        rows += _folded("do", told.hint, space, Tone.VALUE, 2)
+    if seen.view.sampled is not None:
+        rows.append(row(label(""), Span(f"what follows is {old(seen.age)}", Tone.STALE)))
+    return rows
+
+
+def is_coming(one: InstanceView) -> bool:
+    """Tell whether a start or a stop is under way."""
+    return one.phase in COMING

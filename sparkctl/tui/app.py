@@ -1,0 +1,269 @@
+"""The panel. It paints what the store knows and starts what an operator asks for; nothing of either is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import signal
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, key_name, there_are
+from sparkctl.tui import screens
+from sparkctl.tui.overview import Overview
+from sparkctl.tui.screen import PanelScreen
+from sparkctl.tui.setup import Setup
+from sparkctl.tui.terminal import Terminal
+from sparkctl.tui.tones import DARK, LIGHT, styles
+
+if TYPE_CHECKING:
+    from sparkctl.model.node import NodeName
+    from sparkctl.present.overview import Scene
+    from sparkctl.tui.room import Room
+
+_TICK = 1.0
+_PLACED = (ActionId.NEXT, ActionId.PREVIOUS, ActionId.LOWER, ActionId.UPPER, ActionId.INSTANCE)  # bound by the overview
+
+
+def _bindings() -> list[Binding]:
+    return [
+        Binding(",".join(key_name(key) for key in one.keys), f"app.act('{one.id}')", one.short, show=False, id=one.id)
+        for one in ACTIONS
+        if one.id not in _PLACED
+    ]
+
+
+class Panel(App[tuple[str, ...]]):
+    """``run`` returns what goes on running, as sentences."""
+
+    TITLE = "sparkctl"
+    BINDINGS: ClassVar[list[BindingType]] = [*_bindings()]
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    ENABLE_COMMAND_PALETTE = True
+    NOTIFICATION_TIMEOUT = 8.0
+    CSS = """
+    Toast { max-width: 70; }
+    PanelScreen { layout: vertical; overflow: hidden; }
+    PanelScreen > #head, PanelScreen > #foot { height: 1; }
+    PanelScreen > #small { display: none; height: 1fr; }
+    PanelScreen > .body { height: 1fr; }
+    PanelScreen.-tiny > * { display: none; }
+    PanelScreen.-tiny > #small { display: block; }
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        colourless = bool(os.environ.get("NO_COLOR"))
+        super().__init__(driver_class=Terminal, ansi_color=True if colourless else None)
+        self.register_theme(DARK)
+        self.register_theme(LIGHT)
+        self.setup = setup
+        self.ascii_only = setup.ascii_only
+        self.paused = False
+        self.defect: BaseException | None = None
+        self._colourless = colourless
+        self._sparks = setup.nodes
+        self._chosen = 0
+        self._instances: dict[str, str] = {}  # the selected instance of each node
+        self._room: Room | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._leaving = False
+        self.theme = setup.theme if setup.theme in self.available_themes else DARK.name
+        self.tones = styles(self.current_theme, colourless=colourless)
+
+    # --- what is shown ---
+
+    @property
+    def names(self) -> tuple[NodeName, ...]:
+        """The Sparks, in the operator's order."""
+        if self.setup.recording is not None:
+            return () if self._room is None else self._room.bridge.store.nodes
+        return tuple(node.name for node in self._sparks)
+
+    @property
+    def node(self) -> NodeName | None:
+        """The selected one."""
+        names = self.names
+        return names[min(self._chosen, len(names) - 1)] if names else None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """The actions of this panel, with the operator's keys."""
+        return there_are(Situation(readonly=self.setup.readonly, screens=screens.AVAILABLE), self.setup.keys)
+
+    def now(self) -> float:
+        """Return the moment that is shown, unix seconds: in a recording its own."""
+        return time.time() if self._room is None else self._room.now()
+
+    def situation(self) -> Situation:
+        """Return what the actions depend on."""
+        names = self.names
+        views = () if self._room is None else self._room.views(names)
+        return Situation(
+            names, views, self.node, self._instance(), self.setup.readonly, self.setup.recording is not None,
+            screens.AVAILABLE,
+        )  # fmt: skip
+
+    def scene(self) -> Scene | None:
+        """Return the overview's content, None before anything can be known."""
+        if self._room is None:
+            return None
+        return self._room.scene(self.names, self._chosen, self._instances, self._sparks, self.ascii_only)
+
+    def _instance(self) -> str | None:
+        """Return the selected instance of the selected node: the one that was chosen, else the one that matters most."""
+        if self._room is None or self.node is None:
+            return None
+        names = self._room.instances(self.node)
+        mine = self._instances.get(self.node)
+        return mine if mine in names else names[0] if names else None
+
+    def repaint(self) -> None:
+        """Show the state as it is now, on every screen that can be seen."""
+        if self.paused or not self.is_running:
+            return
+        for screen in self.screen_stack:
+            if isinstance(screen, PanelScreen):
+                screen.repaint()
+
+    # --- life ---
+
+    def get_default_screen(self) -> Screen[Any]:
+        """Return the overview: nothing is mounted only to be covered."""
+        return Overview()
+
+    def on_mount(self) -> None:
+        """Paint first; ask the nodes when that is done."""
+        self.set_keymap({name: ",".join(map(key_name, keys)) for name, keys in self.setup.keys})
+        self.theme_changed_signal.subscribe(self, self._recolour)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread: a test
+                asyncio.get_running_loop().add_signal_handler(number, self.leave)
+        self.call_after_refresh(self._first_painted)
+
+    def _first_painted(self) -> None:
+        self._opening = asyncio.create_task(self._open())
+        self._opening.add_done_callback(self._minded)
+
+    async def _open(self) -> None:
+        """Load what asks nodes, beside the loop so that keys are answered meanwhile, and begin."""
+        room = await asyncio.to_thread(importlib.import_module, "sparkctl.tui.room")
+        self._room = room.Room(self)
+        self._room.begin(self._sparks)
+        self.set_interval(_TICK, self._tick)
+        self.repaint()
+
+    def _minded(self, task: asyncio.Task[None]) -> None:
+        """A defect of ours ends the panel and is said on the terminal afterwards, by whoever opened it."""
+        if not task.cancelled() and (defect := task.exception()) is not None:
+            self._handle_exception(defect)  # type: ignore[arg-type]
+
+    def _tick(self) -> None:
+        if self._room is not None:
+            self._room.bridge.changed()
+
+    def _fatal_error(self) -> None:
+        """Close without a traceback: what it was is told as any defect is."""
+        self.defect = self._exception
+        self._close_messages_no_wait()
+
+    def _recolour(self, _: object) -> None:
+        self.tones = styles(self.current_theme, colourless=self._colourless)
+        for screen in self.screen_stack:
+            if isinstance(screen, PanelScreen):
+                screen.recolour()
+
+    def leave(self) -> None:
+        """End the panel. No engine is stopped by that."""
+        if not self._leaving:
+            self._leaving = True
+            self._opening = asyncio.create_task(self._leave())
+            self._opening.add_done_callback(self._minded)
+
+    async def _leave(self) -> None:
+        room = self._room
+        farewell: tuple[str, ...] = ()
+        if room is not None:
+            farewell = room.farewell(self.names)
+            farewell += await room.aclose()
+        self.exit(farewell)
+
+    async def action_quit(self) -> None:
+        """Be Textual's own way out, too."""
+        self.leave()
+
+    # --- actions ---
+
+    def act(self, name: str) -> None:
+        """Do an action, or say why it cannot be done now."""
+        one = next((one for one in self.actions if one.id == name), None)
+        if one is None:
+            return
+        if why := one.why_not(self.situation()):
+            self.say(why)
+            return
+        getattr(self, f"_do_{one.id.name.lower()}", self._do_verb)(one)
+
+    def action_act(self, name: str) -> None:
+        """Be called by keys."""
+        self.act(name)
+
+    def choose(self, index: int) -> None:
+        """Select a Spark."""
+        self._chosen = max(0, min(index, len(self.names) - 1))
+        self.repaint()
+
+    def say(self, words: str, *, severity: str = "information") -> None:
+        """Say something for a few seconds. It is data, never markup."""
+        from sparkctl.model.text import clean
+
+        self.notify(clean(words), severity=severity, markup=False)  # type: ignore[arg-type]
+
+    def _do_verb(self, one: Action) -> None:
+        raise NotImplementedError(one.id)
+
+    def _do_next(self, _: Action) -> None:
+        self.choose((self._chosen + 1) % len(self.names))
+
+    def _do_previous(self, _: Action) -> None:
+        self.choose((self._chosen - 1) % len(self.names))
+
+    def _do_lower(self, _: Action) -> None:
+        self._step(1)
+
+    def _do_upper(self, _: Action) -> None:
+        self._step(-1)
+
+    def _step(self, by: int) -> None:
+        if self._room is None or self.node is None:
+            return
+        names = self._room.instances(self.node)
+        at = names.index(self._instance() or names[0])
+        self._instances[self.node] = names[max(0, min(len(names) - 1, at + by))]
+        self.repaint()
+
+    def _do_pause(self, _: Action) -> None:
+        self.paused = False
+        self.repaint()
+
+    def _do_back(self, _: Action) -> None:
+        if len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def _do_quit(self, one: Action) -> None:
+        if len(self.screen_stack) > 1:
+            self._do_back(one)
+        else:
+            self.leave()
+
+    def _do_quit_at_once(self, _: Action) -> None:
+        self.leave()
+
+    def _do_reconnect(self, _: Action) -> None:
+        if self._room is not None and self.node is not None:
+            self._room.crew.again(self.node)

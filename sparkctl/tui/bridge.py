@@ -1,0 +1,70 @@
+"""From the store to the screen: every event goes in at once, and at most five times a second the screen is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from sparkctl.core.live import Store, Topic, What
+from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, PhaseChanged
+from sparkctl.model.node import NodeName
+from sparkctl.present.overview import LastLine
+
+AT_MOST = 0.2  # seconds between two paintings
+AT_REST = 0.5  # while nothing but figures moves
+_AT_ONCE = (What.STATE, What.PHASE, What.LOG, What.INSTANCES)
+_LINES = 40
+
+
+class Bridge:
+    """Holds the one store of the panel. ``repaint`` is called on the loop, never from within `take`."""
+
+    def __init__(self, nodes: Iterable[NodeName], now: Callable[[], float], repaint: Callable[[], None]) -> None:
+        self.store = Store(nodes, now())
+        self.lines: deque[LastLine] = deque(maxlen=_LINES)
+        self.ends: dict[tuple[str, str], Ended] = {}  # how starts ended, by node and instance
+        self._repaint = repaint
+        self._handle: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._painted = 0.0
+
+    def take(self, event: Event) -> None:
+        """Take in an event, from whichever task it comes."""
+        topics = self.store.apply(event)
+        if isinstance(event, LogArrived):
+            self.lines += (LastLine(event.node, event.instance, line.text) for line in event.lines[-_LINES:])
+        elif isinstance(event, Ended) and event.node and event.instance and event.verdict:
+            self.ends[event.node, event.instance] = event
+        elif isinstance(event, PhaseChanged):
+            self.ends.pop((event.node, event.instance), None)
+        elif not topics and not isinstance(event, NodeStateChanged):
+            return
+        self.changed(topics)
+
+    def changed(self, topics: Iterable[Topic] = ()) -> None:
+        """Let the screen be painted soon: sooner where a state changed than where figures moved."""
+        pause = AT_MOST if any(topic.what in _AT_ONCE for topic in topics) else AT_REST
+        loop = asyncio.get_running_loop()
+        due = max(loop.time(), self._painted + pause)
+        if self._handle is not None:
+            if self._due <= due:
+                return
+            self._handle.cancel()
+        self._due = due
+        self._handle = loop.call_at(due, self._paint)
+
+    def ends_on(self, node: NodeName) -> dict[str, Ended]:
+        """Return how starts on a node ended, by instance."""
+        return {instance: end for (name, instance), end in self.ends.items() if name == node}
+
+    def close(self) -> None:
+        """Tell nothing more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _paint(self) -> None:
+        self._handle = None
+        self._painted = asyncio.get_running_loop().time()
+        self._repaint()

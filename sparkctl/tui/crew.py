@@ -1,0 +1,94 @@
+"""Who follows the nodes while the panel is open: a task a node, of the app's own and of no widget.
+
+A defect in one of them ends that one and is said in its tile; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sparkctl.core.context import Context
+from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR
+from sparkctl.model.events import Event, NodeStateChanged
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.operations.follow import Follower
+from sparkctl.operations.replay import paced
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Events to play, and how fast."""
+
+    events: Sequence[Event]
+    speed: float = 1.0
+
+
+class Crew:
+    """Starts and ends the followers. ``emit`` is given every event."""
+
+    def __init__(self, ctx: Context, emit: Callable[[Event], None], every: float = IN_FRONT_OF_AN_OPERATOR) -> None:
+        self._ctx, self._emit, self._every = ctx, emit, every
+        self._nodes: dict[NodeName, Node] = {}
+        self._tasks: dict[NodeName, asyncio.Task[None]] = {}
+        self._playing: asyncio.Task[None] | None = None
+
+    def follow(self, nodes: Sequence[Node]) -> None:
+        """Follow these nodes from now on, all at once, and no others; what is followed already is left alone."""
+        wanted = {node.name: node for node in nodes}
+        for name in [name for name, node in self._nodes.items() if wanted.get(name) != node]:
+            self._end(name)
+        for name, node in wanted.items():
+            if name not in self._nodes:
+                self._nodes[name] = node
+                self._begin(node)
+
+    def again(self, name: NodeName) -> None:
+        """Connect to a node anew, now."""
+        node = self._nodes.get(name)
+        if node is not None:
+            self._end(name)
+            self._nodes[name] = node
+            self._emit(NodeStateChanged(self._ctx.clock.now(), name, NodeState.UNKNOWN))
+            self._begin(node)
+
+    def play(self, recording: Recording) -> None:
+        """Play a recording in place of following anything."""
+
+        async def play() -> None:
+            async for event in paced(self._ctx.clock, recording.events, recording.speed):
+                self._emit(event)
+
+        self._playing = asyncio.create_task(play())
+
+    async def aclose(self) -> None:
+        """End everything and wait for it."""
+        tasks = [*self._tasks.values(), *([self._playing] if self._playing else [])]
+        self._nodes.clear()
+        for task in tasks:
+            task.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(3):
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, node: Node) -> None:
+        follower = Follower(self._ctx, node, self._every, self._emit)
+        task = asyncio.create_task(follower.run(), name=f"follow {node.name}")
+        self._tasks[node.name] = task
+        task.add_done_callback(lambda done: self._ended(node, done))
+
+    def _end(self, name: NodeName) -> None:
+        del self._nodes[name]
+        if task := self._tasks.pop(name, None):
+            task.cancel()
+
+    def _ended(self, node: Node, task: asyncio.Task[None]) -> None:
+        """Say of what a follower died; one that ended by itself has said why."""
+        defect = None if task.cancelled() else task.exception()
+        if defect is not None and self._tasks.get(node.name) is task:
+            what = f"a defect in sparkctl, not in {node.name}: {type(defect).__name__}: {defect}"
+            self._emit(
+                NodeStateChanged(self._ctx.clock.now(), node.name, NodeState.UNKNOWN, what, hint="r tries again; please report it")
+            )  # fmt: skip

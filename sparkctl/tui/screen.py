@@ -1,0 +1,119 @@
+"""What every screen of the panel has: a header, a footer, keys out of the one table, and a word for tiny terminals."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from sparkctl.core.actions import Action
+from sparkctl.present.frame import header, too_small
+from sparkctl.present.keys import Key, footer
+from sparkctl.present.spans import Row, Span, Tone
+from sparkctl.tui.sheet import Sheet
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
+
+    from sparkctl.tui.app import Panel
+
+LEAST = (50, 12)
+
+
+class Footer(Sheet):
+    """The last line. A click on a key is that key."""
+
+    places: tuple[Key, ...] = ()
+
+    def on_click(self, event: events.Click) -> None:
+        """Do what was clicked."""
+        for place in self.places:
+            if place.start <= event.x < place.stop:
+                panel: Panel = self.app  # type: ignore[assignment]
+                panel.act(place.action)
+
+
+class PanelScreen(Screen[None]):
+    """A screen with ``body``. Subclasses give `body`, `picture` and, where not all keys mean something, `actions`."""
+
+    @property
+    def panel(self) -> Panel:
+        """The app, by its own type."""
+        return self.app  # type: ignore[return-value]
+
+    @property
+    def crumb(self) -> str:
+        """What stands behind the program's name in the header."""
+        return ""
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """The actions that mean something here, in the order of the help."""
+        return self.panel.actions
+
+    def body(self) -> Widget:
+        """Return what is between header and footer."""
+        raise NotImplementedError
+
+    def picture(self) -> None:
+        """Show the state as it is now."""
+
+    def compose(self) -> ComposeResult:
+        """Header, body, footer, and what takes their place in a tiny terminal."""
+        tones = self.panel.tones
+        yield Sheet(tones, id="head")
+        body = self.body()
+        body.add_class("body")
+        yield body
+        yield Footer(tones, id="foot")
+        yield Sheet(tones, id="small")
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Say what is needed where there is not enough."""
+        wide, high = event.size
+        self.set_class(wide < LEAST[0] or high < LEAST[1], "-tiny")
+        self.repaint()
+
+    def on_screen_resume(self) -> None:
+        """Be up to date when it is seen again."""
+        self.repaint()
+
+    def recolour(self) -> None:
+        """Paint everything in the theme's colours."""
+        for sheet in self.query(Sheet):
+            sheet.paint(self.panel.tones)
+
+    def repaint(self) -> None:
+        """Show the state as it is now, header and footer included."""
+        if not self.is_mounted or not self.size.width:
+            return
+        wide, high = self.size
+        ascii_only = self.panel.ascii_only
+        if self.has_class("-tiny"):
+            self.query_one("#small", Sheet).show(too_small(wide, high, LEAST, ascii_only))
+            return
+        self.query_one("#head", Sheet).show((header(self._title(), self._standing(), wide, ascii_only),))
+        foot = self.query_one("#foot", Footer)
+        line, foot.places = footer(self.actions, self.panel.situation(), wide, ascii_only)
+        foot.show((line,))
+        self.picture()
+
+    def _title(self) -> Row:
+        crumb = self.crumb
+        title = (Span("sparkctl", Tone.TITLE),)
+        return (*title, Span(f" › {crumb}", Tone.LABEL)) if crumb else title
+
+    def _standing(self) -> Row:
+        panel = self.panel
+        badges = [
+            (panel.paused, "paused", Tone.ATTENTION),
+            (panel.setup.recording is not None, "recording", Tone.ACCENT),
+            (panel.setup.readonly, "read-only", Tone.ACCENT),
+        ]
+        count = len(panel.names)
+        spans = [Span(f"{word} · ", tone) for on, word, tone in badges if on]
+        spans.append(Span(f"{count} Spark{'s' if count != 1 else ''} · ", Tone.LABEL))
+        return (*spans, Span(time.strftime("%H:%M:%S", time.localtime(panel.now())), Tone.VALUE))

@@ -1,0 +1,24 @@
+"""The screens beside the overview: a name and the module that has it, imported when it is opened.
+
+A screen that is not here does not exist for anybody: its key, its help and its place in the palette come with its line.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sparkctl.core.actions import Situation
+    from sparkctl.tui.screen import PanelScreen
+
+# name: (module of sparkctl.tui, function that returns the screen for a situation)
+SCREENS: dict[str, tuple[str, str]] = {}
+AVAILABLE = frozenset(SCREENS)
+
+
+def make(name: str, now: Situation) -> PanelScreen:
+    """Return a screen. Raises KeyError for one that there is not."""
+    module, function = SCREENS[name]
+    screen: PanelScreen = getattr(importlib.import_module(f"sparkctl.tui.{module}"), function)(now)
+    return screen

@@ -1,0 +1,56 @@
+"""What the panel is given by whoever opens it. Light: nothing here waits for a node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from sparkctl.model.ask import Asker
+from sparkctl.model.node import Node
+
+if TYPE_CHECKING:
+    from sparkctl.core.clock import Clock
+    from sparkctl.core.config import Config
+    from sparkctl.core.context import Context
+    from sparkctl.model.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A verb that was understood and waits to be run; ``nodes`` are those that it is about, all where there are none."""
+
+    verb: str
+    words: tuple[str, ...]
+    nodes: tuple[str, ...]
+    context: Context
+    events: Callable[[], AsyncIterator[Event]]
+
+
+class Commands(Protocol):
+    """The command line's own grammar."""
+
+    def complete(self, line: str) -> tuple[str, ...]:
+        """Return what the last word of a line may become, as (whole) words."""
+        ...
+
+    def start(self, words: Sequence[str], context: Context) -> Started:
+        """Understand a command line. Raises `SparkctlError` with what is wrong and what to do."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """``keys`` is the operator's keymap. ``recording`` returns events to play and how fast, in place of asking nodes.
+    ``reload`` reads the config again where its file was written, None where nothing is to be read."""
+
+    nodes: tuple[Node, ...]
+    make_context: Callable[[Asker], Context]
+    commands: Commands | None = None
+    keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    recording: Callable[[], tuple[Sequence[Event], float]] | None = None
+    reload: Callable[[], Config | None] | None = None
+    clock: Clock | None = None
+    readonly: bool = False
+    ascii_only: bool = False
+    theme: str | None = None

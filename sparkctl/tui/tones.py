@@ -1,0 +1,85 @@
+"""Colours: what each tone looks like in a theme. The themes of ours, and any of Textual's."""
+
+from __future__ import annotations
+
+from rich.style import Style
+from textual.color import Color
+from textual.theme import Theme
+
+from sparkctl.present.spans import Tone
+
+DARK = Theme(
+    name="spark", primary="#5fb8c4", secondary="#5fb8c4", accent="#5fb8c4", foreground="#d6dade", background="#101317",
+    surface="#171b21", panel="#1d2229", success="#86c06c", warning="#e2b45f", error="#e5686a", dark=True,
+)  # fmt: skip
+LIGHT = Theme(
+    name="spark-light", primary="#0f6f80", secondary="#0f6f80", accent="#0f6f80", foreground="#20262c", background="#f7f8f9",
+    surface="#eceef1", panel="#e2e5e9", success="#3d7a2a", warning="#8f6200", error="#b3282d", dark=False,
+)  # fmt: skip
+
+
+def styles(theme: Theme, *, colourless: bool) -> dict[Tone, Style]:
+    """Return a style for each tone. ``colourless``: by weight alone, for terminals that want no colour."""
+    if colourless or theme.ansi:
+        return _by_name(colourless)
+    ground = Color.parse(theme.background or ("#101317" if theme.dark else "#f7f8f9"))
+    text = Color.parse(theme.foreground or ("#d6dade" if theme.dark else "#20262c"))
+    accent = Color.parse(theme.primary)
+    good, attention, bad = (
+        Color.parse(given or other)
+        for given, other in ((theme.success, "#86c06c"), (theme.warning, "#e2b45f"), (theme.error, "#e5686a"))
+    )
+
+    def made(colour: Color, *, bold: bool = False) -> Style:
+        return Style(color=colour.rich_color, bold=bold or None)
+
+    dim, faint = text.blend(ground, 0.42), text.blend(ground, 0.72)
+    bright = text.blend(Color.parse("white" if theme.dark else "black"), 0.45)
+    return {
+        Tone.PLAIN: made(text),
+        Tone.LABEL: made(dim),
+        Tone.UNIT: made(dim),
+        Tone.VALUE: made(text),
+        Tone.STRONG: made(bright, bold=True),
+        Tone.TITLE: made(bright, bold=True),
+        Tone.ACCENT: made(accent),
+        Tone.GOOD: made(good),
+        Tone.ATTENTION: made(attention),
+        Tone.BAD: made(bad, bold=True),
+        Tone.STALE: made(text.blend(ground, 0.58)),
+        Tone.FRAME: made(faint),
+        Tone.CHOSEN: made(accent),
+        Tone.KEY: made(accent, bold=True),
+        Tone.GPU: made(accent),
+        Tone.OTHER: made(accent.blend(ground, 0.30)),
+        Tone.CACHE: made(text.blend(ground, 0.62)),
+        Tone.FREE: made(text.blend(ground, 0.80)),
+    }
+
+
+def _by_name(colourless: bool) -> dict[Tone, Style]:
+    """The terminal's own sixteen colours, or none: then bold and dim have to do."""
+
+    def made(colour: str | None, *, bold: bool = False, dim: bool = False) -> Style:
+        return Style(color=None if colourless else colour, bold=bold or None, dim=dim or None)
+
+    return {
+        Tone.PLAIN: made(None),
+        Tone.LABEL: made(None, dim=True),
+        Tone.UNIT: made(None, dim=True),
+        Tone.VALUE: made(None),
+        Tone.STRONG: made(None, bold=True),
+        Tone.TITLE: made(None, bold=True),
+        Tone.ACCENT: made("cyan"),
+        Tone.GOOD: made("green"),
+        Tone.ATTENTION: made("yellow"),
+        Tone.BAD: made("red", bold=True),
+        Tone.STALE: made("bright_black", dim=colourless),
+        Tone.FRAME: made("bright_black", dim=colourless),
+        Tone.CHOSEN: made("cyan", bold=True),
+        Tone.KEY: made("cyan", bold=True),
+        Tone.GPU: made("cyan", bold=True),
+        Tone.OTHER: made("cyan"),
+        Tone.CACHE: made(None, dim=True),
+        Tone.FREE: made("bright_black", dim=colourless),
+    }

@@ -1,0 +1,70 @@
+"""The panel on simulated Sparks, as a person would drive it: real SSH, no stand-in for anything of ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from sparkctl.core.config import load_config
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.model.ask import Asker
+from sparkctl.model.node import Node
+from sparkctl.sim import SimulatedSparks
+from sparkctl.tui.app import Panel
+from sparkctl.tui.setup import Setup
+from sparkctl.tui.sheet import Sheet
+
+Driver = Pilot[tuple[str, ...]]
+
+
+def setup(nodes: tuple[Node, ...], state: Path, **more: Any) -> Setup:
+    def context(asker: Asker) -> Context:
+        return Context(History(state), "tester", asker=asker)
+
+    return Setup(nodes, context, **more)
+
+
+@asynccontextmanager
+async def opened(made: Setup, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Driver]:
+    async with Panel(made).run_test(size=size, notifications=True) as pilot:
+        yield pilot
+
+
+@asynccontextmanager
+async def on(
+    sparks: SimulatedSparks, state: Path, size: tuple[int, int] = (80, 24), **more: Any
+) -> AsyncIterator[Driver]:
+    """The panel on simulated Sparks that are there already."""
+    nodes = load_config(sparks.config_path).nodes
+    async with opened(setup(nodes, state, **more), size) as pilot:
+        yield pilot
+
+
+def screen(pilot: Driver) -> str:
+    """What is on the screen that is seen, sheet by sheet, as bare text."""
+    return "\n".join(line for sheet in pilot.app.screen.query(Sheet) if sheet.display for line in sheet.shown)
+
+
+async def until(pilot: Driver, claim: str | Callable[[str], object], within: float = 20) -> str:
+    """Wait until a text is on the screen, or a claim about it holds; return the screen."""
+    holds = (lambda shown: claim in shown) if isinstance(claim, str) else claim
+    shown = ""
+    try:
+        async with asyncio.timeout(within):
+            while not holds(shown := screen(pilot)):
+                await pilot.pause(0.02)
+    except TimeoutError:
+        raise AssertionError(f"{claim!r} never came:\n{shown}") from None
+    return shown
+
+
+def black_hole(name: str = "dark") -> Node:
+    """A node whose address drops everything (TEST-NET-1)."""
+    return replace(Node(name, "192.0.2.1"), user="nobody")  # type: ignore[arg-type]

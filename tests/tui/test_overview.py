@@ -1,0 +1,90 @@
+"""The overview on simulated Sparks: what is painted first, what comes, what keys do, and what a tiny terminal says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkctl.model.node import Node, NodeName
+from sparkctl.sim import SimulatedSparks
+from tests.sim.clients import FAST
+from tests.tui.driving import black_hole, on, opened, screen, setup, until
+
+
+async def test_the_first_picture_comes_from_the_config_alone(tmp_path: Path) -> None:
+    nodes = (Node(NodeName("spark1"), "192.0.2.1"), Node(NodeName("spark2"), "192.0.2.1"))
+    async with opened(setup(nodes, tmp_path)) as pilot:
+        shown = screen(pilot)
+        assert "spark1 ◌ connecting" in shown
+        assert "spark2 ◌ connecting" in shown
+        assert "? help" in shown
+
+
+async def test_tiles_fill_with_what_the_nodes_say(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        shown = await until(pilot, lambda text: text.count("decode") == 2 and text.count("tok/s") == 2)
+        assert "spark1 ● ready" in shown
+        assert "qwen36-vllm vLLM 0.19.1 :8000" in shown
+        assert "of 121.7 GiB" in shown
+        assert "spark1 ══ 200G ══ spark2" in shown
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50), (60, 15)])
+async def test_four_sparks_fit_or_say_how_many_more_there_are(tmp_path: Path, size: tuple[int, int]) -> None:
+    names = ("spark1", "spark2", "spark3", "spark4")
+    async with (
+        SimulatedSparks("two-stacks", **FAST, nodes=names) as sparks,
+        on(sparks, tmp_path, size) as pilot,
+    ):
+        shown = await until(pilot, lambda text: "GiB" in text and "connecting" not in text)
+        there = [name for name in names if f" {name} " in shown]
+        assert there[0] == "spark1"
+        assert len(there) == 4 or f"{4 - len(there)} more: tab goes on" in shown
+        for _ in range(3):
+            await pilot.press("tab")
+        await until(pilot, "━ spark4 ")
+
+
+async def test_a_tiny_terminal_says_what_it_needs_and_still_takes_keys(tmp_path: Path) -> None:
+    async with opened(setup((black_hole(),), tmp_path), (40, 10)) as pilot:
+        shown = await until(pilot, "too small")
+        assert "needed  50 × 12" in shown
+        assert "dark" not in shown
+        await pilot.press("q")
+    assert pilot.app.return_value == ()
+
+
+async def test_without_a_config_it_teaches(tmp_path: Path) -> None:
+    async with opened(setup((), tmp_path)) as pilot:
+        assert "sparkctl init" in await until(pilot, "No Spark is configured yet")
+
+
+async def test_quitting_says_what_goes_on_running(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, lambda text: text.count("ready") == 2)
+        await pilot.press("q")
+    assert pilot.app.return_value == ("qwen36-ngram goes on running on spark1", "qwen36-vllm goes on running on spark2")
+
+
+async def test_a_node_that_goes_is_said_and_fades_and_comes_back(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, lambda text: text.count("tok/s") == 2)
+        await sparks.sshd["spark2"].close()
+        shown = await until(pilot, lambda text: "next" in text and "attempt" in text)
+        assert "tried" in shown
+        assert "spark1 ● ready" in shown, "the other one is as it was"
+        assert shown.count("tok/s") == 1, "what an engine does is not known of a node that does not answer"
+        assert shown.count("of 121.7 GiB") == 2, "what was last known stays, as old"
+
+
+async def test_selecting_goes_round(tmp_path: Path) -> None:
+    nodes = (black_hole("one"), black_hole("two"))
+    async with opened(setup(nodes, tmp_path)) as pilot:
+        await until(pilot, "━ one ")
+        await pilot.press("tab")
+        await until(pilot, "━ two ")
+        await pilot.press("right")
+        await until(pilot, "━ one ")
+        await pilot.press("shift+tab")
+        await until(pilot, "━ two ")

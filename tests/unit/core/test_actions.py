@@ -1,0 +1,73 @@
+"""The one table of actions: no key twice, nothing dangerous without a question, and the operator's keymap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.actions import ACTIONS, FOOTER, ActionId, Situation, action, clashes, for_footer, key_name, there_are
+from sparkctl.core.config import load_config
+from sparkctl.core.faults import InvalidFile
+from sparkctl.present.keys import footer
+from sparkctl.present.spans import text, width
+
+ALL = frozenset(one.screen for one in ACTIONS if one.screen)
+
+
+def test_every_id_has_its_action_and_no_key_does_two_things() -> None:
+    assert {one.id for one in ACTIONS} == set(ActionId)
+    assert clashes(()) == ()
+
+
+def test_read_only_leaves_nothing_that_changes_anything() -> None:
+    assert not [one for one in there_are(Situation(readonly=True, screens=ALL)) if one.changes]
+    assert [one for one in there_are(Situation(screens=ALL)) if one.changes]
+
+
+def test_a_screen_that_is_not_there_has_no_action() -> None:
+    assert action("logs") not in there_are(Situation())
+    assert action("logs") in there_are(Situation(screens=ALL))
+
+
+def test_the_footer_has_six_at_80_columns_and_help_is_always_among_them() -> None:
+    actions = there_are(Situation(screens=ALL))
+    assert [one.id for one in for_footer(actions)] == ["up", "down", "logs", "drop-caches", "profiles", "help"]
+    row, places = footer(actions, Situation(), 80)
+    assert len(places) == FOOTER
+    assert width(row) == 80
+    assert text(footer(actions, Situation(), 30)[0]).rstrip().endswith("? help")
+
+
+@pytest.mark.parametrize(
+    ("given", "named"), [("x", "x"), ("?", "question_mark"), (":", "colon"), ("ctrl+d", "ctrl+d"), ("f5", "f5")]
+)
+def test_keys_are_named_as_terminals_tell_them(given: str, named: str) -> None:
+    assert key_name(given) == named
+
+
+@pytest.mark.parametrize("given", ["", "  ", "long", "ctrl+", "ctrl+c", "hyper+x"])
+def test_what_is_no_key_is_refused(given: str) -> None:
+    with pytest.raises(ValueError, match=r"key|stays"):
+        key_name(given)
+
+
+def test_a_keymap_is_read_and_its_faults_have_their_places(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("keys:\n  down: [X, ctrl+d]\n  help: f2\n")
+    assert load_config(path).keys == (("down", ("X", "ctrl+d")), ("help", ("f2",)))
+    assert next(one for one in there_are(Situation(), load_config(path).keys) if one.id == "down").keys[0] == "X"
+    path.write_text("keys:\n  stopp: x\n  up: hyper\n")
+    with pytest.raises(InvalidFile) as caught:
+        load_config(path)
+    assert [(fault.place.line, fault.message.split(";")[0]) for fault in caught.value.faults] == [
+        (2, "keys: there is no action `stopp`"),
+        (3, "keys: up: 'hyper' is no key"),
+    ]
+
+
+def test_a_key_for_two_actions_is_a_fault_of_the_line_that_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("nodes: []\nkeys:\n  up: x\n")
+    with pytest.raises(InvalidFile, match=r"config.yaml:3:3: keys: `x` would be both up and down"):
+        load_config(path)

@@ -1,0 +1,50 @@
+"""Rows keep their width whatever is in them, and nothing of a node gets through uncleaned."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.model.sample import MemoryBar
+from sparkctl.present.bars import memory_bar, trend
+from sparkctl.present.spans import Span, cut, ends, fit, plain_ascii, said, text, width
+
+ROWS = st.lists(st.text(max_size=12).map(said), max_size=5).map(tuple)
+
+
+@given(ROWS, st.integers(0, 40))
+def test_a_fitted_row_is_exactly_as_wide_as_asked(spans: tuple[Span, ...], columns: int) -> None:
+    assert width(fit(spans, columns)) == columns
+
+
+@given(ROWS, st.integers(1, 40))
+def test_a_cut_row_is_never_wider(spans: tuple[Span, ...], columns: int) -> None:
+    assert width(cut(spans, columns)) <= columns
+
+
+@given(ROWS, ROWS, st.integers(0, 40))
+def test_ends_keep_the_right_one(left: tuple[Span, ...], right: tuple[Span, ...], columns: int) -> None:
+    assert width(ends(left, right, columns)) == columns
+
+
+@given(st.text())
+def test_what_a_node_says_has_no_control_in_it(words: str) -> None:
+    assert said(words).text.isprintable()
+
+
+def test_our_signs_have_plain_ones() -> None:
+    assert text(plain_ascii((Span("≈ 196 GB/s · 71 °C → —"),))) == "~ 196 GB/s, 71  C > -"
+
+
+@given(*[st.integers(0, 1 << 37)] * 4, st.integers(1, 100))
+def test_the_memory_bar_is_as_wide_as_asked(gpu: int, other: int, cache: int, free: int, columns: int) -> None:
+    total = max(1, gpu + other + cache + free)
+    bar = MemoryBar(total, cache + free, gpu, other, cache, free, 0)
+    row = memory_bar(bar, columns)
+    assert width(row) == (columns if gpu + other + cache + free else 0)
+    assert [span.text[0] for span in row] == [mark for mark in "█▓▒░" if mark in text(row)], "the order never changes"
+
+
+def test_a_gap_in_a_trend_stays_one() -> None:
+    assert trend([0.0, None, 1.0], 0.0, 1.0) == "▁ █"
+    assert trend([1.0, 1.5, 2.0], 1.0, 2.0, ascii_only=True) == "_=#"
