@@ -9,7 +9,6 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.present.frame import LEAST, framed
 from sparkctl.present.glance import Glance, in_order, node_badge, old
-from sparkctl.present.numbers import figures
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said, toned
 from sparkctl.present.tile_parts import (
     Part,
@@ -23,6 +22,7 @@ from sparkctl.present.tile_parts import (
     instance_row,
     is_coming,
     memory_part,
+    reads_row,
     share_part,
     short_row,
     start_rows,
@@ -101,7 +101,7 @@ def _instances(seen: Glance, space: Space, roomy: bool) -> list[Part]:
         else:
             parts.append(Part(3 + at, (instance_row(one, space, marked=marked, badge=True),)))
             if one.ours and one.phase is Phase.READY and one.numbers is not None:
-                parts.append(Part(4 + at, (row("  ", Span(figures(one.numbers), Tone.VALUE)),)))
+                parts.append(Part(4 + at, (row("  ", *decode_row(one.numbers, space)),)))
     return parts
 
 
@@ -130,11 +130,13 @@ def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[
     if one.phase is not Phase.READY or one.port is None:
         return [Part(3, (row(said(one.detail, Tone.STALE)),))] if one.detail else []
     decode, accept = decode_row(one.numbers, space), accept_row(one, seen, space)
+    reads = reads_row(one, seen, space)
+    last = [] if reads is None else [Part(4, (reads,))]
     if accept is None:
-        return [Part(1, (decode,))]
+        return [Part(1, (decode,)), *last]
     if not roomy and space.is_wide and (beside := short_row(one, seen, space)) is not None:
-        return [Part(1, (beside,))]
-    return [Part(1, (decode,)), Part(1, (accept,))]
+        return [Part(1, (beside,)), *last]
+    return [Part(1, (decode,)), Part(1, (accept,)), *last]
 
 
 def _chosen_rows(parts: Sequence[Part], room: int) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sparkctl.core.bandwidth import of_instance, of_node
 from sparkctl.core.rings import Series
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity, Numbers
@@ -224,6 +225,20 @@ def accept_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:
     if accepted.rate is not None:
         spans += [Span(f"{words.percent(accepted.rate):>8}", Tone.VALUE), Span(" of drafts", Tone.UNIT)]
     return (*spans, *_curve(one, seen, space, space.columns - sum(cells(span.text) for span in spans) - 2))
+
+
+def reads_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:
+    """Return the bandwidth that decoding takes: the GPU's own figure, or an estimate that says so; None where there is
+    none to tell."""
+    found = of_node(seen.view) or of_instance(one, seen.view)
+    if found is None:
+        return None
+    amount, _, shares = words.bandwidth(found).partition(" · ")
+    room = space.columns - LABEL - cells(amount) - 2
+    if cells(shares) > room:
+        shares = shares.partition(", ")[0]
+    rest = Span(f"  {shares}", Tone.LABEL) if shares and cells(shares) <= room else Span("")
+    return row(label("reads"), Span(amount, Tone.VALUE), rest)
 
 
 def short_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:
