@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sparkctl.core.store import InstanceView, NodeView
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, gib
 from sparkctl.present.fold import fold
@@ -80,14 +81,14 @@ def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
     if not instance.ours:
         mark = "." if ascii_only else "·"
         return [f"{mark} {name}", "foreign", gib(instance.memory), clean(instance.image), clean(instance.status)]
-    assert instance.phase is not None
-    state = phase_word(instance.phase)
+    phase = instance.phase or Phase.UNKNOWN
+    state = phase_word(phase)
     more = step_words(instance.step, ascii_only) or (clean(instance.detail) if instance.detail else "")
     return [
-        f"{symbol(instance.phase, ascii_only)} {name}",
+        f"{symbol(phase, ascii_only)} {name}",
         state,
         gib(instance.memory),
-        instance.endpoint or clean(instance.image),
+        clean(instance.endpoint or instance.image),
         f"{clean(instance.status)}" + (f"   {more}" if more else ""),
     ]
 

@@ -34,7 +34,12 @@ def happenings(draw: st.DrawFn) -> list[events.Event]:
     return found
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(happenings(), st.booleans(), st.none() | st.integers(40, 120))
 def test_every_view_of_anything_can_be_drawn(happened: list[events.Event], ascii_only: bool, width: int | None) -> None:
     store = Store()
@@ -42,7 +47,7 @@ def test_every_view_of_anything_can_be_drawn(happened: list[events.Event], ascii
         store.apply(event)
         views = store.views()
         lines = top_lines(views, ascii_only, width, explain=True)
-        assert all(line.isprintable() for line in lines)
+        assert [line for line in lines if not line.isprintable()] == []
         json.dumps(top_document(views), allow_nan=False)
         metrics_text(views, 5.0)
 
