@@ -430,7 +430,7 @@ class Guard:
         return self.killer.open() and self.killer.ask("POST", path, time.monotonic())
 
     def kill_answered(self, status: int | None, body: bytes, now: float) -> None:
-        """Take Docker's answer: 204 is an end, 404 and 409 say that there was nothing to end any more."""
+        """Take Docker's answer: 204 is an end, 404 and 409 say that there was nothing to end, or not any more."""
         kill = next((one for one in reversed(self.kills) if one.is_open), None)
         if kill is None:
             return
@@ -440,13 +440,16 @@ class Guard:
                 return
         kill.is_open = False
         kill.receipt["answer"] = status
-        if status in (204, 404, 409):
+        if status == 204 or (kill.resent and status in (404, 409)):
             self.tell(kill.event)
-            self.end(kill.watch, "ended by the guard" if status == 204 else "Docker says that it had ended already")
+            self.end(kill.watch, "ended by the guard")
             self.complete(kill)
             return
         kill.is_void = True
         remove_receipt(self.place, kill.watch.container[:12])
+        if status in (404, 409):
+            self.end(kill.watch, "it had ended already when the guard wanted to end it")
+            return
         why = f"Docker answered {status}: {said_by(body)}" if status else "the connection to Docker broke twice"
         self.tell(dict(kill.event, at=round(time.time(), 3), what="kill-failed", why=f"{why}; {kill.event['why']}"))
 

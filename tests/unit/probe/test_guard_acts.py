@@ -198,6 +198,18 @@ def test_a_request_whose_connection_breaks_is_sent_once_more_and_then_tells(tmp_
         assert [one for _, one in machine.docker.kills()[2:4]] == [THIRD, THIRD]
 
 
+def test_what_had_ended_already_was_not_ended_by_the_guard(tmp_path: Path) -> None:
+    with guarded(tmp_path) as machine:
+        client = machine.client()
+        client.watch()
+        time.sleep(0.2)
+        machine.docker.refuses = 409
+        machine.proc.set(0.3)
+        until("the end", lambda: client.state().watches == ())
+        assert client.happened() == ["warned", "ended"]
+        assert client.receipt() is None
+
+
 @pytest.mark.parametrize("how", ["refuses", "hangs", "is away"])
 def test_a_docker_that_does_not_end_it_is_told_and_asked_again(how: str, tmp_path: Path) -> None:
     with guarded(tmp_path) as machine:
