@@ -17,7 +17,7 @@ from sparkctl.model.guard import GuardRole, GuardState, Receipt, UnwatchReason
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.plan import GuardRule, Label
 from sparkctl.model.text import clean
-from sparkctl.model.units import MIB
+from sparkctl.model.units import gib
 from sparkctl.operations import receipts
 from sparkctl.operations.stream import Emit, ended_by, stream
 from sparkctl.wire.link import state_of
@@ -108,7 +108,7 @@ def arm(ctx: Context, request: ArmRequest) -> AsyncIterator[Event]:
             what = f"{request.instance} does not run" if request.instance else "nothing that sparkctl started runs"
             raise Refused(f"{what} on {where}; there is nothing to guard", "see what runs: sparkctl status")
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(ctx.clock.now() + (request.rule.limit or 0)))
-        message = f"guarded until {until}, above {request.rule.floor // MIB} MiB available: {', '.join(armed)}"
+        message = f"guarded until {until}, stopped below {gib(request.rule.floor)} available: {', '.join(armed)}"
         return Ended(ctx.clock.now(), Outcome.DONE, 0, ctx.clock.monotonic() - began, message=message)
 
     return stream(ctx, job, request.instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status")

@@ -60,6 +60,11 @@ class StartGuard:
         self._killed = False
         self._leased = False
 
+    @property
+    def is_armed(self) -> bool:
+        """Tell whether the container is being watched, as far as we know."""
+        return self._watched and self._link is not None and not self._ended
+
     async def arm(self, *, drop_was_told: bool = False) -> None:
         """Have a guard on the node. ``drop_was_told``: that page cache cannot be dropped there is known already."""
         try:

@@ -328,8 +328,11 @@ class _Up:
     # saying
 
     def _goes_on(self, plan: LaunchPlan) -> str:
+        guarded = (
+            " The guard stays with it until it is ready." if self.guard is not None and self.guard.is_armed else ""
+        )
         return (
-            f"{plan.instance} is still starting on {plan.node}, without us. Watch it again: {self.request.again}\n"
+            f"{plan.instance} is still starting on {plan.node}, without us.{guarded} Watch it again: {self.request.again}\n"
             f"Stop it: sparkctl down {plan.instance} --node {plan.node}"
         )
 

@@ -131,6 +131,28 @@ def test_the_guard_goes_on_through_a_broken_connection(spark1: LabNode, sparkctl
     assert [event["why"] for event in events if event["what"] == "ended"] == ["ready"]
 
 
+def test_a_guard_that_is_killed_is_replaced(spark1: LabNode, sparkctl: Sparkctl) -> None:
+    watching = sparkctl.start("up", sparkctl.profile(env={"LAB_LOAD_S": "5"}), "--node", "spark1", "--json")
+    watching.await_text(LOADING)
+    spark1.signal(signal.SIGKILL, GUARD)
+    watching.await_text("another one watches now")
+    ran = watching.end()
+    assert_ended(ran, 0, "ready")
+    assert [event["why"] for event in told(ran, "ended")] in ([], ["ready"])
+    assert [event["why"] for event in guard_of(sparkctl)["guard"]["events"]] == ["ready"]
+
+
+def test_a_guard_that_is_stopped_costs_the_start_a_warning(spark1: LabNode, sparkctl: Sparkctl) -> None:
+    profile = sparkctl.profile()
+    assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
+    sparkctl("down", profile, "--node", "spark1")
+    spark1.signal(signal.SIGSTOP, GUARD)
+    ran = sparkctl("up", profile, "--node", "spark1", "--json")
+    assert_ended(ran, 0, "ready")
+    (warning,) = [e["message"] for e in ran.events if e["event"] == "warning" and "guard" in e["message"]]
+    assert "did not answer within 10 s" in warning
+
+
 def test_at_ready_nothing_is_watched_any_more(spark1: LabNode, sparkctl: Sparkctl) -> None:
     ran = sparkctl("up", sparkctl.profile(), "--node", "spark1", "--json")
     assert_ended(ran, 0, "ready")

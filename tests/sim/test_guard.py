@@ -32,6 +32,7 @@ from sparkctl.operations.up import UpRequest, up
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.sim.memory import GIB
 from tests.sim.clients import FAST
+from tests.sim.test_command import demo, result
 
 RUNAWAY = ("env.SIM_FAULT=memory-runaway",)
 RULE = GuardRule(limit=3600.0, cache_below=0)
@@ -181,6 +182,16 @@ async def test_an_up_that_was_cut_off_is_told_of_by_the_next(sparks: SimulatedSp
     assert end_of(events).outcome is Outcome.READY
 
 
+async def test_down_keeps_what_the_guard_left_of_a_container(sparks: SimulatedSparks, ctx: Context) -> None:
+    await all_of(up(ctx, request(sparks, *RUNAWAY, detach=True)))
+    await until(sparks, "killed")
+    (container,) = sparks.docker["spark1"].containers
+    assert end_of(await all_of(down(ctx, DownRequest("qwen36-vllm", [node_of(sparks)])))).outcome is Outcome.DONE
+    assert ctx.history.receipt_path("qwen36-vllm", "spark1", container) is not None
+    read = await all_of(logs(ctx, LogsRequest("qwen36-vllm", [node_of(sparks)])))  # from the disk by now
+    assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, Warned))
+
+
 async def test_a_detached_start_is_left_alone_once_it_is_ready(sparks: SimulatedSparks, ctx: Context) -> None:
     await all_of(up(ctx, request(sparks, detach=True)))
     await until(sparks, "ended")
@@ -262,3 +273,28 @@ async def test_arm_is_refused_where_nothing_runs(sparks: SimulatedSparks, ctx: C
     ended = end_of(await all_of(arm(ctx, ArmRequest(nodes, None, ("nobody",), RULE))))
     assert ended.exit_code == 2
     assert not any(guard.is_running for guard in sparks.guards.values())
+
+
+# as a command
+
+
+def test_the_verb_prints_a_table_and_a_document() -> None:
+    shown = demo("guard", "status", scenario="two-stacks")
+    assert (shown.returncode, shown.stdout.count("no guard runs")) == (0, 2), shown
+    document = json.loads(demo("guard", "status", "--node", "spark2", "--json").stdout)
+    assert document["schema"] == 1
+    assert [(node["name"], node["state"], node["guard"]) for node in document["nodes"]] == [("spark2", "ok", None)]
+
+
+def test_the_verb_arms_and_says_until_when() -> None:
+    ended = result(demo("guard", "arm", "--for", "2h", "--floor", "1GiB", "--json", scenario="two-stacks"))
+    assert ended["outcome"] == "done"
+    assert "stopped below 1.0 GiB available: qwen36-ngram on spark1, qwen36-vllm on spark2" in ended["message"]
+    wrong = demo("guard", "arm", "--floor", "1")
+    assert wrong.returncode == 2
+    assert "`1` is 1 bytes; write for example" in wrong.stderr
+
+
+def test_a_dry_run_says_how_it_is_guarded() -> None:
+    assert "guarded until it is ready" in demo("up", "qwen36", "--node", "spark1", "--dry-run").stdout
+    assert "no guard: " in demo("up", "qwen36", "--node", "spark1", "--dry-run", "--no-guard").stdout

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.core import guardlink
 from sparkctl.core.guardlink import GuardLink
 from sparkctl.core.session import Session
 from sparkctl.errors import GuardTrouble
@@ -123,6 +124,23 @@ async def test_another_answer_is_trouble_with_words(
     link = await attached(session, tmp_path, peer)
     with pytest.raises(GuardTrouble, match=words):
         await link.state()
+    await link.close()
+
+
+async def test_a_guard_that_is_silent_is_given_up_before_its_late_answer_is_taken_for_another(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guardlink, "_ANSWER", 0.05)
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    link = await attached(session, tmp_path, peer)
+    with pytest.raises(GuardTrouble, match="did not answer within"):
+        await link.state()
+    with pytest.raises(GuardTrouble):
+        await link.state()
+    assert not link.is_open
     await link.close()
 
 
