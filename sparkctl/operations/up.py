@@ -37,6 +37,7 @@ from sparkctl.operations.watch import StartWatch, Watched, secrets_of
 
 _UNCHANGED = "interrupted before anything was changed"
 _OLD_GONE = "interrupted: the one that ran before was stopped, the new one was not started"
+_SIGKILLED = 137
 _IDENTITY = ("identity", "memory", "processes", "gpu", "listen", "docker")
 
 
@@ -298,9 +299,9 @@ class _Up:
         if not watched.timed_out:
             watch.report(Phase.FAILED)
         try:
-            if self.guard is not None and not watched.timed_out:
-                receipt = await self.guard.receipt()
             container = await session.docker.inspect(container_id)
+            if container.exit_code == _SIGKILLED and not container.is_alive and not watched.timed_out:
+                receipt = await (self.guard.receipt() if self.guard else receipts.of(session, container_id))
             if not container.is_alive:
                 log = (await save_log(session, self.ctx, self.emit, container, secrets_of(plan))).path or log
         except (DockerError, NodeError):
@@ -328,9 +329,8 @@ class _Up:
     # saying
 
     def _goes_on(self, plan: LaunchPlan) -> str:
-        guarded = (
-            " The guard stays with it until it is ready." if self.guard is not None and self.guard.is_armed else ""
-        )
+        is_armed = self.guard is not None and self.guard.is_armed
+        guarded = " The guard stays with it until it is ready." if is_armed else ""
         return (
             f"{plan.instance} is still starting on {plan.node}, without us.{guarded} Watch it again: {self.request.again}\n"
             f"Stop it: sparkctl down {plan.instance} --node {plan.node}"
