@@ -8,9 +8,11 @@ Prompts are bound by arithmetic, so there is no estimate while they are read, an
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from sparkctl.core.per_step import decode, encode
 from sparkctl.core.store import LoadView
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity, Numbers
@@ -23,6 +25,7 @@ FORMULA = "GB/s = decode steps/s x (weights + experts + draft model x passes + K
 
 
 _MEASURED_GB10 = 230 * GB
+_FASTEST = 1 << 60  # bytes/s: no memory comes near it
 _ROOM = 1.02  # above the specification by less is what rounding and a short window do
 
 
@@ -158,7 +161,8 @@ def measured(sample: Sample) -> Bandwidth | None:
     """Return what the GPUs' own counters say, all of them together; None where one has no such counter, as a GB10."""
     known = [(one.bandwidth_share, one.bandwidth_peak) for one in sample.gpus or ()]
     pairs = [(share, peak) for share, peak in known if share is not None and peak is not None]
-    if not pairs or len(pairs) < len(known):
+    sound = all(0 <= share < math.inf and 0 < peak < _FASTEST for share, peak in pairs)
+    if not pairs or len(pairs) < len(known) or not sound:
         return None
     rate, peak = sum(share * peak for share, peak in pairs), float(sum(peak for _, peak in pairs))
     inputs = (
@@ -178,12 +182,16 @@ def of_instance(one: InstanceView, view: LoadView) -> Bandwidth | None:
     reads = reads_of(one.per_step)
     if one.numbers is None or reads is None or of_node(view) is not None:
         return None
-    return estimate(one.numbers, reads, ceiling_of(view.memory_bandwidth))
+    found = estimate(one.numbers, reads, ceiling_of(view.memory_bandwidth))
+    return found if found is not None and 0 <= found.low <= found.high < math.inf else None
 
 
 def reads_of(facts: PerStep | None) -> Reads | None:
-    """Return what one of the ranks that share a model reads in a step, None where the weights are not known."""
-    if facts is None or facts.weights is None:
+    """Return what one of the ranks that share a model reads in a step, None where the weights are not known.
+
+    Labels are checked when they are read; facts may come from a recording as well, so they are checked here, too.
+    """
+    if facts is None or facts.weights is None or decode(encode(facts)) != facts:
         return None
     weights, experts, ranks = facts.weights, None, facts.ranks
     total, active = facts.parameters, facts.active_parameters

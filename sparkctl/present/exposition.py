@@ -98,6 +98,8 @@ _MEMORY: tuple[tuple[str, str, Callable[[MemoryBar], Value]], ...] = (
     ("available", "What could be had without swapping.", lambda bar: bar.available),
     ("gpu_processes", "Held by processes on the GPU's side, by the driver.", lambda bar: bar.gpu_processes),
     ("other_used", "Used by others; where the driver is silent, by GPU processes too.", lambda bar: bar.other_used),
+    ("processes", "Of other_used: held by processes on the CPU's side.", lambda bar: bar.processes),
+    ("unaccounted", "Of other_used: held by nobody who is known.", lambda bar: bar.unaccounted),
     ("page_cache", "What the kernel would give back: available - free.", lambda bar: bar.page_cache),
     ("free", "Unused.", lambda bar: bar.free),
     ("swap_used", "Swap in use.", lambda bar: bar.swap_used),
@@ -267,7 +269,7 @@ def _bandwidth(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
         if (counted := of_node(view)) is not None:
             whole.add((view.name, _SOURCES[counted.source]), counted.low)
         for one in view.instances:
-            if (read := of_instance(one, view)) is not None:
+            if (read := of_instance(one, view)) is not None and read.plausible:
                 low.add((*_own(one), _SOURCES[read.source]), read.low)
                 high.add((*_own(one), _SOURCES[read.source]), read.high)
     yield from (low, high, whole)

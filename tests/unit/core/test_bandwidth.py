@@ -19,12 +19,18 @@ from sparkctl.core.bandwidth import (
     ceiling_of,
     estimate,
     measured,
+    of_instance,
     reads_of,
     why_blank,
 )
+from sparkctl.core.store import LoadView
 from sparkctl.core.window import MetricsWindow
+from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Acceptance, Activity, EngineMetrics, Estimator, Numbers
+from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.per_step import PerStep, RoutedExperts
+from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Gpu, Sample
 
 DENSE = Reads(weights=27_000_000_000)
@@ -151,6 +157,27 @@ def test_a_share_of_active_parameters_bounds_what_experts_would_tell(
     assert guessed[1] >= (always + known[1]) * (1 - 1e-9)
 
 
+@given(
+    st.builds(
+        PerStep, *[st.none() | st.integers(-(1 << 70), 1 << 70)] * 3,
+        st.none() | st.builds(RoutedExperts, st.integers(-9, 1 << 70), st.integers(-9, 9), st.integers(-9, 9)),
+        *[st.none() | st.integers(-9, 1 << 70)] * 4, st.integers(-1, 3),
+    ),
+    st.floats(-1.0, 1e308), st.none() | st.floats(-1.0, 1e308),
+)  # fmt: skip
+def test_facts_that_make_no_sense_give_no_figure_and_break_nothing(
+    facts: PerStep, steps: float, kv_tokens: float | None
+) -> None:
+    """They may come from a recording that somebody wrote."""
+    numbers = replace(DECODING, steps=steps, kv_tokens=kv_tokens)
+    one = InstanceView(
+        "a", NodeName("n"), "a", "image", ContainerState.RUNNING, "Up", True, None, Phase.READY, numbers=numbers,
+        per_step=facts,
+    )  # fmt: skip
+    seen = of_instance(one, LoadView(NodeName("n"), NodeState.OK, 1.0))
+    assert seen is None or 0 <= seen.low <= seen.high < float("inf")
+
+
 def test_a_draft_model_of_unknown_size_is_not_passed_over_in_silence() -> None:
     reads = reads_of(PerStep(weights=27 * 10**9, draft_passes=3, draft_tokens=3))
     assert reads is not None
@@ -170,6 +197,12 @@ def test_a_counter_of_the_hardware_is_a_measurement() -> None:
     assert "44.0 % of the peak" in "\n".join(seen.explain())
     assert measured(Sample(1, 1.0, 1.0, gpus=(gpu, replace(gpu, index=1, bandwidth_share=None)))) is None
     assert measured(Sample(1, 1.0, 1.0, gpus=(Gpu(0, "NVIDIA GB10"),))) is None
+    for wrong in (
+        replace(gpu, bandwidth_peak=0),
+        replace(gpu, bandwidth_share=-0.1),
+        replace(gpu, bandwidth_peak=1 << 80),
+    ):
+        assert measured(Sample(1, 1.0, 1.0, gpus=(wrong,))) is None
     assert measured(Sample(1, 1.0, 1.0)) is None
 
 
