@@ -74,3 +74,8 @@ def test_ascii_is_ascii_whatever_is_not_known() -> None:
     for one in (unknown, strange):
         assert "\n".join(status_lines([one], ascii_only=True)).isascii()
         assert "—" in "\n".join(status_lines([one]))
+
+
+def test_an_instance_of_ours_without_a_phase_is_unknown() -> None:
+    (row,) = status_lines([view(replace(instance("a"), phase=None))])[1:]
+    assert row.split()[:3] == ["◌", "a", "unknown"]
