@@ -90,7 +90,8 @@ def caches_line(event: CachesDropped) -> str:
 def guard_line(event: GuardActed) -> str:
     """Return what the guard did in one plain sentence, with the memory it saw."""
     why, instance = clean(event.why), clean(event.instance or "a container")
-    available = "" if event.available is None else f" at {event.available / GIB:.2f} GiB available"
+    said = event.available is None or " available" in why
+    available = "" if said else f" at {event.available / GIB:.2f} GiB available"
     free = "" if event.free is None else f"; {event.free / GIB:.1f} GiB are free"
     match event.what:
         case GuardAct.WARNED:

@@ -229,7 +229,7 @@ class SimGuard:
             **{name: getattr(watch, name) for name in names},
             **{name: event[name] for name in ("at", "why", "rate", "to_zero", "available")},
             "did": "killed",
-            "reaction": 0.024,
+            "reaction": None,  # nothing takes time here
             "answer": 204,
             "samples": [[round(one.at + ahead, 3), *one[1:]] for one in self._recent],
             "events": [one for one in self.events if one["container"] in (None, watch.container)],

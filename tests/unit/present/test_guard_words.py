@@ -61,6 +61,13 @@ def test_an_act_is_one_sentence(what: GuardAct, why: str, words: str) -> None:
     assert guard_line(event) == words
 
 
+def test_what_the_guard_says_itself_is_not_said_twice() -> None:
+    event = GuardActed(
+        1.0, NODE, GuardAct.KILLED, "266 MiB are available, under 512 MiB", 1.0, "qwen36", None, 266 << 20
+    )
+    assert guard_line(event) == "qwen36 was stopped: 266 MiB are available, under 512 MiB"
+
+
 def test_nothing_known_is_not_told_as_zero() -> None:
     assert guard_line(GuardActed(1.0, NODE, GuardAct.WARNED, "w", 1.0)) == "memory is getting short: w"
 
