@@ -90,8 +90,9 @@ def caches_line(event: CachesDropped) -> str:
 def guard_line(event: GuardActed) -> str:
     """Return what the guard did in one plain sentence, with the memory it saw."""
     why, instance = clean(event.why), clean(event.instance or "a container")
-    said = event.available is None or " available" in why
-    available = "" if said else f" at {event.available / GIB:.2f} GiB available"
+    available = ""
+    if event.available is not None and " available" not in why:
+        available = f" at {event.available / GIB:.2f} GiB available"
     free = "" if event.free is None else f"; {event.free / GIB:.1f} GiB are free"
     match event.what:
         case GuardAct.WARNED:
