@@ -46,7 +46,7 @@ def test_a_bundle_of_real_nodes_without_their_secrets(spark1: LabNode, sparkctl:
         assert json.loads(found[f"{node}/docker/version.json"])["ApiVersion"]
         assert json.loads(found[f"{node}/sample.json"])["memory"]["total"] > 0
         assert "nvmlInit(): error 12" in found[f"{node}/nvml.txt"]
-        assert "commands/nvidia-smi-q: No such file or directory" in found[f"{node}/missing.txt"]
+        assert "commands/ibdev2netdev: No such file or directory" in found[f"{node}/missing.txt"]
     about = json.loads(found["spark1/docker/inspect/sglang-tiny.json"])
     assert about["Id"] == raw["Id"]
     assert not [name for name in found if name.startswith("spark2/docker/inspect")]
