@@ -42,6 +42,12 @@ def join(node: str) -> None:
 
 def processes(node: str) -> set[int]:
     """Return the host pids of everything that runs in the node, its containers included."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):  # a container's cgroup went while we looked: look again
+            return _processes(node)
+
+
+def _processes(node: str) -> set[int]:
     pids: set[int] = set()
     for root in hierarchies():
         for path in (root / CGROUP / node).rglob("cgroup.procs"):
