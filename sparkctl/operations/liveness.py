@@ -6,6 +6,7 @@ An engine can hang with its health path answering: the API's process lives, the 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -109,12 +110,13 @@ class Liveness:
         return name if isinstance(name, str) else None
 
     def _hung(self, one: InstanceView, words: str, since: float) -> Finding:
+        name = shlex.quote(one.name)
         return Finding(
             FindingKind.NOT_GENERATING,
             Severity.PROBLEM,
             self._session.node.name,
             f"{one.name} is up and idle and makes no token when asked for one",
-            f"see its log: sparkctl logs {one.name} --tail 50; then: sparkctl down {one.name}, and up again   "
+            f"see its log: sparkctl logs {name} --tail 50; then: sparkctl down {name}, and up again   "
             "(`liveness: none` in its profile: it is not asked)",
             instance=one.name,
             evidence=(Figure("answer", words, None, "http"), Figure("requests running", "0", None, "metrics")),

@@ -24,14 +24,18 @@ def finding_lines(found: Found, ascii_only: bool = False) -> list[str]:
 
 
 def trouble_lines(
-    findings: Sequence[Finding], now: float, ascii_only: bool = False, width: int | None = None
+    findings: Sequence[Finding], now: float, ascii_only: bool = False, width: int | None = None, brief: bool = False
 ) -> list[str]:
     """Return the block of what is wrong with a node: the sentence, its evidence and since when, the remedy.
 
-    ``now`` is unix seconds by the node's own clock, as ``since`` is.
+    ``now`` is unix seconds by the node's own clock, as ``since`` is. ``brief``: the sentence and since when alone.
     """
     lines: list[str] = []
     for one in findings:
+        if brief:
+            words = f"{clean(one.summary)} · {_since(one.since, now)}"
+            lines += fold(f"{'':{_INDENT}}{symbol(one.severity, ascii_only)} {words}", width, _HANG)
+            continue
         lines += fold(f"{'':{_INDENT}}{symbol(one.severity, ascii_only)} {clean(one.summary)}", width, _HANG)
         lines += fold(f"{'':{_HANG}}{_proof(one, now)}", width, _HANG)
         if one.remedy:

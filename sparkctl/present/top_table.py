@@ -88,7 +88,7 @@ def _node(view: LoadView, style: _Style) -> list[str]:
         lines += fold(f"    Docker: {clean(view.detail or 'no answer')}", width) + hint
     lines += _instances(view, style)
     now = view.sample.time if view.sample is not None else view.when
-    return lines + trouble_lines(view.findings, now, ascii_only, width)
+    return lines + trouble_lines(view.findings, now, ascii_only, width, style.brief)
 
 
 def _machine_rows(sample: Sample, style: _Style) -> list[tuple[str, list[str]]]:

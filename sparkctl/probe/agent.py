@@ -514,7 +514,7 @@ class Devices:
         """Return each network interface with hardware behind it: state, speed, traffic that the kernel saw."""
         columns = {name.decode(): text.split() for name, text in NETDEV.findall(self.netdev.read() or b"")}
         states = self.kept("links", now, 5, self.ports.states)
-        networks = self.kept("routes", now, 30, lambda: networks_of(self.route.read()))
+        networks = self.kept("networks", now, 30, self.networks)
         found = []
         for name, state in sorted(states.items()):
             words = columns.get(name, [])
@@ -523,9 +523,17 @@ class Devices:
             link = dict(state, name=name, received=receive, sent=send, errors=count[2] + count[10] if count else None)
             link["receive_rate"] = self.rate(name, "rx", receive)
             link["send_rate"] = self.rate(name, "tx", send)
-            link["networks"] = None if networks is None else networks.get(name, [])
+            link["networks"] = networks.get(name)
             found.append(link)
         return found
+
+    def networks(self) -> dict[str, list[str] | None]:
+        """Return the networks of each interface; null for a part of a bond or a bridge, which has those of the whole."""
+        found, base = networks_of(self.route.read()), self.root + "/sys/class/net"
+        if found is None:
+            return {}
+        parts = {name for name in self.ports.net if os.path.exists(f"{base}/{name}/master")}  # noqa: PTH110
+        return {name: None if name in parts else found.get(name, []) for name in self.ports.net}
 
     def rdma(self, now: float) -> list[Json]:
         """Return each RDMA port: RoCE goes past the kernel, so the interface's own counters miss it."""

@@ -26,6 +26,10 @@ class RestartLoop:
     def judge(self, sight: Sight) -> list[Finding]:
         """Return one finding for each container that was started again."""
         found = []
+        if sight.instances is not None:
+            here = {_key(one) for one in sight.instances}
+            self._counts = {key: count for key, count in self._counts.items() if key in here}
+            self._grown = {key: grown for key, grown in self._grown.items() if key in here}
         for one in sight.instances or ():
             self._count(one, sight)
             again = sum(more for _, _, more in self._grown.get(_key(one), ()))

@@ -10,6 +10,7 @@ from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
 from sparkctl.model.sample import NetLink, RdmaPort, Sample
 
 BOTH = "NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0"
+_WHISPER = 1e6  # bytes/s
 
 
 class IdleFunction:
@@ -80,8 +81,7 @@ class NoRoute:
         links = {link.name: link for link in sight.sample.links or ()}
         found = []
         for pair in twins(sight.sample.rdma or ()):
-            ends = [links.get(one.interface or "") for one in pair]
-            bare = _bare(ends)
+            bare = _bare([links.get(one.interface or "") for one in pair], _at_work(pair))
             standing = self._lasting.holds(pair[0].name, None if bare is None else bool(bare), sight.sample)
             if standing is None or bare is None:
                 continue
@@ -106,14 +106,23 @@ class NoRoute:
         return found
 
 
-def _bare(ends: Sequence[NetLink | None]) -> list[NetLink] | None:
+def _at_work(pair: Sequence[RdmaPort]) -> set[str]:
+    """Return the interfaces of functions that move data: these have a way, whatever it is."""
+    return {one.interface for one in pair if one.interface is not None and (rate_of(one) or 0.0) >= _WHISPER}
+
+
+def _bare(ends: Sequence[NetLink | None], at_work: set[str]) -> list[NetLink] | None:
     """Return those of the two without a network; none unless both have their carrier, None where that is not known."""
     known = [link for link in ends if link is not None and link.carrier is not None]
     if len(known) < 2:
         return None
     if not all(link.carrier for link in known):
         return []
-    return None if any(link.networks is None for link in known) else [link for link in known if not link.networks]
+    return (
+        None
+        if any(link.networks is None for link in known)
+        else [link for link in known if not link.networks and link.name not in at_work]
+    )
 
 
 def no_common_network(sights: Sequence[Sight]) -> list[Finding]:

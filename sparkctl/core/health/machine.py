@@ -71,7 +71,8 @@ class Orphan:
         """Return one finding for each such process."""
         alive = [one.container_id for one in sight.instances or () if one.is_alive]
         listed = None if sight.instances is None else {one for one in alive if one is not None}
-        self._seen |= listed or set()
+        living = {process.container for process in sight.sample.processes or () if process.container is not None}
+        self._seen = (self._seen & living) | (listed or set())
         found = []
         for process in sight.sample.processes or ():
             held = process.gpu_memory

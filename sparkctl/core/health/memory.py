@@ -93,10 +93,10 @@ class PageCacheStarving:
         found = []
         for one in sight.instances:
             if not one.ours or one.phase not in _ON_ITS_WAY:
-                self._lasting.holds(one.container_id, False, sight.sample)
+                self._lasting.holds(one.name, False, sight.sample)
                 continue
             short = memory.free < self.MARK < cache
-            standing = self._lasting.holds(one.container_id, short, sight.sample)
+            standing = self._lasting.holds(one.name, short, sight.sample)
             if standing is not None:
                 evidence = (
                     Figure("free", gib(memory.free), None, "meminfo"),

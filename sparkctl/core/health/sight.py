@@ -11,6 +11,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
 
+_KEYS = 256
 GAP = 20.0  # seconds between two samples, or without the figures, after which nothing is known of what was between
 
 
@@ -58,6 +59,9 @@ class Lasting:
         if claim is None:
             return None
         self._judged[key] = now
+        if len(self._judged) > _KEYS:  # processes and containers come and go for months
+            self._judged = {one: when for one, when in self._judged.items() if 0 <= now - when <= GAP}
+            self._began = {one: begun for one, begun in self._began.items() if one in self._judged}
         if not claim:
             self._began.pop(key, None)
             return None

@@ -153,6 +153,11 @@ def test_variants_say_what_they_are_for() -> None:
     assert (speech.ready.health, speech.ready.probe, speech.port) == ("/docs", "none", 5005)
 
 
+def test_liveness_is_a_label_only_where_it_is_off(tmp_path: Path) -> None:
+    assert dict(planned(profile_of(tmp_path, "liveness: none\n")).labels)[Label.LIVENESS] == "none"
+    assert Label.LIVENESS not in dict(planned(profile_of(tmp_path, "")).labels)
+
+
 def test_a_start_is_guarded_unless_the_profile_says_off(tmp_path: Path) -> None:
     usual = planned(profile_of(tmp_path, "start: {timeouts: {loading: 10m}}\n")).guard
     assert usual == GuardRule(512 << 20, None, 120.0 + 300.0 + 600.0 + 900.0)

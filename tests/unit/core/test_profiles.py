@@ -86,6 +86,7 @@ TOKEN = "hf_" + "a" * 30
             "6:21: start.guard.cache-below: unknown key; did you mean `cache_below`?",
             "6:45: start.guard.limit: 'soon' is not a duration",
         ]),
+        ("liveness: off\n", ["5:11: liveness: must be none, not `off`"]),
         ("stop: 30s\n", ["5:7: stop: must be a map, not `30s`"]),
         ("args:\n  trust-remote-code:\n  a b: 1\n  x: [[1]]\n", [
             "6:3: args.trust-remote-code: has no value; write true for a bare flag",

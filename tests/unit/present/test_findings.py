@@ -23,6 +23,8 @@ def test_a_block_of_findings() -> None:
         "      since before we looked",
     ]
     assert trouble_lines([], 1250.0) == []
+    brief = trouble_lines([STUCK], 1250.0, brief=True)
+    assert brief == ["    ✕ the GPU is stuck at 799 of 3003 MHz · for 4 min 10 s"]
 
 
 def test_it_fits_a_narrow_terminal_and_what_began_now_is_said() -> None:

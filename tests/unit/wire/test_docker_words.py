@@ -56,7 +56,11 @@ INSPECT = {
         "Status": "exited", "ExitCode": 137, "OOMKilled": True, "Error": "", "Pid": 0,
         "StartedAt": "2026-11-20T23:14:00.123456789Z", "FinishedAt": "2026-11-20T23:15:00Z",
     },
-    "Config": {"Image": "img:1", "Labels": {"b": "2", "a": "1"}, "Tty": False, "Env": ["HF_TOKEN=hf_secret", "A=b", "X"]},
+    "Config": {
+        "Image": "img:1", "Labels": {"b": "2", "a": "1"}, "Tty": False,
+        "Env": ["HF_TOKEN=hf_secret", "A=b", "X", "NCCL_IB_GID_INDEX=3", "NCCL_DEBUG=INFO"],
+    },
+    "RestartCount": 4,
     "HostConfig": {"LogConfig": {"Type": "json-file"}},
     "NetworkSettings": {"Ports": {"80/tcp": [{"HostIp": "0.0.0.0", "HostPort": "8080"}], "81/tcp": None}},
 }  # fmt: skip
@@ -70,6 +74,7 @@ def test_a_container_that_was_killed() -> None:
     assert container.started is not None
     assert container.finished - container.started == pytest.approx(59.876543)
     assert (container.ports, container.log_driver, container.tty) == ((8080,), "json-file", False)
+    assert (container.restart_count, container.nccl) == (4, (("NCCL_IB_GID_INDEX", "3"),)), "no more of its environment"
 
 
 def test_a_container_that_never_ran_has_no_times_and_no_exit_code() -> None:

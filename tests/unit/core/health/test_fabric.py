@@ -96,6 +96,14 @@ def test_a_fabric_that_works_or_is_absent_or_unknown_is_no_finding(links: tuple[
     assert not any(run(NoRoute(), every(5, 200, lambda at: cabled(at, *links))))
 
 
+def test_a_function_that_moves_data_has_a_way_whatever_it_is() -> None:
+    def at(now: float) -> Sight:
+        return replace(cabled(now, link(NETS[0]), link(NETS[1])), sample=replace(
+            cabled(now, link(NETS[0]), link(NETS[1])).sample, rdma=(port(BUSY, 40.0), port(TWIN, 38.0))))  # fmt: skip
+
+    assert not any(run(NoRoute(), every(5, 200, at)))
+
+
 def test_two_nodes_without_a_common_network_have_no_route() -> None:
     here = cabled(0, link(NETS[0], "192.168.200.0/24"), link(NETS[1]))
     there = replace(cabled(0, link(NETS[0], "10.0.0.0/24"), link(NETS[1])), node=NodeName("spark2"))

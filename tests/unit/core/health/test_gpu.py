@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.core.health.gpu import BusyWait, StuckClock, Thermal
-from sparkctl.core.health.sight import GAP
+from sparkctl.core.health.sight import GAP, Lasting
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.phase import Phase
@@ -100,6 +100,14 @@ def test_after_a_long_silence_it_begins_anew() -> None:
     run(detector, every(2, 30, lambda at: gpu(at, STUCK)))
     assert not detector.judge(gpu(30 + GAP + 1, STUCK))
     assert not detector.judge(gpu(1, STUCK)), "a node that was restarted counts from zero"
+
+
+def test_what_has_gone_for_good_is_forgotten() -> None:
+    lasting = Lasting(10.0)
+    for pid in range(2000):
+        lasting.holds(pid, True, gpu(pid * 0.1, None).sample)
+    assert len(lasting._judged) <= 257
+    assert len(lasting._began) <= 257
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 10), st.booleans()), max_size=60))
