@@ -1,0 +1,81 @@
+"""What marks a line of an engine's log: its level, and whether it is the ready line or tells of a failure. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+
+from sparkctl.engines.base import Engine, Weight
+from sparkctl.engines.lines import LinePreparer, peel
+
+
+class Level(StrEnum):
+    """As the line's own header says it; a line without one (a traceback, a banner) has none."""
+
+    DEBUG = "D"
+    INFO = "I"
+    WARNING = "W"
+    ERROR = "E"
+
+
+class Mark(StrEnum):
+    """What an operator looks for in a log. A failure is a line that the engine's knowledge takes for one."""
+
+    READY = "R"
+    FAILURE = "F"
+
+
+_LEVELS = {
+    "DEBUG": Level.DEBUG,
+    "INFO": Level.INFO,
+    "WARNING": Level.WARNING,
+    "ERROR": Level.ERROR,
+    "CRITICAL": Level.ERROR,
+}
+Marks = tuple[Level | None, Mark | None]
+# What other programs in the container put before a line: uvicorn's INFO:     text, glog's W1120 16:25:16.286 36 a.py:1]
+_OTHERS = re.compile(
+    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):\s+"
+    r"|(?P<letter>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [^\]\s]+:\d+\] "
+)
+_LETTERS = {"I": Level.INFO, "W": Level.WARNING, "E": Level.ERROR, "F": Level.ERROR}
+
+
+def header(text: str) -> tuple[Level | None, int]:
+    """Return the level that a line's header gives it, and how many characters that header is long."""
+    said, rest = peel(text)
+    level = _LEVELS.get(said or "")
+    if rest[:1] in ("D", "I", "W", "E", "C", "F") and (found := _OTHERS.match(rest)) is not None:
+        level = level or _LEVELS.get(found["level"] or "") or _LETTERS.get(found["letter"] or "")
+        rest = rest[found.end() :]
+    return level, len(text) - len(rest)
+
+
+class LineMarker:
+    """Marks the lines of one container's log, in their order: an error may be spread over several of them.
+
+    ``engine`` None knows levels only; ``ready_line`` is a regular expression for a prepared line, as in a profile.
+    """
+
+    def __init__(self, engine: Engine | None = None, ready_line: str | None = None) -> None:
+        self._engine = engine
+        self._is_ready: Callable[[str], object] | None = re.compile(ready_line).search if ready_line else None
+        self._preparer = LinePreparer()
+
+    def mark(self, text: str) -> Marks:
+        """Return what marks this line (cleaned, one state of a progress bar). The last word on a line counts."""
+        level, _ = header(text)
+        mark: Mark | None = None
+        if self._engine is None and self._is_ready is None:
+            return level, None
+        for line in self._preparer.feed(text):
+            if self._is_ready is not None and self._is_ready(line):
+                mark = Mark.READY
+            signal = self._engine.classify(line) if self._engine is not None else None
+            if signal is None or signal.failure is None:
+                continue
+            level = Level.ERROR
+            if signal.failure.weight != Weight.EXCEPTION:  # a client's bad request leaves one of those, too
+                mark = Mark.FAILURE
+        return level, mark

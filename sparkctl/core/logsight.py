@@ -1,0 +1,166 @@
+"""What of a book is looked at: a filter, one source or all, something to find. Work is done in turns, never at once.
+
+Whoever shows it calls `work` again and again while it says that more is left, and `catch_up` when lines were added.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from sparkctl.core import logscan
+from sparkctl.core.logbook import LogBook
+from sparkctl.core.logorder import Key, Rows
+from sparkctl.core.logpattern import LinePattern, parse
+from sparkctl.core.logscan import Scan, Select
+
+_NARROW, _FIND, _LOOK = "narrow", "find", "look"
+Then = Callable[[Rows], None]
+
+
+class LogSight:
+    """``rows`` are the lines that are shown; while a new filter is worked on they are still those of the old one."""
+
+    def __init__(self, book: LogBook, clock: Callable[[], float] = time.monotonic) -> None:
+        self.book = book
+        self.rows: Rows = book.order
+        self.source: int | None = None
+        self.only = ""
+        self.sought = ""
+        self.pattern: LinePattern | None = None  # what is sought
+        self._only: LinePattern | None = None
+        self._shown: Scan | None = None
+        self._found: Scan | None = None
+        self._jobs: dict[str, tuple[Scan, Then]] = {}
+        self._clock = clock
+
+    # what to look at
+
+    def keep(self, typed: str) -> None:
+        """Show only lines that match; an empty pattern shows all, and so does a faulty one."""
+        pattern = parse(typed)
+        self.only = typed
+        self._only = None if pattern is None or pattern.fault else pattern
+        self._narrow()
+
+    def choose(self, source: int | None) -> None:
+        """Show one source alone, or all of them merged (None)."""
+        self.source = source
+        self._narrow()
+
+    def find(self, typed: str, then: Then | None = None) -> None:
+        """Look for a pattern among the shown lines; an empty one ends the search. ``then`` gets what was found."""
+        self.sought = typed
+        self.pattern = parse(typed)
+        self._seek(then)
+
+    def look(self, select: Select, then: Then, *, everywhere: bool = False) -> None:
+        """Look for lines once, among the shown ones or everywhere, and hand them over when all were looked at."""
+        shown = logscan.wanting((self._only,), self.source)
+        wanted = select if everywhere else _both(shown, select)
+        self._jobs[_LOOK] = (Scan(self.book, wanted), then)
+
+    # the work
+
+    def work(self, seconds: float) -> bool:
+        """Do what is to be done, for about so long but a slice at least; return whether more is left."""
+        until = self._clock() + seconds
+        while self._jobs:
+            name, (scan, then) = next(iter(self._jobs.items()))
+            while not scan.is_done:
+                scan.step()
+                if not scan.is_done and self._clock() >= until:
+                    return True
+            del self._jobs[name]
+            then(scan.rows)
+        return False
+
+    def catch_up(self) -> None:
+        """Look at the lines that were added since."""
+        for scan in (self._shown, self._found):
+            if scan is not None and not any(scan is job for job, _ in self._jobs.values()):
+                while not scan.is_done:
+                    scan.step()
+
+    # what came of it
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with a pattern."""
+        kept = parse(self.only)
+        return next((each.fault for each in (kept, self.pattern) if each is not None and each.fault), None)
+
+    @property
+    def found(self) -> Rows | None:
+        """The shown lines that match what is sought, as far as they are known; None while nothing is sought."""
+        return None if self._found is None else self._found.rows
+
+    @property
+    def narrowing(self) -> float | None:
+        """How much of a new filter's work is done, 0 to 1; None when there is none."""
+        return self._progress(_NARROW)
+
+    @property
+    def finding(self) -> float | None:
+        """The same of a search."""
+        return self._progress(_FIND)
+
+    def next_found(self, key: Key, *, backwards: bool) -> tuple[Key, bool] | None:
+        """Return the next match after (or before) a line, and whether the search went round for it; None: no match."""
+        rows = self.found
+        if rows is None or not len(rows):
+            return None
+        return next_of(rows, key, backwards=backwards)
+
+    def shows(self, key: Key) -> bool:
+        """Tell whether a line is among the shown ones."""
+        at = self.rows.index(key)
+        return at < len(self.rows) and self.rows.key(at) == key
+
+    def _narrow(self) -> None:
+        if self._only is None and self.source is None:
+            self._jobs.pop(_NARROW, None)
+            self._shown, self.rows = None, self.book.order
+            self._seek()
+            return
+        scan = Scan(self.book, logscan.wanting((self._only,), self.source))
+
+        def take(rows: Rows) -> None:
+            self._shown, self.rows = scan, rows
+            self._seek()
+
+        self._jobs[_NARROW] = (scan, take)
+
+    def _seek(self, then: Then | None = None) -> None:
+        self._jobs.pop(_FIND, None)
+        self._found = None
+        if self.pattern is not None and self.pattern.fault is None:
+            self._found = Scan(self.book, logscan.wanting((self._only, self.pattern), self.source))
+            self._jobs[_FIND] = (self._found, then or _nothing)
+
+    def _progress(self, name: str) -> float | None:
+        job = self._jobs.get(name)
+        return None if job is None else job[0].fraction
+
+
+def _nothing(rows: Rows) -> None:
+    """The rows are shown as they are."""
+
+
+def next_of(rows: Rows, key: Key, *, backwards: bool) -> tuple[Key, bool]:
+    """Return the line of ``rows`` (not empty) after or before ``key``, and whether it was only found by going round."""
+    at = rows.index(key)
+    if backwards:
+        return rows.key(at - 1 if at > 0 else len(rows) - 1), at == 0
+    if at < len(rows) and rows.key(at) == key:
+        at += 1
+    return rows.key(at if at < len(rows) else 0), at >= len(rows)
+
+
+def _both(first: Select, second: Select) -> Select:
+    def select(records: Sequence[str]) -> list[int]:
+        chosen = first(records)
+        left = [records[index] for index in chosen]
+        return [chosen[index] for index in second(left)]
+
+    return select

@@ -1,0 +1,192 @@
+"""A row of the log as a strip: what marks it, its time, its source, its text with what was found and selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from itertools import pairwise
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from sparkctl.core.logbook import BookLine
+from sparkctl.core.logmarks import Level, Mark, header
+from sparkctl.model.text import shorten
+from sparkctl.tui.log_layout import LONGEST_SHOWN, Row, fitting, indent
+
+STYLES = ("dim", "debug", "warning", "error", "failure", "ready", "match", "current", "selected")
+Span = tuple[int, int, Style]
+_NARROW, _TINY = 60, 30  # columns below which the time loses its milliseconds, and goes
+_LONGEST_NAME = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """One character each: ready, failure, error, warning, the current line, more to the right, the separators."""
+
+    ready: str = "●"
+    failure: str = "✕"
+    error: str = "▲"
+    warning: str = "△"
+    goes_on: str = "·"
+    here: str = "›"
+    more: str = "›"
+    less: str = "‹"
+    stdout: str = "│"
+    stderr: str = "╎"
+    cut: str = "…"
+
+
+ASCII = Symbols("*", "x", "!", "-", ".", ">", ">", "<", "|", ":", "~")
+
+
+class Painter:
+    """Paints rows of ``width`` columns. ``styles`` has one for each of `STYLES`, ``base`` is all other text."""
+
+    def __init__(self, sources: Sequence[str], *, ascii_only: bool = False, zone: tzinfo | None = None) -> None:
+        self.symbols = ASCII if ascii_only else Symbols()
+        self.width = 80
+        self.has_times = False
+        self.has_sources = False
+        self.base = Style()
+        self.styles: dict[str, Style] = {}
+        self._zone = zone
+        names = [shorten(_ascii(name) if ascii_only else name, _LONGEST_NAME) for name in sources]
+        self._wide = max(map(cell_len, names))
+        self._names = [name + " " * (self._wide - cell_len(name)) for name in names]
+
+    @property
+    def gutter(self) -> int:
+        """Columns before the text."""
+        time = self._time_width()
+        source = self._wide + 1 if self._shows_sources else 0
+        return 2 + (time + 1 if time else 0) + source + (2 if time or source else 0)
+
+    @property
+    def text_width(self) -> int:
+        """Columns for text."""
+        return max(1, self.width - self.gutter)
+
+    def strip(self, row: Row, left: int, spans: Sequence[Span], *, is_current: bool, goes_on: bool = False) -> Strip:
+        """Return the row; ``left`` is the first cell of the text that is seen, ``spans`` lie over the line's own.
+
+        ``goes_on``: an error that the row above began; one symbol is enough for a traceback.
+        """
+        line = row.line
+        text = line.text[:LONGEST_SHOWN]
+        start = row.start if not left else fitting(text, row.start, left)
+        stop = min(row.stop, fitting(text, start, self.text_width))
+        tail = ""
+        if text[stop : row.stop].strip():
+            tail = self.symbols.more
+        elif stop == len(text) < len(line.text):
+            tail = f"{self.symbols.cut}+{len(line.text) - len(text):,}"
+        if tail:
+            stop = max(start, min(stop, fitting(text, start, self.text_width - cell_len(tail))))
+        gutter = self._gutter(row, is_current=is_current, goes_on=goes_on)
+        own = self._own(line, is_current=is_current)
+        pieces = self._pieces(text, start, stop, [*own, *spans], self._plain(line, is_current=is_current))
+        if left and start:
+            gutter[-1] = Segment(f"{gutter[-1].text[:-1]}{self.symbols.less}", self.base + self.styles["dim"])
+        body = Strip(pieces).apply_offsets(start, row.serial)
+        room = self.text_width - body.cell_length - cell_len(tail)
+        rest = [Segment(" " * max(0, room), self._plain(line, is_current=is_current))]
+        if tail:
+            rest.append(Segment(tail, self.base + self.styles["dim"]))
+        if row.start:
+            rest[0] = Segment(" " * max(0, room - indent(self.text_width)), self._plain(line, is_current=is_current))
+            gutter.append(Segment(" " * indent(self.text_width), self._plain(line, is_current=is_current)))
+        return Strip([*gutter, *body, *rest]).adjust_cell_length(self.width, self.base)
+
+    def blank(self) -> Strip:
+        """Return a row without a line."""
+        return Strip.blank(self.width, self.base)
+
+    # the parts
+
+    def _gutter(self, row: Row, *, is_current: bool, goes_on: bool) -> list[Segment]:
+        line = row.line
+        is_first = row.start == 0
+        symbol, style = self._symbol(line, is_current=is_current) if is_first else (" ", self.base)
+        if goes_on and symbol == self.symbols.error:
+            symbol = self.symbols.goes_on
+        dim = self.base + self.styles["dim"]
+        found = [Segment(f"{symbol} ", style)]
+        time = self._time_width()
+        if time:
+            found.append(Segment(f"{self._time(line) if is_first else '':{time}} ", dim))
+        if self._shows_sources:
+            found.append(Segment(self._names[line.source] if is_first else " " * self._wide, dim))
+            found.append(Segment(" ", dim))
+        if time or self._shows_sources:
+            found.append(Segment(f"{self.symbols.stderr if line.is_stderr else self.symbols.stdout} ", dim))
+        return found
+
+    def _symbol(self, line: BookLine, *, is_current: bool) -> tuple[str, Style]:
+        if line.mark is Mark.FAILURE:
+            return self.symbols.failure, self.base + self.styles["failure"]
+        if line.mark is Mark.READY:
+            return self.symbols.ready, self.base + self.styles["ready"]
+        if is_current:
+            return self.symbols.here, self.base + self.styles["current"]
+        if line.level is Level.ERROR:
+            return self.symbols.error, self.base + self.styles["error"]
+        if line.level is Level.WARNING:
+            return self.symbols.warning, self.base + self.styles["warning"]
+        return " ", self.base
+
+    def _plain(self, line: BookLine, *, is_current: bool) -> Style:
+        style = self.base
+        if line.mark is Mark.FAILURE:
+            style += self.styles["failure"]
+        elif line.mark is Mark.READY:
+            style += self.styles["ready"]
+        elif line.level is Level.ERROR:
+            style += self.styles["error"]
+        elif line.level is Level.WARNING:
+            style += self.styles["warning"]
+        elif line.level is Level.DEBUG:
+            style += self.styles["debug"]
+        return style + self.styles["current"] if is_current else style
+
+    def _own(self, line: BookLine, *, is_current: bool) -> list[Span]:
+        """Return what the line brings itself: the prefix that its engine prints before every line stands back."""
+        _, head = header(line.text)
+        dim = self.base + self.styles["dim"]
+        return [(0, head, dim + self.styles["current"] if is_current else dim)] if head else []
+
+    def _pieces(self, text: str, start: int, stop: int, spans: Sequence[Span], plain: Style) -> list[Segment]:
+        near = [(max(start, a), min(stop, b), style) for a, b, style in spans if a < stop and b > start]
+        cuts = sorted({start, stop, *(a for a, _, _ in near), *(b for _, b, _ in near)})
+        found = []
+        for begin, end in pairwise(cuts):
+            style = plain
+            for a, b, over in near:
+                if a <= begin and end <= b:
+                    style += over
+            found.append(Segment(text[begin:end], style))
+        # without text there is nothing to point at, and a selection of several lines has to pass here
+        return found or [Segment("", plain)]
+
+    @property
+    def _shows_sources(self) -> bool:
+        return self.has_sources and self.width >= _NARROW
+
+    def _time_width(self) -> int:
+        if not self.has_times or self.width < _TINY:
+            return 0
+        return 12 if self.width >= _NARROW else 8
+
+    def _time(self, line: BookLine) -> str:
+        try:
+            local = datetime.fromisoformat(line.when).astimezone(self._zone)
+        except (ValueError, OverflowError, OSError):
+            return ""
+        return local.strftime("%H:%M:%S.%f")[: self._time_width()]
+
+
+def _ascii(name: str) -> str:
+    return name.encode("ascii", "replace").decode()

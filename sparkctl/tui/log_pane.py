@@ -1,0 +1,101 @@
+"""A log with its prompt and its status line: the piece that a screen mounts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+
+from sparkctl.core.logbook import LogBook
+from sparkctl.tui.log_prompt import Asked, LogPrompt
+from sparkctl.tui.log_status import LogStatus
+from sparkctl.tui.log_view import LogView
+
+
+def _today() -> datetime:
+    return datetime.now(UTC)
+
+
+class LogPane(Vertical):
+    """``name`` is what a saved file is called after (an instance), ``directory`` where it goes."""
+
+    DEFAULT_CSS = """
+    LogPane { height: 1fr; }
+    LogPane > LogView { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "ask('find')", "find", id="log.find"),
+        Binding("ampersand", "ask('only')", "only", id="log.only"),
+        Binding("ctrl+s", "save", "save", id="log.save", show=False),
+    ]
+
+    def __init__(
+        self,
+        book: LogBook,
+        *,
+        instance: str = "log",
+        directory: Path | None = None,
+        ascii_only: bool = False,
+        zone: tzinfo | None = None,
+        now: Callable[[], datetime] = _today,
+        id: str | None = None,
+    ) -> None:
+        super().__init__(id=id)
+        self.view = LogView(book, ascii_only=ascii_only, zone=zone)
+        self._status = LogStatus(ascii_only=ascii_only)
+        self._prompt = LogPrompt()
+        self._instance = instance
+        self._directory = directory
+        self._zone = zone
+        self._now = now
+
+    def compose(self) -> ComposeResult:
+        """The log, the prompt while it is open, the status line."""
+        yield self.view
+        yield self._prompt
+        yield self._status
+
+    @on(LogView.Changed)
+    def _state_changed(self, event: LogView.Changed) -> None:
+        event.stop()
+        self._status.show(event.state)
+
+    @on(LogPrompt.Typed)
+    def _pattern_typed(self, event: LogPrompt.Typed) -> None:
+        event.stop()
+        if event.asked is Asked.FIND:
+            self.view.back_to_mark()  # every letter looks from where the reader was
+        self._apply(event.asked, event.text, jump=True)
+
+    @on(LogPrompt.Closed)
+    def _prompt_closed(self, event: LogPrompt.Closed) -> None:
+        event.stop()
+        if not event.is_kept:
+            self._apply(event.asked, event.text)
+            if event.asked is Asked.FIND:
+                self.view.back_to_mark()
+        self.view.focus()
+
+    def _apply(self, asked: Asked, text: str, *, jump: bool = False) -> None:
+        if asked is Asked.FIND:
+            self.view.find(text, jump=jump)
+        else:
+            self.view.keep(text)
+
+    def action_ask(self, what: str) -> None:
+        """Open the prompt."""
+        asked = Asked(what)
+        self.view.mark_place()
+        self._prompt.ask(asked, self.view.sight.sought if asked is Asked.FIND else self.view.sight.only)
+
+    def action_save(self) -> None:
+        """Save the shown lines to a file named after the instance and the time."""
+        stamp = self._now().astimezone(self._zone).strftime("%Y%m%d-%H%M%S")
+        name = "".join(char if char.isalnum() or char in "-_." else "-" for char in self._instance).lstrip(".") or "log"
+        self.view.save((self._directory or Path.cwd()) / f"{name}-{stamp}.log")

@@ -1,0 +1,32 @@
+"""What a log view says of itself, for whoever shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """``shown`` of ``total`` lines pass the filter and the choice of source; ``new`` came since the reader paused.
+
+    ``found`` is None while nothing is looked for; ``at`` counts from 1 and is None before the first jump. A share of
+    work (0 to 1) is None when that work is done. ``fault`` is what is wrong with a pattern, ``note`` what just happened.
+    """
+
+    is_following: bool = True
+    new: int = 0
+    total: int = 0
+    shown: int = 0
+    find: str = ""
+    found: int | None = None
+    at: int | None = None
+    finding: float | None = None
+    only: str = ""
+    narrowing: float | None = None
+    fault: str | None = None
+    is_wrapped: bool = False
+    has_times: bool = False
+    left: int = 0
+    source: str | None = None
+    trouble: str | None = None
+    note: str | None = None

@@ -1,0 +1,204 @@
+"""Books: lines of one source and of several, and what is looked at of them, against plain lists."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkctl import engines
+from sparkctl.core import logscan
+from sparkctl.core.logbook import LONGEST, BookLine, LogBook
+from sparkctl.core.logmarks import Level, LineMarker, Mark
+from sparkctl.core.logsight import LogSight, next_of
+from sparkctl.core.spool import Spool
+from sparkctl.model.log import LogLine
+from sparkctl.model.text import clean
+
+BEGIN = datetime(2026, 5, 1, 10, tzinfo=UTC)
+NASTY = st.binary(max_size=60).map(lambda raw: raw.decode("utf-8", "replace"))
+
+
+def at(seconds: float, text: str, number: int = 1, stream: str = "stdout") -> LogLine:
+    when = (BEGIN + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%f") + "123Z"
+    return LogLine(when, text, number, stream)
+
+
+def whole(book: LogBook) -> list[BookLine]:
+    return [book.read(number, number + 1)[0] for _, number in map(book.order.key, range(len(book.order)))]
+
+
+def worked(sight: LogSight) -> LogSight:
+    while sight.work(1.0):
+        pass
+    return sight
+
+
+def texts(sight: LogSight) -> list[str]:
+    numbers = (sight.rows.key(index)[1] for index in range(len(sight.rows)))
+    return [line.text for number in numbers if (line := sight.book.line(number)) is not None]
+
+
+@given(st.lists(st.tuples(NASTY, st.booleans()), max_size=50))
+def test_what_goes_in_comes_out_clean(said: list[tuple[str, bool]]) -> None:
+    book = LogBook()
+    book.add(0, [at(n, text, n + 1, "stderr" if bad else "stdout") for n, (text, bad) in enumerate(said)])
+    found = whole(book)
+    assert all(line.text.isprintable() for line in found)
+    for number, (text, is_stderr) in enumerate(said, 1):
+        mine = [line for line in found if line.line == number]
+        assert mine, "every line is there"
+        assert all(line.is_stderr is is_stderr for line in mine)
+        if "\r" not in text:
+            assert [line.text for line in mine] == [clean(text)]
+    book.close()
+
+
+def test_every_state_of_a_progress_bar_is_a_line_and_an_empty_prefix_is_not() -> None:
+    book = LogBook()
+    book.add(0, [at(0, "(EngineCore pid=7) \rshards: 50%\rshards: 100%\r", 9)])
+    assert [(line.text, line.line) for line in whole(book)] == [("shards: 50%", 9), ("shards: 100%", 9)]
+
+
+def test_a_very_long_line_keeps_head_and_tail_and_tells_what_is_missing() -> None:
+    book = LogBook()
+    book.add(0, [LogLine("", "a" * 20_000 + "z" * 20_000, 1, cut=5)])
+    text = whole(book)[0].text
+    assert text.startswith("a" * 12_288)
+    assert text.endswith("z" * 4096)
+    assert f"{40_000 - LONGEST + 5:,} characters left out" in text
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.lists(st.integers(0, 40), min_size=1, max_size=6)), min_size=1, max_size=25
+    )
+)
+def test_several_sources_are_merged_by_time_and_each_keeps_its_order(batches: list[tuple[int, list[int]]]) -> None:
+    book = LogBook(("a", "b", "c"))
+    model: list[tuple[int, int, int, int]] = []  # latest of its source, arrival, source, number
+    latest = {0: -1, 1: -1, 2: -1}
+    counts = {0: 0, 1: 0, 2: 0}
+    for source, stamps in batches:
+        lines = []
+        for stamp in stamps:
+            counts[source] += 1
+            latest[source] = max(latest[source], stamp)
+            lines.append(at(stamp, f"{source}:{counts[source]}", counts[source]))
+            model.append((latest[source], len(model), source, counts[source]))
+        book.add(source, lines)
+    found = [(line.source, line.line) for line in whole(book)]
+    assert found == [(source, number) for _, _, source, number in sorted(model)]
+
+
+def test_a_stamp_that_is_none_stays_where_its_source_is() -> None:
+    book = LogBook(("a", "b"))
+    book.add(0, [at(5, "one"), LogLine("", "two", 2), LogLine("yesterday", "three", 3)])
+    book.add(1, [at(1, "first"), at(9, "last")])
+    assert [line.text for line in whole(book)] == ["first", "one", "two", "three", "last"]
+
+
+def test_merged_lines_drop_with_the_spool(tmp_path: Path) -> None:
+    book = LogBook(("a", "b"), spool=Spool(tmp_path, most_lines=10))
+    book.add(0, [at(2 * n, f"a{n}") for n in range(10)])
+    book.add(1, [at(2 * n + 1, f"b{n}") for n in range(6)])
+    kept = [line.text for line in whole(book)]
+    assert kept == ["b0", "b1", "b2", "b3", "b4", "b5", "a6", "a7", "a8", "a9"]
+    assert len(book.order) == 10
+
+
+def test_an_engine_s_knowledge_marks_its_lines() -> None:
+    vllm = engines.load("vllm")
+    book = LogBook(markers=[LineMarker(vllm, vllm.defaults.ready_line)])
+    said = (
+        "(APIServer pid=1) WARNING 11-20 15:53:55 [system_utils.py:289] Found ulimit of 20000",
+        "(EngineCore pid=2) ERROR 11-20 16:26:30 [core.py:1108] Traceback (most recent call last):",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 1 GiB",
+        "(APIServer pid=1) INFO:     Application startup complete.",
+        "W1120 16:25:16.286000 3678 torch/utils/cpp_extension.py:118] No CUDA runtime is found",
+        "nothing to see",
+    )
+    book.add(0, [at(0, text) for text in said])
+    assert [(line.level, line.mark) for line in whole(book)] == [
+        (Level.WARNING, None),
+        (Level.ERROR, None),
+        (Level.ERROR, Mark.FAILURE),
+        (Level.INFO, Mark.READY),
+        (Level.WARNING, None),
+        (None, None),
+    ]
+    sight = LogSight(book)
+    seen: list[int] = []
+    for select in (logscan.errors, logscan.marked, logscan.evidence(0, 1)):
+        sight.look(select, lambda rows: seen.append(rows.key(0)[1]), everywhere=True)
+        worked(sight)
+    assert seen == [1, 2, 0]
+
+
+@settings(max_examples=80)
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["Apple", "pear", "apple pie", ""])), max_size=80),
+    st.sampled_from(["", "apple", "Apple", "!apple", "/^p/", "!/e$/", "[", "/[/"]),
+    st.sampled_from([None, 0, 1]),
+    st.integers(0, 80),
+)
+def test_what_is_kept_is_what_a_list_would_keep(
+    said: list[tuple[int, str]], typed: str, source: int | None, later: int
+) -> None:
+    """Some lines are there when the filter is typed, the others come after it."""
+    book = LogBook(("a", "b"))
+    sight = LogSight(book)
+    for number, (each, text) in enumerate(said[:later]):
+        book.add(each, [at(number, text)])
+    sight.choose(source)
+    sight.keep(typed)
+    worked(sight)
+    for number, (each, text) in enumerate(said[later:], len(said[:later])):
+        book.add(each, [at(number, text)])
+        sight.catch_up()
+
+    def passes(text: str) -> bool:
+        return {
+            "apple": "apple" in text.lower(),
+            "Apple": "Apple" in text,
+            "!apple": "apple" not in text.lower(),
+            "/^p/": text.startswith("p"),
+            "!/e$/": not text.endswith("e"),
+            "[": "[" in text,
+        }.get(typed, True)
+
+    assert texts(sight) == [text for each, text in said if passes(text) and source in (None, each)]
+    assert (sight.fault is not None) is (typed == "/[/")
+
+
+def test_work_is_done_in_turns_and_the_old_rows_stay_meanwhile() -> None:
+    book = LogBook()
+    book.add(0, [at(0, f"line {number}") for number in range(5000)])
+    ticks = iter(range(10_000))
+    sight = LogSight(book, clock=lambda: float(next(ticks)))
+    sight.keep("9")
+    assert sight.work(2.0)
+    assert sight.rows is book.order
+    assert sight.narrowing is not None
+    assert 0 < sight.narrowing < 1
+    sight.keep("")
+    assert not sight.work(2.0), "an emptied filter ends its work"
+    sight.keep("999")
+    worked(sight)
+    assert texts(sight) == ["line 999", "line 1999", "line 2999", "line 3999", "line 4999"]
+
+
+def test_finding_goes_round() -> None:
+    book = LogBook()
+    book.add(0, [at(0, text) for text in ("a hit", "no", "another hit", "no")])
+    sight = LogSight(book)
+    sight.find("hit")
+    rows = worked(sight).found
+    assert rows is not None
+    assert next_of(rows, (0, 0), backwards=False) == ((0, 2), False)
+    assert next_of(rows, (0, 2), backwards=False) == ((0, 0), True)
+    assert next_of(rows, (0, 0), backwards=True) == ((0, 2), True)
+    assert next_of(rows, (0, 3), backwards=True) == ((0, 2), False)

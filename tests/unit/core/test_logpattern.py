@@ -1,0 +1,57 @@
+"""Patterns, as typed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.core.logpattern import parse
+from sparkctl.model.text import clean
+
+
+@pytest.mark.parametrize(
+    ("typed", "text", "matches"),
+    [
+        ("oom", "CUDA OOM", True),
+        ("OOM", "cuda oom", False),
+        ("!info", "INFO x", False),
+        ("!info", "ERROR x", True),
+        (r"/took \d+ s/", "took 12 s", True),
+        (r"/took \S+ s", "TOOK 12 s", True),
+        ("!/^E/", "INFO", True),
+        (r"\!", "what!", True),
+        (r"\!", "what", False),
+        (r"\/health/", "GET /health/ 200", True),
+        ("a.c", "abc", False),
+    ],
+)
+def test_what_matches(typed: str, text: str, matches: bool) -> None:
+    pattern = parse(typed)
+    assert pattern is not None
+    assert pattern.matches(text) is matches
+
+
+@pytest.mark.parametrize("typed", ["", "!", "/", "//", "!/", "\\"])
+def test_what_is_no_pattern_yet(typed: str) -> None:
+    assert parse(typed) is None
+
+
+@pytest.mark.parametrize("typed", ["/(/", "/[a/", "!/*/", "/(?P<a>x)(?P<a>y)/"])
+def test_a_bad_expression_says_so_and_matches_everything(typed: str) -> None:
+    pattern = parse(typed)
+    assert pattern is not None
+    assert pattern.fault
+    assert pattern.matches("anything")
+    assert pattern.spans("anything") == []
+
+
+@given(st.text(max_size=12), st.text(max_size=60).map(clean))
+def test_whatever_is_typed_spans_lie_in_the_text_and_say_that_it_matches(typed: str, text: str) -> None:
+    pattern = parse(typed)
+    if pattern is None:
+        return
+    spans = pattern.spans(text)
+    assert all(0 <= start < stop <= len(text) for start, stop in spans)
+    if spans:
+        assert pattern.matches(text)

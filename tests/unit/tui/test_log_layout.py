@@ -1,0 +1,54 @@
+"""Which part of which line is on which row."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from sparkctl.core.logbook import LogBook
+from sparkctl.model.text import clean
+from sparkctl.tui.log_layout import Layout, breaks, indent
+from tests.unit.tui.logs import lines
+
+TEXT = st.text(st.sampled_from("ab  -宽é\N{COMBINING ACUTE ACCENT}🦀"), max_size=80).map(clean)
+
+
+@given(TEXT, st.integers(1, 40))
+def test_wrapped_rows_fit_and_nothing_is_lost(text: str, width: int) -> None:
+    starts = breaks(text, width)
+    assert starts[0] == 0
+    assert list(starts) == sorted(set(starts))
+    rows = [text[start:stop] for start, stop in zip(starts, (*starts[1:], len(text)), strict=True)]
+    assert "".join(rows) == text
+    for number, row in enumerate(rows):
+        room = width - (indent(width) if number else 0)
+        assert cell_len(row.rstrip(" ")) <= room or len(row.rstrip(" ")) == 1, "one wide character in one column"
+
+
+@given(st.lists(TEXT, max_size=30), st.integers(1, 30), st.integers(1, 12), st.booleans(), st.data())
+def test_moving_is_walking_along_all_rows(
+    texts: list[str], width: int, height: int, wrapped: bool, data: st.DataObject
+) -> None:
+    book = LogBook()
+    book.add(0, lines(texts))
+    layout = Layout(book)
+    layout.width, layout.height, layout.is_wrapped = width, height, wrapped
+    places = [
+        (index, row)
+        for index, text in enumerate(texts)
+        for row in range(len(breaks(text, width)) if wrapped else 1)
+    ]  # fmt: skip
+    last = max(0, len(places) - height)
+    assert layout.bottom() == (places[last] if places else (0, 0))
+    if not places:
+        assert layout.page((0, 0)) == []
+        return
+    at = data.draw(st.integers(0, last))
+    by = data.draw(st.integers(-len(places), len(places)))
+    assert layout.moved(places[at], by) == places[max(0, min(last, at + by))]
+    page = layout.page(places[at])
+    assert len(page) == min(height, len(places) - at)
+    expected = places[at : at + height]
+    assert [(row.serial, layout.row_of(row.line, row.start)) for row in page] == expected
+    book.close()
