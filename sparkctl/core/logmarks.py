@@ -33,6 +33,7 @@ _LEVELS = {
     "ERROR": Level.ERROR,
     "CRITICAL": Level.ERROR,
 }
+_JOINED = 48  # lines, more than a preparer ever joins
 Marks = tuple[Level | None, Mark | None]
 # What other programs in the container put before a line: uvicorn's INFO:     text, glog's W1120 16:25:16.286 36 a.py:1]
 _OTHERS = re.compile(
@@ -45,11 +46,17 @@ _LETTERS = {"I": Level.INFO, "W": Level.WARNING, "E": Level.ERROR, "F": Level.ER
 def header(text: str) -> tuple[Level | None, int]:
     """Return the level that a line's header gives it, and how many characters that header is long."""
     said, rest = peel(text)
+    level, inner = _inner(said, rest)
+    return level, len(text) - len(rest) + inner
+
+
+def _inner(said: str | None, rest: str) -> tuple[Level | None, int]:
+    """Return the level, and the length of another program's header where one stands after the engine's prefixes."""
     level = _LEVELS.get(said or "")
     if rest[:1] in ("D", "I", "W", "E", "C", "F") and (found := _OTHERS.match(rest)) is not None:
         level = level or _LEVELS.get(found["level"] or "") or _LETTERS.get(found["letter"] or "")
-        rest = rest[found.end() :]
-    return level, len(text) - len(rest)
+        return level, found.end()
+    return level, 0
 
 
 class LineMarker:
@@ -62,14 +69,20 @@ class LineMarker:
         self._engine = engine
         self._is_ready: Callable[[str], object] | None = re.compile(ready_line).search if ready_line else None
         self._preparer = LinePreparer()
+        self._joining = 0  # lines that the preparer has to see, because an error is spread over them
 
     def mark(self, text: str) -> Marks:
         """Return what marks this line (cleaned, one state of a progress bar). The last word on a line counts."""
-        level, _ = header(text)
+        said, rest = peel(text)
+        level, _ = _inner(said, rest)
         mark: Mark | None = None
         if self._engine is None and self._is_ready is None:
             return level, None
-        for line in self._preparer.feed(text):
+        if "validation error" in rest:
+            self._joining = _JOINED
+        if self._joining:
+            self._joining -= 1
+        for line in self._preparer.feed(rest) if self._joining else (rest,):
             if self._is_ready is not None and self._is_ready(line):
                 mark = Mark.READY
             signal = self._engine.classify(line) if self._engine is not None else None

@@ -42,7 +42,7 @@ async def save(book: LogBook, rows: Rows, path: Path) -> str:
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return f"{path} is there already"
+        return f"not saved: {path.name} is there already"
     except OSError as broken:
         return f"not saved: {path}: {broken.strerror or broken}"
     count = 0

@@ -91,15 +91,15 @@ class Painter:
         pieces = self._pieces(text, start, stop, [*own, *spans], self._plain(line, is_current=is_current))
         if left and start:
             gutter[-1] = Segment(f"{gutter[-1].text[:-1]}{self.symbols.less}", self.base + self.styles["dim"])
-        body = Strip(pieces).apply_offsets(start, row.serial)
-        room = self.text_width - body.cell_length - cell_len(tail)
+        room = self.text_width - cell_len(text[start:stop]) - cell_len(tail)
         rest = [Segment(" " * max(0, room), self._plain(line, is_current=is_current))]
         if tail:
             rest.append(Segment(tail, self.base + self.styles["dim"]))
         if row.start:
             rest[0] = Segment(" " * max(0, room - indent(self.text_width)), self._plain(line, is_current=is_current))
             gutter.append(Segment(" " * indent(self.text_width), self._plain(line, is_current=is_current)))
-        return Strip([*gutter, *body, *rest]).adjust_cell_length(self.width, self.base)
+        strip = Strip([*gutter, *_selectable(pieces, start, row.serial), *rest])
+        return strip if strip.cell_length == self.width else strip.adjust_cell_length(self.width, self.base)
 
     def blank(self) -> Strip:
         """Return a row without a line."""
@@ -186,6 +186,15 @@ class Painter:
         except (ValueError, OverflowError, OSError):
             return ""
         return local.strftime("%H:%M:%S.%f")[: self._time_width()]
+
+
+def _selectable(pieces: Sequence[Segment], start: int, serial: int) -> list[Segment]:
+    """Return the pieces with what Textual wants to know of each for a selection: which character of which line."""
+    found = []
+    for text, style, _ in pieces:
+        found.append(Segment(text, (style or Style.null()) + Style.from_meta({"offset": (start, serial)})))
+        start += len(text)
+    return found
 
 
 def _ascii(name: str) -> str:

@@ -38,6 +38,7 @@ from sparkctl.tui.log_paint import STYLES, Painter, Span
 from sparkctl.tui.log_state import LogState
 
 PAINTS = 1 / 20  # s between two paints of what arrived; a key is painted at once
+FLOOD_PAINTS = 1 / 8  # the same where more than a screen has come since: nobody reads that
 TURN = 0.004  # s of searching between two looks at the keyboard
 NOTED = 6.0  # s that a note stands
 _WHEEL = 3
@@ -136,6 +137,7 @@ class LogView(ScrollView, can_focus=True):
         self._paused_at: Key = (0, 0)
         self._page: list[Row] | None = None
         self._painted = 0.0
+        self._painted_end = 0
         self._paint_timer: Timer | None = None
         self._note: str | None = None
         self._note_timer: Timer | None = None
@@ -154,7 +156,8 @@ class LogView(ScrollView, can_focus=True):
         self.sight.catch_up()
         if self._paint_timer is not None or not self.is_attached:
             return
-        wait = self._painted + PAINTS - time.monotonic()
+        is_flood = self.is_following and self.book.spool.end - self._painted_end > self._lines_layout.height
+        wait = self._painted + (FLOOD_PAINTS if is_flood else PAINTS) - time.monotonic()
         if wait <= 0:
             self._settle()
         else:
@@ -301,7 +304,7 @@ class LogView(ScrollView, can_focus=True):
         if self._paint_timer is not None:
             self._paint_timer.stop()
             self._paint_timer = None
-        self._painted = time.monotonic()
+        self._painted, self._painted_end = time.monotonic(), self.book.spool.end
         layout = self._lines_layout
         if layout.height <= 0:
             return

@@ -41,6 +41,7 @@ def texts(sight: LogSight) -> list[str]:
     return [line.text for number in numbers if (line := sight.book.line(number)) is not None]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(NASTY, st.booleans()), max_size=50))
 def test_what_goes_in_comes_out_clean(said: list[tuple[str, bool]]) -> None:
     book = LogBook()
@@ -71,7 +72,7 @@ def test_a_very_long_line_keeps_head_and_tail_and_tells_what_is_missing() -> Non
     assert f"{40_000 - LONGEST + 5:,} characters left out" in text
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.lists(st.integers(0, 40), min_size=1, max_size=6)), min_size=1, max_size=25
@@ -138,7 +139,7 @@ def test_an_engine_s_knowledge_marks_its_lines() -> None:
     assert seen == [1, 2, 0]
 
 
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["Apple", "pear", "apple pie", ""])), max_size=80),
     st.sampled_from(["", "apple", "Apple", "!apple", "/^p/", "!/e$/", "[", "/[/"]),

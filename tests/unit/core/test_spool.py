@@ -16,7 +16,7 @@ from sparkctl.core.spool import Spool
 LINES = st.lists(st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), max_size=40), max_size=150)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(LINES, max_size=12), st.integers(1, 400))
 def test_it_is_the_newest_lines_of_a_list(batches: list[list[str]], most: int) -> None:
     spool = Spool(most_lines=most)

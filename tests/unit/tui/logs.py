@@ -80,7 +80,11 @@ async def settled(pilot: Pilot[None]) -> None:
     """Wait until everything that is to be done is done and painted."""
     await pilot.pause()
     await pilot.app.workers.wait_for_complete()
-    await pilot.pause(0.06)
+    app = pilot.app
+    assert isinstance(app, LogApp)
+    while app.view._paint_timer is not None:
+        await pilot.pause(0.02)
+    await pilot.pause()
 
 
 async def typed(pilot: Pilot[None], *keys: str) -> None:

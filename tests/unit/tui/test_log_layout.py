@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -14,6 +14,7 @@ from tests.unit.tui.logs import lines
 TEXT = st.text(st.sampled_from("ab  -宽é\N{COMBINING ACUTE ACCENT}🦀"), max_size=80).map(clean)
 
 
+@settings(deadline=None)
 @given(TEXT, st.integers(1, 40))
 def test_wrapped_rows_fit_and_nothing_is_lost(text: str, width: int) -> None:
     starts = breaks(text, width)
@@ -26,6 +27,7 @@ def test_wrapped_rows_fit_and_nothing_is_lost(text: str, width: int) -> None:
         assert cell_len(row.rstrip(" ")) <= room or len(row.rstrip(" ")) == 1, "one wide character in one column"
 
 
+@settings(deadline=None)
 @given(st.lists(TEXT, max_size=30), st.integers(1, 30), st.integers(1, 12), st.booleans(), st.data())
 def test_moving_is_walking_along_all_rows(
     texts: list[str], width: int, height: int, wrapped: bool, data: st.DataObject

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -42,6 +42,7 @@ def test_work_in_progress_and_faults() -> None:
 WORDS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=200)
 
 
+@settings(deadline=None)
 @given(
     st.builds(LogState, note=st.none() | WORDS, fault=st.none() | WORDS, find=WORDS, only=WORDS, source=WORDS),
     st.booleans(),

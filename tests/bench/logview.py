@@ -1,0 +1,189 @@
+"""The log view against Textual's own ``Log``, each in a real terminal: a key's way to the screen while lines pour in."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import random
+import re
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from tests.bench.figures import Goal, LoadMeter, Report, Series, quantile
+from tests.bench.processes import ROOT, operators_env
+
+ROUNDS, RATE, LINES, KEYS = 3, 20_000, 1_000_000, 80
+OURS, THEIRS, IDLE = "log view", "textual Log", "log view at rest"
+ROWS, COLUMNS = 40, 120
+
+
+def run(rounds: int = ROUNDS) -> Report:
+    """Measure ms from a key's write to its mark on the screen, and MiB for a million lines."""
+    load = LoadMeter()
+    taken: dict[str, list[float]] = {}
+
+    def note(name: str, value: float) -> None:
+        taken.setdefault(name, []).append(value)
+
+    for round_ in range(rounds + 1):
+        if round_ == 1:
+            taken.clear()  # the first round warms up
+        for which, name, rate in (("ours", OURS, RATE), ("log", THEIRS, RATE), ("ours", IDLE, 0)):
+            with _Terminal(which, rate, 0) as terminal:
+                terminal.wait_for(rb"mark 0; full")
+                waits = [terminal.press(b"x", rb"mark %d;" % number) for number in range(1, KEYS + 1)]
+                if name == OURS:
+                    words = (rb"paused", rb"following") * (KEYS // 2)
+                    own = [terminal.press(b"f", word) for word in words]
+                    note("own key p95", quantile(own, 0.95))
+            note(f"{name} p95", quantile(waits, 0.95))
+            note(f"{name} median", statistics.median(waits))
+            note(f"{name} rate", terminal.figures["rate"] / 1000)
+    for which, name in (("ours", OURS), ("log", THEIRS)):
+        with _Terminal(which, 0, LINES) as terminal:
+            terminal.wait_for(rb"mark 0; full", 300)
+            if which == "ours":
+                note("searching p95", quantile(_while_searching(terminal), 0.95))
+        note(f"{name} held", terminal.figures["held"])
+        if which == "ours":
+            note("page", terminal.figures["page"])
+    return _report(taken, load.read())
+
+
+def _while_searching(terminal: _Terminal) -> list[float]:
+    """A search begins with each mark; what counts is the mark that comes right after it."""
+    waits = []
+    for number in range(1, KEYS // 2 + 1):
+        os.write(terminal.master, b"s")
+        waits.append(terminal.press(b"x", rb"mark %d;" % number))
+    return waits
+
+
+def _report(taken: dict[str, list[float]], load: tuple[float, float]) -> Report:
+    def series(name: str, unit: str, label: str) -> Series:
+        return Series(label, unit, tuple(taken[name]))
+
+    ours, theirs = series(f"{OURS} p95", "ms", f"{OURS}, p95"), series(f"{THEIRS} p95", "ms", f"{THEIRS}, p95")
+    own, searching = series("own key p95", "ms", f"{OURS}, f, p95"), series("searching p95", "ms", "searching, p95")
+    held, heavy = series(f"{OURS} held", "MiB", f"{OURS}, held"), series(f"{THEIRS} held", "MiB", f"{THEIRS}, held")
+    rest = series(f"{IDLE} p95", "ms", f"{IDLE}, p95")
+    every = (
+        ours,
+        theirs,
+        rest,
+        series(f"{OURS} median", "ms", f"{OURS}, median"),
+        series(f"{THEIRS} median", "ms", f"{THEIRS}, median"),
+        own,
+        searching,
+        series(f"{OURS} rate", "k lines/s", f"{OURS}, took"),
+        series(f"{THEIRS} rate", "k lines/s", f"{THEIRS}, took"),
+        held,
+        heavy,
+        series("page", "ms", "worst page"),
+    )
+    goals = (
+        Goal(f"key to paint at p95, {OURS} / {THEIRS}", ours.median / theirs.median),
+        Goal(f"key to paint at p95, {OURS} / {IDLE}", ours.median / rest.median),
+        Goal(f"key to paint at p95, {OURS}", ours.median, 50, unit="ms"),
+        Goal("its own key (f) at p95", own.median, 50, unit="ms"),
+        Goal(f"key to paint at p95 while {LINES:,} lines are searched", searching.median, 50, unit="ms"),
+        Goal(f"{LINES:,} lines, {OURS} / {THEIRS}", held.median / heavy.median, 0.1),
+        Goal(f"{LINES:,} lines, {OURS}", held.median, 20, unit="MiB"),
+        Goal("a page anywhere in them", max(taken["page"]), 5, unit="ms"),
+        Goal(f"lines taken of {RATE:,} a second", min(taken[f"{OURS} rate"]) * 1000 / RATE, 0.95, at_most=False),
+    )
+    title = f"{RATE:,} lines a second in a {COLUMNS}x{ROWS} terminal, {KEYS} keys a round"
+    return Report("logview", title, every, goals, load)
+
+
+@dataclass(slots=True)
+class _Terminal:
+    """The app in a pseudo terminal that is read as fast as it writes."""
+
+    which: str
+    rate: int
+    lines: int
+    master: int = -1
+    figures: dict[str, float] = field(default_factory=dict)
+    _seen: bytes = b""
+    _process: subprocess.Popen[bytes] | None = None
+    _report: Path = Path()
+
+    def __enter__(self) -> _Terminal:
+        handle, name = tempfile.mkstemp()
+        os.close(handle)
+        self._report = Path(name)
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        words = [self.which, str(self.rate), str(self.lines), name]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.logview_app", *words],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=ROOT,
+            env={**operators_env(), "TERM": "xterm-256color", "COLORTERM": "truecolor"},
+            start_new_session=True,
+        )
+        os.close(slave)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        assert self._process is not None
+        try:
+            if kind is None:
+                os.write(self.master, b"q")
+                self._drain_to_end()
+                self.figures = json.loads(self._report.read_text())
+        finally:
+            self._process.kill()
+            self._process.wait()
+            os.close(self.master)
+            self._report.unlink()
+
+    def press(self, key: bytes, mark: bytes) -> float:
+        """Press a key at some moment and return the ms until its mark is written."""
+        self._read_for(random.uniform(0.02, 0.08))
+        begun = time.perf_counter()
+        os.write(self.master, key)
+        self.wait_for(mark)
+        return 1000 * (time.perf_counter() - begun)
+
+    def wait_for(self, mark: bytes, seconds: float = 30) -> None:
+        """Read until the mark was written."""
+        pattern, until = re.compile(mark), time.monotonic() + seconds
+        while not pattern.search(self._seen):
+            if time.monotonic() > until:
+                raise RuntimeError(f"{self.which}: no {mark!r} in {seconds:.0f} s: {self._seen[-300:]!r}")
+            self._seen = self._seen[-64:] + self._read(0.1)
+        self._seen = b""
+
+    def _read_for(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._read(left)
+        self._seen = b""
+
+    def _read(self, seconds: float) -> bytes:
+        ready, _, _ = select.select([self.master], [], [], seconds)
+        return os.read(self.master, 1 << 16) if ready else b""
+
+    def _drain_to_end(self) -> None:
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            try:
+                if not self._read(0.5) and self._process is not None and self._process.poll() is not None:
+                    return
+            except OSError:
+                return

@@ -1,0 +1,130 @@
+"""The app that `tests.bench.logview` looks at: ``python -m tests.bench.logview_app OURS|LOG RATE LINES REPORT``.
+
+It takes LINES at once, then RATE lines a second until it is told to quit; ``x`` counts up a label at the top. What it
+held and how much it took is written to the file REPORT when it quits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+from textual.app import App, ComposeResult
+from textual.widgets import Label, Log
+
+from sparkctl import engines
+from sparkctl.core.logbook import LogBook
+from sparkctl.core.logmarks import LineMarker
+from sparkctl.model.log import LogLine
+from sparkctl.tui.log_pane import LogPane
+
+SAMPLES = (
+    "(EngineCore_DP0 pid=152) INFO 11-20 15:59:12 [loggers.py:248] Engine 000: Avg prompt throughput: 11.1 tokens/s, "
+    "Avg generation throughput: 23.3 tokens/s, Running: 2 reqs, Waiting: 0 reqs, GPU KV cache usage: 3.1%",
+    '(APIServer pid=1) INFO:     127.0.0.1:58862 - "POST /v1/completions HTTP/1.1" 200 OK',
+    "(APIServer pid=1) WARNING 11-20 15:53:55 [system_utils.py:289] Found ulimit of 20000 and failed to increase it",
+    "\x1b[32m[2026-05-01 10:00:00] Decode batch, #running-req: 2, #token: 4312, token usage: 0.02, accept len: 1.75\x1b[0m",
+)
+TICK = 0.01
+MOST = 1000  # lines a call
+
+
+def anonymous() -> float:
+    """Return the process' own memory, in MiB."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:")) / 1024
+
+
+class Bench(App[None]):
+    """A label that counts key presses, and a log under it."""
+
+    BINDINGS = [("x", "count", "count"), ("q", "quit", "quit"), ("s", "search", "search")]  # noqa: RUF012
+    DEFAULT_CSS = "Label { height: 1; width: 100%; }"
+
+    def __init__(self, which: str, rate: int, lines: int, report: Path) -> None:
+        super().__init__()
+        vllm = engines.load("vllm")
+        self.pane = LogPane(LogBook(markers=[LineMarker(vllm, vllm.defaults.ready_line)]))
+        self.log_widget = Log()
+        self.is_ours = which == "ours"
+        self.rate, self.lines, self.report = rate, lines, report
+        self.label = Label("mark 0;")
+        self.count = self.taken = 0
+        self.figures: dict[str, float] = {}
+
+    def compose(self) -> ComposeResult:
+        """The label first."""
+        yield self.label
+        yield self.pane if self.is_ours else self.log_widget
+
+    def on_ready(self) -> None:
+        """Begin."""
+        (self.pane.view if self.is_ours else self.log_widget).focus()
+        self.run_worker(self.feed())
+
+    def take(self, count: int) -> None:
+        """Give the log ``count`` lines, all different objects as they are when they come from a node."""
+        texts = [f"{SAMPLES[n % len(SAMPLES)]} {n}" for n in range(self.taken, self.taken + count)]
+        self.taken += count
+        if self.is_ours:
+            self.pane.view.add(0, [LogLine("2026-05-01T10:00:00.123456789Z", text, n) for n, text in enumerate(texts)])
+        else:
+            self.log_widget.write_lines(texts)
+
+    async def feed(self) -> None:
+        """Fill, then keep the rate."""
+        self.take(2000)
+        await asyncio.sleep(0.5)
+        before = anonymous()
+        while self.taken < self.lines:
+            self.take(500)
+            await asyncio.sleep(0)
+        if self.lines:
+            await asyncio.sleep(1.0)
+            self.figures["held"] = anonymous() - before
+            if self.is_ours:
+                self.figures["page"] = self.pages()
+        begun, start = time.monotonic(), self.taken
+        self.label.update("mark 0; full")
+        while True:
+            await asyncio.sleep(TICK)
+            due = start + int(self.rate * (time.monotonic() - begun)) - self.taken
+            if due > 0:
+                self.take(min(due, MOST))
+            self.figures["rate"] = (self.taken - start) / (time.monotonic() - begun)
+
+    def pages(self) -> float:
+        """Return the milliseconds that a page anywhere in the log takes, the slowest of a hundred."""
+        layout, chosen = self.pane.view._lines_layout, random.Random(1)
+        worst = 0.0
+        for _ in range(100):
+            place = (chosen.randrange(self.taken), 0)
+            layout.forget()
+            begun = time.perf_counter()
+            if not layout.page(place):
+                raise RuntimeError(f"no page at {place}")
+            worst = max(worst, time.perf_counter() - begun)
+        return worst * 1000
+
+    def action_count(self) -> None:
+        """Show that a key arrived."""
+        self.count += 1
+        self.label.update(f"mark {self.count};")
+
+    def action_search(self) -> None:
+        """Look through everything for what is not there, again and again."""
+        if self.is_ours:
+            self.pane.view.find("/no such w[o0]rd/")
+
+    async def action_quit(self) -> None:
+        """Report and end."""
+        self.report.write_text(json.dumps(self.figures))
+        self.exit()
+
+
+if __name__ == "__main__":
+    Bench(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])).run()
