@@ -11,6 +11,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.events import Key
 
 from sparkctl.core.logbook import LogBook
 from sparkctl.tui.log_prompt import Asked, LogPrompt
@@ -48,6 +49,7 @@ class LogPane(Vertical):
     ) -> None:
         super().__init__(id=id)
         self.view = LogView(book, ascii_only=ascii_only, zone=zone)
+        self.view.divert = self._divert
         self._status = LogStatus(ascii_only=ascii_only)
         self._prompt = LogPrompt()
         self._instance = instance
@@ -80,7 +82,20 @@ class LogPane(Vertical):
             self._apply(event.asked, event.text)
             if event.asked is Asked.FIND:
                 self.view.back_to_mark()
-        self.view.focus()
+
+    def _divert(self, event: Key) -> bool:
+        """Take a key from the log: the one that opens the prompt, and what was typed right behind it.
+
+        A binding is looked up when its key has bubbled up to the app, and by then letters have gone by.
+        """
+        if self._prompt.is_open:
+            self._prompt.take(event)
+            return True
+        active = self.screen.active_bindings.get(event.key)
+        if active is None or active.node is not self or not active.binding.action.startswith("ask("):
+            return False
+        self.action_ask(active.binding.action.split("'")[1])
+        return True
 
     def _apply(self, asked: Asked, text: str, *, jump: bool = False) -> None:
         if asked is Asked.FIND:

@@ -9,7 +9,9 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.events import Key
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input, Label
 
 
@@ -20,15 +22,27 @@ class Asked(StrEnum):
     ONLY = "only"
 
 
+class _Field(Input):
+    """Closes its prompt the moment enter is there: a key right behind it is for the log again."""
+
+    def on_key(self, event: Key) -> None:
+        prompt = self.parent
+        assert isinstance(prompt, LogPrompt)
+        if not prompt.is_open:
+            event.prevent_default().stop()
+            prompt.pass_back(event)
+        elif event.key == "enter":
+            event.prevent_default().stop()
+            prompt.accept()
+
+
 class LogPrompt(Horizontal):
     """Hidden until `ask`; posts `Typed` on every change and `Closed` at the end, with what was there before on escape."""
 
     DEFAULT_CSS = """
     LogPrompt {
         height: 1;
-        display: none;
         background: $foreground 6%;
-        &.-open { display: block; }
         & > Label { width: auto; padding: 0 1; color: $text-primary; text-style: bold; }
         & > Input { width: 1fr; background: transparent; padding: 0; }
     }
@@ -56,11 +70,18 @@ class LogPrompt(Horizontal):
         super().__init__(id=id)
         self._asked = Asked.FIND
         self._before = ""
+        self._back: Widget | None = None  # whom the keys are for when this is closed
+        self.display = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a pattern is being typed."""
+        return self.display
 
     def compose(self) -> ComposeResult:
         """The word, and the field."""
         yield Label("", markup=False)
-        yield Input(compact=True, select_on_focus=True)
+        yield _Field(compact=True, select_on_focus=True)
 
     def ask(self, what: Asked, before: str) -> None:
         """Open for a new pattern; ``before`` is what holds now."""
@@ -70,23 +91,33 @@ class LogPrompt(Horizontal):
         field.placeholder = "text, !text or /regex/"
         with self.prevent(Input.Changed):
             field.value = before
-        self.add_class("-open")
-        field.focus()
+        self._back = self.screen.focused
+        self.display = True
+        self.screen.set_focus(field)  # now, not after the next refresh: letters follow at once
+
+    def take(self, event: Key) -> None:
+        """Take a key that was on its way to somebody else when this opened."""
+        self.query_one(Input).post_message(Key(event.key, event.character))
+
+    def pass_back(self, event: Key) -> None:
+        """Give away a key that was on its way here when this closed."""
+        if self._back is not None:
+            self._back.post_message(Key(event.key, event.character))
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
         self.post_message(self.Typed(self._asked, event.value))
 
-    @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self._close(event.value, is_kept=True)
+    def accept(self) -> None:
+        """Close, and let hold what was typed."""
+        self._close(self.query_one(Input).value, is_kept=True)
 
     def action_give_up(self) -> None:
         """Close, and let hold what held before."""
         self._close(self._before, is_kept=False)
 
     def _close(self, text: str, *, is_kept: bool) -> None:
-        self.remove_class("-open")
+        self.display = False
+        self.screen.set_focus(self._back)
         self.post_message(self.Closed(self._asked, text, is_kept=is_kept))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import tzinfo
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +17,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
+from textual.events import Key as KeyPress
 from textual.events import MouseScrollDown, MouseScrollLeft, MouseScrollRight, MouseScrollUp
 from textual.geometry import Size
 from textual.message import Message
@@ -123,6 +124,7 @@ class LogView(ScrollView, can_focus=True):
         self.sight = LogSight(book)
         self.state = LogState()
         self.is_following = True
+        self.divert: Callable[[KeyPress], bool] | None = None  # asked about every key; True: it is not for the view
         self._lines_layout = Layout(book)
         self._painter = Painter(book.sources, ascii_only=ascii_only, zone=zone)
         self._painter.has_sources = len(book.sources) > 1
@@ -488,6 +490,11 @@ class LogView(ScrollView, can_focus=True):
         self.run_worker(work(), group="save", exclusive=True)
 
     # keys
+
+    def on_key(self, event: KeyPress) -> None:
+        """Let whoever is around the view have a key first."""
+        if self.divert is not None and self.divert(event):
+            event.prevent_default().stop()
 
     def action_follow(self) -> None:
         """Follow or pause."""

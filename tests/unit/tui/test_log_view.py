@@ -179,6 +179,22 @@ async def test_escape_in_the_prompt_goes_back_to_where_the_reader_was(app: LogAp
         assert app.view.has_focus
 
 
+async def test_what_is_typed_fast_goes_where_it_is_meant_to(app: LogApp) -> None:
+    """All keys are there before the first is handled, as from a paste or a slow connection."""
+    async with app.run_test(size=(80, 12)) as pilot:
+        app.view.add(0, numbered(300))
+        await settled(pilot)
+        for key in "&29":
+            app.simulate_key({"&": "ampersand"}.get(key, key))
+        app.simulate_key("enter")
+        app.simulate_key("k")
+        app.simulate_key("w")
+        await settled(pilot)
+        assert "only 29" in app.status()
+        assert app.view.state.is_wrapped, "a key behind the enter is for the log again"
+        assert not app.view.is_following
+
+
 async def test_search_and_filter_together(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
         app.view.add(0, numbered(300))
