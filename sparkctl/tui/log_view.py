@@ -40,7 +40,7 @@ from sparkctl.tui.log_state import LogState
 
 PAINTS = 1 / 20  # s between two paints of what arrived; a key is painted at once
 FLOOD_PAINTS = 1 / 8  # the same where more than a screen has come since: nobody reads that
-TURN = 0.004  # s of searching between two looks at the keyboard
+TURN = 0.003  # s of searching between two looks at the keyboard
 NOTED = 6.0  # s that a note stands
 _WHEEL = 3
 _SIDEWAYS = 12
@@ -140,6 +140,7 @@ class LogView(ScrollView, can_focus=True):
         self._page: list[Row] | None = None
         self._painted = 0.0
         self._painted_end = 0
+        self._painted_to: Key = (0, 0)  # where the first line would stand that came after the last paint
         self._paint_timer: Timer | None = None
         self._note: str | None = None
         self._note_timer: Timer | None = None
@@ -222,15 +223,16 @@ class LogView(ScrollView, can_focus=True):
 
     async def _work_on(self) -> None:
         try:
-            rows, is_left = self.sight.rows, True
+            rows, is_left, told = self.sight.rows, True, 0.0
             while is_left:
                 await asyncio.sleep(0.001)
                 is_left = self.sight.work(TURN)
                 if rows is not self.sight.rows or not is_left:
                     self._take_rows(rows)
                     rows = self.sight.rows
-                else:
-                    self.catch_up()  # the share that is done is shown
+                elif time.monotonic() - told > PAINTS:
+                    told = time.monotonic()
+                    self._tell()  # how much of it is done
         finally:
             self._is_working = False
 
@@ -261,10 +263,8 @@ class LogView(ScrollView, can_focus=True):
         """Stay where the reader is."""
         if self.is_following:
             self.is_following = False
-            rows = self.sight.rows
-            last = rows.key(len(rows) - 1) if len(rows) else (0, -1)
-            self._paused_at = last[0], last[1] + 1
-            self._repaint()
+            self._paused_at = self._painted_to
+            self._tell()  # the log itself stays as it is painted
 
     def _move(self, rows: int) -> None:
         if rows > 0 and self._place >= self._lines_layout.bottom():
@@ -311,14 +311,14 @@ class LogView(ScrollView, can_focus=True):
         if layout.height <= 0:
             return
         self._find_place()
+        last = layout.rows.key(len(layout.rows) - 1) if len(layout.rows) else (0, -1)
+        self._painted_to = last[0], last[1] + 1
         self._page = None
         # Not through the reactive: a new height of the log is no reason to lay the screen out anew.
         self.set_reactive(Widget.virtual_size, Size(self.size.width, layout.bottom()[0] + layout.height))
         self._is_placing = True
         try:
-            if self.show_vertical_scrollbar:
-                self.vertical_scrollbar.window_virtual_size = self.virtual_size.height
-                self.vertical_scrollbar.window_size = layout.height
+            self._fit_scrollbar()
             if round(self.scroll_y) != self._place[0]:
                 self.scroll_y = self.scroll_target_y = self._place[0]
         finally:
@@ -326,10 +326,22 @@ class LogView(ScrollView, can_focus=True):
         self.refresh()
         self._tell()
 
+    def _fit_scrollbar(self) -> None:
+        bar, whole = self.vertical_scrollbar, self.virtual_size.height
+        known = bar.window_virtual_size
+        is_near = self.is_following and 0.99 * whole <= known <= whole and bar.position >= known - bar.window_size
+        if is_near and bar.window_size == self._lines_layout.height:
+            return  # its thumb would not move by a cell, and to paint it costs as much as to paint the log
+        bar.window_virtual_size = whole
+        bar.window_size = self._lines_layout.height
+        bar.position = self._place[0]
+
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Go where the scrollbar, or a selection that is drawn over the edge, was moved to."""
+        if self._is_placing:
+            return
         super().watch_scroll_y(old_value, new_value)
-        if self._is_placing or round(new_value) == self._place[0]:
+        if round(new_value) == self._place[0]:
             return
         if self.scrollable_content_region.height != self._lines_layout.height:
             return  # Textual fits it to another size; `on_resize` knows better where the reader was
