@@ -92,8 +92,9 @@ class Bench(App[None]):
         self.label.update("mark 0; full")
         while True:
             await asyncio.sleep(TICK)
-            while (due := start + int(self.rate * (time.monotonic() - begun)) - self.taken) > 0:
-                self.take(min(due, MOST))
+            due = start + int(self.rate * (time.monotonic() - begun))
+            while self.taken < due:
+                self.take(min(due - self.taken, MOST))
                 await asyncio.sleep(0)
             self.figures["rate"] = (self.taken - start) / (time.monotonic() - begun)
 
