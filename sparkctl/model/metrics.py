@@ -57,7 +57,8 @@ class Histogram:
             if upto >= rank and upto > below:
                 if bound == float("inf"):
                     return lower
-                return lower + (bound - lower) * max(0.0, rank - below) / (upto - below)
+                inside = max(0.0, rank - below) / (upto - below)
+                return min(bound, lower + (bound - lower) * inside)  # rounding may go past the bound
             lower, below = bound, upto
         return lower
 

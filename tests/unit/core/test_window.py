@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sparkctl.core.window import MetricsWindow
@@ -152,6 +152,7 @@ counts = st.lists(st.integers(0, 1000), min_size=2, max_size=8)
 
 
 @given(counts, st.floats(0.01, 1), st.floats(0.01, 1))
+@example([57, 0], 1.0, 1.0)
 def test_quantiles_lie_within_the_bounds_and_in_order(steps: list[int], one: float, other: float) -> None:
     bounds = [*(0.01 * 2**n for n in range(len(steps) - 1)), math.inf]
     totals = [sum(steps[: n + 1]) for n in range(len(steps))]
