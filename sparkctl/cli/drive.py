@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from sparkctl.cli import output
@@ -29,9 +30,27 @@ class Teller(Protocol):
         ...
 
 
-def drive(ctx: Context, verb: Callable[[], AsyncIterator[Event]], teller: Teller) -> int:
-    """Run a verb to its end and return its exit code."""
+Verb = Callable[[], AsyncIterator[Event]]
+_taken: ContextVar[list[Verb] | None] = ContextVar("taken", default=None)
+
+
+def drive(ctx: Context, verb: Verb, teller: Teller) -> int:
+    """Run a verb to its end and return its exit code; where somebody else runs it (`take`), hand it over."""
+    if (taken := _taken.get()) is not None:
+        taken.append(verb)
+        return 0
     return asyncio.run(_drive(ctx, verb, teller))
+
+
+@contextlib.contextmanager
+def take() -> Iterator[list[Verb]]:
+    """Let verbs be understood as ever, and given to the caller in place of being run."""
+    verbs: list[Verb] = []
+    token = _taken.set(verbs)
+    try:
+        yield verbs
+    finally:
+        _taken.reset(token)
 
 
 async def _drive(ctx: Context, verb: Callable[[], AsyncIterator[Event]], teller: Teller) -> int:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sparkctl.core.context import Context
     from sparkctl.model.ask import Asker
     from sparkctl.model.events import Event
+    from sparkctl.tui.setup import Started
 
 
 def is_possible() -> bool:
@@ -38,7 +39,7 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated:
         recording = lambda: (events, 1.0)  # noqa: E731
     panel = Panel(
         Setup(
-            nodes=() if replay is not None else config.nodes, make_context=_context, keys=config.keys,
+            nodes=() if replay is not None else config.nodes, make_context=_context, commands=_Later(), keys=config.keys,
             recording=recording, readonly=readonly, ascii_only=ascii_only(sys.stdout),
         )
     )  # fmt: skip
@@ -50,6 +51,22 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated:
     for line in () if simulated else said or ():
         narrate.say(line)
     return 0
+
+
+class _Later:
+    """The command line's grammar, loaded when somebody uses it: not before the first picture."""
+
+    def complete(self, line: str) -> tuple[str, ...]:
+        """Return what the last word of a line may become."""
+        from sparkctl.cli.commands import CommandLine
+
+        return CommandLine().complete(line)
+
+    def start(self, words: Sequence[str], context: Context) -> Started:
+        """Understand a command line."""
+        from sparkctl.cli.commands import CommandLine
+
+        return CommandLine().start(words, context)
 
 
 def _read(path: Path) -> Sequence[Event]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,8 +19,23 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_given: ContextVar[Context | None] = ContextVar("given", default=None)
+
+
+@contextmanager
+def within(context: Context) -> Iterator[None]:
+    """Let verbs act in a context that is there already, in place of this terminal's."""
+    token = _given.set(context)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
 def make_context(*, may_ask: bool = True) -> Context:
-    """Return the context of this operator on this terminal."""
+    """Return the context of this operator on this terminal, or the one that was given."""
+    if (given := _given.get()) is not None:
+        return given
     from sparkctl.cli.asking import asker
     from sparkctl.core.context import Context
     from sparkctl.core.history import History

@@ -174,8 +174,8 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(ActionId.PROFILES, ("p",), "profiles", "show the profiles", verb="profiles", screen="profiles", footer=4),
     Action(
-        ActionId.DOCTOR, ("!",), "doctor", "say what is missing on the Sparks", _no_node, verb="doctor", screen="doctor",
-        footer=6,
+        ActionId.DOCTOR, ("!",), "doctor", "say what is missing on the Sparks", _no_node, verb="doctor",
+        words=lambda _: ("doctor",), footer=6,
     ),
     Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", _nothing_wrong, footer=7),
     Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", _is_connected, footer=8),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import shlex
 import signal
 import time
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,11 +25,14 @@ from sparkctl.tui.terminal import Terminal
 from sparkctl.tui.tones import DARK, LIGHT, styles
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
     from sparkctl.model.node import NodeName
     from sparkctl.present.overview import Scene
     from sparkctl.tui.room import Room
 
 _TICK = 1.0
+_DO = {ActionId.DOWN: "stop it"}
 _PLACED = (ActionId.NEXT, ActionId.PREVIOUS, ActionId.LOWER, ActionId.UPPER, ActionId.INSTANCE)  # bound by the overview
 
 
@@ -39,16 +44,42 @@ def _bindings() -> list[Binding]:
     ]
 
 
+def _what(words: Sequence[str]) -> str:
+    """Return what a dangerous command line will do, as a question."""
+    plain = [word for word in words[1:] if not word.startswith("-")]
+    if "--all" in words:
+        return "Stop every instance that sparkctl started?"
+    return f"Stop {plain[0]}" + (f" on {' and '.join(plain[1:])}?" if plain[1:] else "?") if plain else "Stop it?"
+
+
+def _palette() -> type[Provider]:
+    from sparkctl.tui.palette import Actions
+
+    return Actions
+
+
+def _themes() -> type[Provider]:
+    from sparkctl.tui.palette import Themes
+
+    return Themes
+
+
 class Panel(App[tuple[str, ...]]):
     """``run`` returns what goes on running, as sentences."""
 
     TITLE = "sparkctl"
     BINDINGS: ClassVar[list[BindingType]] = [*_bindings()]
     COMMAND_PALETTE_BINDING = "ctrl+p"
+    COMMANDS = {_palette, _themes}  # noqa: RUF012
     ENABLE_COMMAND_PALETTE = True
     NOTIFICATION_TIMEOUT = 8.0
     CSS = """
     Toast { max-width: 70; }
+    Dialog { align: center middle; background: $background 60%; }
+    Question Input { border: none; height: 1; }
+    CommandLine { align: left bottom; background: transparent; }
+    CommandLine Sheet { height: 1; background: $surface; }
+    CommandLine Input { height: 1; border: none; background: $surface; }
     PanelScreen { layout: vertical; overflow: hidden; }
     PanelScreen > #head, PanelScreen > #foot { height: 1; }
     PanelScreen > #small { display: none; height: 1fr; }
@@ -73,6 +104,8 @@ class Panel(App[tuple[str, ...]]):
         self._room: Room | None = None
         self._opening: asyncio.Task[None] | None = None
         self._leaving = False
+        self._beside: set[asyncio.Task[None]] = set()
+        self._typed: list[str] = []  # lines behind the colon
         self.theme = setup.theme if setup.theme in self.available_themes else DARK.name
         self.tones = styles(self.current_theme, colourless=colourless)
 
@@ -125,8 +158,10 @@ class Panel(App[tuple[str, ...]]):
 
     def repaint(self) -> None:
         """Show the state as it is now, on every screen that can be seen."""
-        if self.paused or not self.is_running:
-            return
+        if not self.paused and self.is_running:
+            self._paint_screens()
+
+    def _paint_screens(self) -> None:
         for screen in self.screen_stack:
             if isinstance(screen, PanelScreen):
                 screen.repaint()
@@ -225,7 +260,115 @@ class Panel(App[tuple[str, ...]]):
         self.notify(clean(words), severity=severity, markup=False)  # type: ignore[arg-type]
 
     def _do_verb(self, one: Action) -> None:
-        raise NotImplementedError(one.id)
+        """Do what the action's command line says, or open its screen."""
+        now = self.situation()
+        if one.screen is not None:
+            self.push_screen(screens.make(one.screen, now))
+        elif one.words is not None:
+            self.command(one.words(now))
+
+    def command(self, words: Sequence[str]) -> None:
+        """Do what a command line says; what is dangerous asks first. What is wrong with it is said."""
+        one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
+        if one is not None and one.changes and self.setup.readonly:
+            self.say(f"this panel is read-only: `{words[0]}` is not for it", severity="warning")
+        elif self._room is None:
+            self.say("one moment: nothing was looked at yet")
+        elif self.setup.recording is not None:
+            self.say("this is a recording: there is nothing to do anything to")
+        elif one is not None and one.confirm:
+            self._spawn(self._ask_and_run(one, words))
+        else:
+            self._run_words(words)
+
+    def _run_words(self, words: Sequence[str]) -> None:
+        from sparkctl.errors import SparkctlError
+
+        assert self._room is not None
+        try:
+            self._room.run(words)
+        except SparkctlError as error:
+            self.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
+
+    async def _ask_and_run(self, one: Action, words: Sequence[str]) -> None:
+        from sparkctl.present.spans import Tone
+        from sparkctl.tui.dialogs import Choice, paragraph
+
+        assert self._room is not None
+        line = " ".join(words)
+        body = [*paragraph(_what(words), Tone.STRONG), (), *paragraph(f"sparkctl {line}", Tone.LABEL)]
+        dialog = Choice(one.short, body, (("cancel", "Cancel"), ("do", _DO.get(one.id, one.short))), Tone.ATTENTION)
+        if await self._room.dialogs.ask(dialog) == "do":
+            if one.id is ActionId.DOWN and self.node is not None:
+                self._room.jobs.leave(self.node, words[1])
+            self._run_words(words)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something go on beside the keys; a defect in it is the panel's."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+        task.add_done_callback(self._minded)
+
+    def _do_up(self, _: Action) -> None:
+        self._spawn(self._pick())
+
+    async def _pick(self) -> None:
+        from sparkctl.tui.picker import Picker
+
+        assert self._room is not None
+        offers = await self._room.offers()
+        views = [view for view in self.situation().views if view.state == "ok"]
+        if not offers or not views:
+            self.say("there is no profile yet: sparkctl profiles list" if views else "no Spark answers")
+            return
+
+        def take(words: tuple[str, ...] | None) -> None:
+            if words:
+                self.command(words)
+
+        self.push_screen(Picker(offers, views, self.node), take)
+
+    def _do_command(self, _: Action) -> None:
+        from sparkctl.tui.command_line import CommandLine
+
+        if self.setup.commands is None:
+            return
+
+        def take(line: str | None) -> None:
+            if line:
+                self._typed.append(line)
+                try:
+                    words = shlex.split(line)
+                except ValueError as wrong:
+                    self.say(f"{line}: {wrong}", severity="error")
+                    return
+                self.command(words)
+
+        self.push_screen(CommandLine(self.setup.commands, tuple(self._typed[-50:])), take)
+
+    def _do_palette(self, _: Action) -> None:
+        self.action_command_palette()
+
+    def _do_help(self, _: Action) -> None:
+        from sparkctl.present.keys import help_rows
+        from sparkctl.tui.dialogs import Reader
+
+        screen = self.screen
+        actions = screen.actions if isinstance(screen, PanelScreen) else self.actions
+        crumb = screen.crumb if isinstance(screen, PanelScreen) else ""
+        rows = help_rows(actions, self.situation(), self.ascii_only)
+        self.push_screen(Reader(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
+
+    def _do_wrong(self, _: Action) -> None:
+        from sparkctl.present.results import trouble_rows
+        from sparkctl.tui.dialogs import Reader
+
+        view = self.situation().view
+        assert view is not None
+        now = view.sample.time if view.sample is not None else self.now()
+        rows = trouble_rows(view.findings, now, min(96, self.size.width - 10), self.ascii_only)
+        self.push_screen(Reader(f"{view.name}: what is wrong", [(), *rows, ()]))
 
     def _do_next(self, _: Action) -> None:
         self.choose((self._chosen + 1) % len(self.names))
@@ -248,8 +391,8 @@ class Panel(App[tuple[str, ...]]):
         self.repaint()
 
     def _do_pause(self, _: Action) -> None:
-        self.paused = False
-        self.repaint()
+        self.paused = not self.paused
+        self._paint_screens()
 
     def _do_back(self, _: Action) -> None:
         if len(self.screen_stack) > 1:

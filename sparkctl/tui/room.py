@@ -5,22 +5,36 @@ Loaded after the first picture is painted: this is what knows nodes.
 
 from __future__ import annotations
 
+import asyncio
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkctl.core.clock import Clock, SystemClock
+from sparkctl.core.context import Interrupt
+from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
-from sparkctl.model.ask import Nobody
-from sparkctl.model.events import Event
+from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.model.events import Event, Outcome
 from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.text import clean
 from sparkctl.present.glance import COMING, Glance, glance, in_order
 from sparkctl.present.overview import Scene
+from sparkctl.present.results import caches_rows, found_rows, result_line
 from sparkctl.present.spans import Tone
+from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
 from sparkctl.tui.crew import Crew, Recording
+from sparkctl.tui.dialogs import Reader
+from sparkctl.tui.jobs import Job, Jobs
+from sparkctl.tui.picker import Offer
 
 if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
+
+
+_DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
 
 
 class Room:
@@ -30,10 +44,12 @@ class Room:
         self._panel = panel
         setup = panel.setup
         self.clock: Clock = setup.clock or SystemClock()
-        self.context = setup.make_context(Nobody())
+        self.dialogs = Dialogs(panel)
+        self.context = setup.make_context(self.dialogs)
         self._shown: tuple[float, float] | None = None  # a recording's last stamp, and when we had it
         self.bridge = Bridge([node.name for node in setup.nodes], self.now, panel.repaint)
         self.crew = Crew(self.context, self._take)
+        self.jobs = Jobs(self._take, self._finished)
         self.notices: list[tuple[str, Tone]] = []
 
     def begin(self, nodes: Sequence[Node]) -> None:
@@ -76,8 +92,10 @@ class Room:
 
     def _glance(self, name: NodeName, address: str | None, chosen: str | None) -> Glance:
         return glance(
-            self.bridge.store, name, self.now(), ends=self.bridge.ends_on(name), address=address, chosen=chosen
-        )
+            self.bridge.store, name, self.now(), ends=self.bridge.ends_on(name), address=address, chosen=chosen,
+            jobs=tuple(_DOING[job.started.verb] for job in self.jobs.running if name in job.started.nodes
+                       and job.started.verb in _DOING),
+        )  # fmt: skip
 
     def farewell(self, names: Sequence[NodeName]) -> tuple[str, ...]:
         """Return what goes on running, a sentence for each node that could be asked."""
@@ -92,9 +110,66 @@ class Room:
 
     async def aclose(self) -> tuple[str, ...]:
         """End everything of ours; return what is left to be said."""
+        said = await self.jobs.aclose()
         self.bridge.close()
         await self.crew.aclose()
-        return ()
+        return said
+
+    # --- what the operator starts ---
+
+    def run(self, words: Sequence[str]) -> None:
+        """Start a command line. Raises `SparkctlError` where it is none."""
+        commands = self._panel.setup.commands
+        if commands is None:
+            raise InvalidInput("this panel has no commands")
+        started = commands.start(words, replace(self.context, interrupt=Interrupt()))
+        self.jobs.start(started)
+        self.bridge.changed()
+
+    async def offers(self) -> list[Offer]:
+        """Return the profiles that there are; reading them takes a moment, and is done beside the loop."""
+
+        def read() -> list[Offer]:
+            library, found = ProfileLibrary(), []
+            for name in library.names():
+                try:
+                    found.append(Offer(name, library.load(name)))
+                except SparkctlError as error:
+                    found.append(Offer(name, None, error.message.splitlines()[0]))
+            return found
+
+        return await asyncio.to_thread(read)
+
+    def _finished(self, job: Job, defect: BaseException | None) -> None:
+        """Say how a verb ended: for a moment in the corner, and below the tiles until the next one."""
+        panel, started = self._panel, job.started
+        if defect is not None:
+            words, tone = f"a defect in sparkctl: {type(defect).__name__}: {defect}", Tone.BAD
+        elif job.ended is not None:
+            nodes = [job.ended.node] if job.ended.node else list(started.nodes)
+            words, tone = result_line(started.verb, job.ended, nodes, job.caches, panel.ascii_only)
+        else:
+            return
+        self.notices[:] = [*self.notices[-1:], (clean(words.replace("\n", " ")), tone)]
+        severity = {Tone.GOOD: "information", Tone.ATTENTION: "warning"}.get(tone, "error")
+        panel.say(words, severity=severity)
+        for warned in job.warnings[-2:]:
+            panel.say(f"{warned.message}   {warned.hint or ''}", severity="warning")
+        self._show_details(job)
+        self.bridge.changed()
+
+    def _show_details(self, job: Job) -> None:
+        panel = self._panel
+        if job.started.verb == "drop-caches" and job.caches:
+            last = job.caches[-1]
+            sample = self.bridge.store.last_sample(last.node)
+            rows = caches_rows(last, None if sample is None else sample.gpu_memory, panel.ascii_only)
+            panel.push_screen(Reader(f"page cache dropped on {last.node}", rows, Tone.GOOD))
+        elif job.found:
+            panel.push_screen(Reader("doctor", found_rows(job.found, panel.ascii_only)))
+        elif job.plan is not None and job.ended is not None and job.ended.outcome is Outcome.PLANNED:
+            words = shlex.join(job.started.words)
+            panel.say(f"a dry run changes nothing; the plan in full: sparkctl {words}")
 
     def _take(self, event: Event) -> None:
         if self._panel.setup.recording is not None:

@@ -1,0 +1,86 @@
+"""The command line's grammar for the panel: the same verbs, options, words of error and completion; the panel runs them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import click
+
+from sparkctl.cli.app import root
+from sparkctl.cli.drive import take
+from sparkctl.cli.setup import within
+from sparkctl.core.actions import ACTIONS
+from sparkctl.core.context import Context
+from sparkctl.errors import InvalidInput
+from sparkctl.model.suggest import did_you_mean
+from sparkctl.tui.setup import Started
+
+_FOR_SCRIPTS = ("--json", "--record", "--format")
+
+
+class CommandLine:
+    """What can be typed behind a colon. ``verbs`` are those of the panel's actions."""
+
+    verbs = tuple(dict.fromkeys(one.verb for one in ACTIONS if one.verb))
+
+    def complete(self, line: str) -> tuple[str, ...]:
+        """Return what the last word may become, whole words; nothing for a line that cannot be read."""
+        from click.shell_completion import ShellComplete
+
+        try:
+            words = shlex.split(line)
+        except ValueError:
+            return ()
+        last = words.pop() if words and not line.endswith(" ") else ""
+        if not words:
+            return tuple(verb for verb in self.verbs if verb.startswith(last))
+        if words[0] not in self.verbs:
+            return ()
+        items = ShellComplete(root, {}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(words, last)
+        return tuple(item.value for item in items if item.type == "plain" and item.value not in _FOR_SCRIPTS)
+
+    def start(self, words: Sequence[str], context: Context) -> Started:
+        """Understand a command line without running it. Raises `SparkctlError` as the command line does."""
+        if not words:
+            raise InvalidInput("type a verb", ", ".join(self.verbs))
+        verb, *rest = words
+        if verb not in self.verbs:
+            elsewhere = verb in root.list_commands(click.Context(root))
+            raise InvalidInput(
+                f"`{verb}` is for the command line" if elsewhere else f"no such verb: {verb}{did_you_mean(verb, self.verbs)}",
+                f"here: {', '.join(self.verbs)}",
+            )  # fmt: skip
+        if idle := [word for word in rest if word.partition("=")[0] in _FOR_SCRIPTS]:
+            raise InvalidInput(f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}")
+        return self._understood(verb, rest, context)
+
+    def _understood(self, verb: str, rest: Sequence[str], context: Context) -> Started:
+        outer = click.Context(root, info_name="sparkctl")
+        command = root.get_command(outer, verb)
+        assert command is not None
+        if "--help" in rest or "-h" in rest:
+            raise InvalidInput(command.get_usage(click.Context(command, info_name=verb)), command.short_help)
+        with take() as verbs, within(context):
+            try:
+                with command.make_context(verb, list(rest), parent=outer) as ctx:
+                    nodes = _nodes(ctx.params.get("node"))
+                    command.invoke(ctx)
+            except click.ClickException as wrong:
+                usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None
+                raise InvalidInput(wrong.format_message(), usage) from wrong
+        if not verbs:
+            raise InvalidInput(f"`{verb}` is for the command line: sparkctl {shlex.join((verb, *rest))}")
+        return Started(verb, (verb, *rest), nodes, context, verbs[0])
+
+
+def _nodes(given: object) -> tuple[str, ...]:
+    """Return the nodes that a command line names; where there is one only, that one."""
+    if isinstance(given, str):
+        return (given,)
+    if isinstance(given, tuple) and given:
+        return tuple(map(str, given))
+    from sparkctl.core.config import load_config
+
+    names = [node.name for node in load_config(required=False).nodes]
+    return tuple(names) if len(names) == 1 or given == () else ()

@@ -1,0 +1,82 @@
+"""How a verb ended, in one line, and what there is to read about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkctl.model.events import CachesDropped, Ended, Found, Outcome
+from sparkctl.model.finding import Finding, Severity
+from sparkctl.model.phase import Phase
+from sparkctl.model.sample import memory_bar
+from sparkctl.model.units import GIB, spoken
+from sparkctl.present.bars import memory_bar as memory_cells
+from sparkctl.present.findings import trouble_lines
+from sparkctl.present.sentences import caches_line
+from sparkctl.present.spans import Row, Span, Tone, row, said
+from sparkctl.present.symbols import symbol
+
+_BAR = 40
+_GOOD = (Outcome.READY, Outcome.DONE, Outcome.PLANNED, Outcome.DETACHED)
+_DID = {"up": "started", "down": "stopped"}
+_SEVERITIES = {Severity.GOOD: Tone.GOOD, Severity.WARNING: Tone.ATTENTION, Severity.PROBLEM: Tone.BAD}
+
+
+def result_line(
+    verb: str, ended: Ended, nodes: Sequence[str], caches: Sequence[CachesDropped] = (), ascii_only: bool = False
+) -> tuple[str, Tone]:
+    """Return how it ended as one sentence, with its sign, and its tone. Nothing in it was cleaned yet."""
+    good = ended.outcome in _GOOD
+    sign = symbol(Phase.READY if good else Phase.FAILED, ascii_only)
+    where = f" on {' and '.join(nodes)}" if nodes else ""
+    tone = Tone.GOOD if good else Tone.BAD if ended.outcome is Outcome.FAILED else Tone.ATTENTION
+    if caches and verb == "drop-caches":
+        return f"{sign} {caches[-1].node}: {caches_line(caches[-1])}", tone
+    if ended.outcome is Outcome.READY:
+        after = f" after {spoken(ended.seconds)}" if ended.message is None else ""
+        words = ended.message or f"{ended.instance} is ready{where}{after}"
+        return f"{sign} {words}" + (f"   {ended.endpoint}" if ended.endpoint else ""), tone
+    if ended.verdict is not None:
+        return f"{sign} {ended.instance} failed{where}: {ended.verdict.summary}", tone
+    if ended.message:
+        return f"{sign} {ended.message}" + (f"   {ended.hint}" if ended.hint and not good else ""), tone
+    what = f"{ended.instance} {_DID.get(verb, verb)}" if ended.instance else verb
+    return f"{sign} {what}{where}: {ended.outcome}, {spoken(ended.seconds)}", tone
+
+
+def caches_rows(event: CachesDropped, gpu_memory: int | None, ascii_only: bool = False) -> list[Row]:
+    """Return memory before and after a drop as two bars, and what it gave."""
+    rows: list[Row] = [()]
+    for name, memory in (("before", event.before), ("after", event.after)):
+        bar = memory_bar(memory, gpu_memory)
+        figures = (("cache", bar.page_cache), ("free", bar.free), ("available", bar.available))
+        spans: list[Span] = [Span("        ")]
+        for what, size in figures:
+            spans += [Span(f"{what} ", Tone.LABEL), Span(f"{size / GIB:5.1f}   ", Tone.VALUE)]
+        rows.append(row(Span(f"{name:<8}", Tone.LABEL), *memory_cells(bar, _BAR, ascii_only)))
+        rows.append((*spans, Span("GiB", Tone.UNIT)))
+        rows.append(())
+    gain = (event.after.free - event.before.free) / GIB
+    rows.append(row(Span(f"{gain:+.1f} GiB free", Tone.STRONG)))
+    if event.proven is False:
+        rows.append(row(Span("the kernel counted no drop", Tone.ATTENTION)))
+    return [*rows, ()]
+
+
+def found_rows(found: Sequence[Found], ascii_only: bool = False) -> list[Row]:
+    """Return what `doctor` found, node by node."""
+    rows: list[Row] = []
+    node = None
+    for one in found:
+        if one.node != node:
+            node = one.node
+            rows += [(), row(said(node or "", Tone.TITLE))]
+        sign = Span(f"{symbol(one.severity, ascii_only)} ", _SEVERITIES.get(one.severity, Tone.LABEL))
+        rows.append(row(sign, said(f"{one.check:<13}", Tone.LABEL), said(one.message, Tone.VALUE)))
+        if one.remedy:
+            rows.append(row(" " * 15, said(one.remedy, Tone.KEY)))
+    return [*rows, ()]
+
+
+def trouble_rows(findings: Sequence[Finding], now: float, columns: int, ascii_only: bool = False) -> list[Row]:
+    """Return findings in full: what is, since when, what shows it, what to do."""
+    return [row(said(line)) for line in trouble_lines(findings, now, ascii_only, columns)]

@@ -1,0 +1,58 @@
+"""What starting a profile on a node would meet there: what is replaced, what is in the way, memory before and after."""
+
+from __future__ import annotations
+
+from sparkctl.core.store import LoadView
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.profile import Profile
+from sparkctl.model.sample import MemoryBar
+from sparkctl.model.units import GIB, gib
+from sparkctl.present.bars import memory_bar
+from sparkctl.present.spans import Row, Span, Tone, row, said
+
+_BAR = 36
+
+
+def standing_rows(profile: Profile, view: LoadView, ascii_only: bool = False) -> list[Row]:
+    """Return what stands on the node, and its memory now and as it is expected then."""
+    same = [one for one in view.instances if one.ours and one.is_alive and one.name == profile.name]
+    rows = [row(Span("     ", Tone.LABEL), *_words(one, profile)) for one in view.instances if one.is_alive]
+    bar = view.memory
+    if bar is None:
+        return rows
+    rows.append(_memory("now", bar, ascii_only))
+    if profile.expected_memory is not None:
+        back = sum(one.memory or 0 for one in same)
+        rows.append(_memory("then", _then(bar, profile.expected_memory, back), ascii_only, expected=True))
+        could = bar.available + back
+        if profile.expected_memory > could:
+            short = profile.expected_memory - could
+            rows.append(row("     ", Span(f"{gib(short)} too little: stop something first", Tone.BAD)))
+    return rows
+
+
+def _words(one: InstanceView, profile: Profile) -> Row:
+    held = f" holds {gib(one.memory)}" if one.memory is not None else " runs"
+    if one.ours and one.name == profile.name:
+        return row(
+            said(one.name, Tone.TITLE), Span(f"{held}: it is replaced if its settings are others", Tone.ATTENTION)
+        )
+    if profile.port is not None and one.port == profile.port:
+        return row(said(one.name, Tone.TITLE), Span(f"{held}, and port {one.port}: stop it first", Tone.BAD))
+    return row(said(one.name, Tone.TITLE), Span(f"{held} and stays", Tone.LABEL))
+
+
+def _then(bar: MemoryBar, expected: int, back: int) -> MemoryBar:
+    """Return the memory with the model in it: its caches dropped first, as a start does. An estimate, and said to be."""
+    gpu = max(0, (bar.gpu_processes or 0) - back) + expected
+    free = max(0, bar.total - gpu - bar.other_used)
+    return MemoryBar(bar.total, free, gpu, bar.other_used, 0, free, bar.swap_used)
+
+
+def _memory(name: str, bar: MemoryBar, ascii_only: bool, expected: bool = False) -> Row:
+    used = (bar.total - bar.free - bar.page_cache) / GIB
+    sign = "≈" if expected else " "
+    return row(
+        Span(f"{name:<5}", Tone.LABEL), *memory_bar(bar, _BAR, ascii_only), Span(f" {sign}{used:6.1f}", Tone.VALUE),
+        Span(f" of {bar.total / GIB:.1f} GiB" + (" est." if expected else ""), Tone.UNIT),
+    )  # fmt: skip

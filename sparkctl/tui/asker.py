@@ -1,0 +1,63 @@
+"""Questions that only the operator can answer, as dialogs; one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from sparkctl.model.ask import ConfirmHostKey, StartAgain, SudoPassword
+from sparkctl.present.spans import Span, Tone, row, said
+from sparkctl.tui.dialogs import Choice, Question, paragraph
+
+if TYPE_CHECKING:
+    from textual.screen import ModalScreen
+
+    from sparkctl.tui.app import Panel
+
+
+class Dialogs:
+    """Asks on the panel. Whoever asks waits, and nobody else does."""
+
+    def __init__(self, panel: Panel) -> None:
+        self._panel = panel
+        self._asking = asyncio.Lock()
+
+    async def confirm(self, question: ConfirmHostKey | StartAgain) -> bool:
+        """Ask; no is the default."""
+        return await (self._start_again(question) if isinstance(question, StartAgain) else self._host_key(question))
+
+    async def _start_again(self, question: StartAgain) -> bool:
+        body = paragraph(f"{question.profile} failed on {question.node} the last {len(question.failures)} times:")
+        for when, how in question.failures:
+            clock = time.strftime("%H:%M", time.localtime(when))
+            body.append(row(Span(f"  {clock}  ", Tone.LABEL), said(how, Tone.VALUE)))
+        choices = (("no", "Cancel"), ("yes", "start it once more"))
+        return await self.ask(Choice("start it again?", body, choices, Tone.ATTENTION)) == "yes"
+
+    async def _host_key(self, question: ConfirmHostKey) -> bool:
+        body = [
+            *paragraph(f"{question.node} ({question.host}) is not known yet. Its key is"),
+            row("  ", said(question.fingerprint, Tone.STRONG)),
+            *paragraph("Compare it with the node's own:"),
+            row("  ", said("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", Tone.KEY)),
+        ]
+        choices = (("no", "leave it alone"), ("yes", "it is the same: connect and remember it"))
+        return await self.ask(Choice("an unknown host key", body, choices, Tone.ATTENTION)) == "yes"
+
+    async def password(self, question: SudoPassword) -> str | None:
+        """Ask for the sudo password; it is used once and kept nowhere."""
+        body = paragraph(f"To {question.purpose}, sudo on {question.node} wants your password there.")
+        return await self.ask(Question(f"password on {question.node}", body, password=True))
+
+    async def ask(self, dialog: ModalScreen[str]) -> str | None:
+        """Show a dialog, after those that are open, and return what was answered; None for no answer."""
+        async with self._asking:
+            answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+            def take(answer: str | None) -> None:
+                if not answered.done():
+                    answered.set_result(answer)
+
+            self._panel.push_screen(dialog, take)
+            return await answered

@@ -1,0 +1,101 @@
+"""The `:` line: what can be typed on the command line, with its completion, and the lines typed before."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from sparkctl.present.spans import Row, Span, Tone, cut, row, said
+from sparkctl.tui.sheet import Sheet
+
+if TYPE_CHECKING:
+    from sparkctl.tui.app import Panel
+    from sparkctl.tui.setup import Commands
+
+_SHOWN = 6
+
+
+class CommandLine(ModalScreen[str]):
+    """Gives the line that was typed; None where it was left."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("tab", "complete", show=False, priority=True),
+        Binding("up", "earlier(-1)", show=False, priority=True),
+        Binding("down", "earlier(1)", show=False, priority=True),
+        Binding("ctrl+q", "app.quit", show=False),
+    ]
+
+    def __init__(self, commands: Commands, typed: Sequence[str], line: str = "") -> None:
+        super().__init__()
+        self._commands, self._typed, self._begun = commands, typed, line
+        self._at = len(typed)
+        self._found: tuple[str, ...] = ()
+        self._cycle = -1
+        self._stem = ""
+
+    def compose(self) -> ComposeResult:
+        """What may be meant, and below it the line."""
+        panel: Panel = self.app  # type: ignore[assignment]
+        yield Sheet(panel.tones, id="found")
+        yield Input(self._begun, placeholder="up qwen36 --node spark1", compact=True, select_on_focus=False)
+
+    def on_mount(self) -> None:
+        """Offer what there is."""
+        self._offer(self._begun)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Offer what fits; a completion that was just taken is not completed again."""
+        if event.value != self._made():
+            self._offer(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Give the line."""
+        self.dismiss(event.value.strip().removeprefix(":"))
+
+    def action_complete(self) -> None:
+        """Take the next completion."""
+        if self._found:
+            self._cycle = (self._cycle + 1) % len(self._found)
+            line = self.query_one(Input)
+            line.value = self._made() or line.value
+            line.cursor_position = len(line.value)
+            self._show()
+
+    def action_earlier(self, by: int) -> None:
+        """Bring back a line typed before."""
+        self._at = max(0, min(len(self._typed), self._at + by))
+        line = self.query_one(Input)
+        line.value = self._typed[self._at] if self._at < len(self._typed) else ""
+        line.cursor_position = len(line.value)
+
+    def action_leave(self) -> None:
+        """Do nothing."""
+        self.dismiss(None)
+
+    def _made(self) -> str | None:
+        if self._cycle < 0 or not self._found:
+            return None
+        return f"{self._stem}{shlex.quote(self._found[self._cycle])}"
+
+    def _offer(self, line: str) -> None:
+        line = line.removeprefix(":")
+        self._found = self._commands.complete(line)
+        self._stem = line[: line.rfind(" ") + 1]
+        self._cycle = -1
+        self._show()
+
+    def _show(self) -> None:
+        sheet = self.query_one("#found", Sheet)
+        first = max(0, self._cycle - _SHOWN + 1)
+        spans: list[Span] = [Span(" ")]
+        for at, word in enumerate(self._found[first:], first):
+            spans += [said(word, Tone.KEY if at == self._cycle else Tone.LABEL), Span("   ")]
+        shown: Row = tuple(spans) if self._found else row(Span(" tab completes, enter does it, esc leaves", Tone.STALE))
+        sheet.show((cut(shown, max(4, self.app.size.width)),))

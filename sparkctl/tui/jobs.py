@@ -1,0 +1,99 @@
+"""What the operator has started: verbs, each a task of its own, their events through the one store.
+
+Quitting ends the watching, never what is watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from sparkctl.model.events import CachesDropped, Ended, Event, Found, PhaseChanged, PlanMade, Warned
+from sparkctl.tui.setup import Started
+
+_PATIENCE = 2.0  # seconds that a verb has to get to where it can be left
+
+
+@dataclass(slots=True)
+class Job:
+    """One verb that runs, and what it has said that its end does not."""
+
+    started: Started
+    warnings: list[Warned] = field(default_factory=list)
+    caches: list[CachesDropped] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    plan: PlanMade | None = None
+    instance: str | None = None
+    ended: Ended | None = None
+
+    def take(self, event: Event) -> None:
+        """Remember what is told at the end."""
+        match event:
+            case Warned():
+                self.warnings.append(event)
+            case CachesDropped():
+                self.caches.append(event)
+            case Found():
+                self.found.append(event)
+            case PlanMade():
+                self.plan, self.instance = event, event.plan.instance
+            case PhaseChanged():
+                self.instance = event.instance
+            case Ended():
+                self.ended = event
+            case _:
+                pass
+
+
+class Jobs:
+    """Runs verbs. ``emit`` is given every event, ``finished`` each job when it is over, with its defect if that ended it."""
+
+    def __init__(self, emit: Callable[[Event], None], finished: Callable[[Job, BaseException | None], None]) -> None:
+        self._emit, self._finished = emit, finished
+        self._tasks: dict[asyncio.Task[None], Job] = {}
+
+    @property
+    def running(self) -> tuple[Job, ...]:
+        """Those that are not over."""
+        return tuple(self._tasks.values())
+
+    def start(self, started: Started) -> Job:
+        """Run a verb beside everything else."""
+        job = Job(started)
+
+        async def run() -> None:
+            async for event in started.events():
+                job.take(event)
+                self._emit(event)
+
+        task = asyncio.create_task(run(), name=" ".join(started.words))
+        self._tasks[task] = job
+        task.add_done_callback(self._over)
+        return job
+
+    def leave(self, node: str, instance: str) -> None:
+        """Stop watching the start of an instance: it is about to be stopped."""
+        for job in self.running:
+            if job.instance == instance and node in job.started.nodes:
+                job.started.context.interrupt.press()
+
+    async def aclose(self) -> tuple[str, ...]:
+        """Let every verb end where it can be left; return what they say of what goes on."""
+        tasks = dict(self._tasks)
+        for job in tasks.values():
+            job.started.context.interrupt.press()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PATIENCE)
+        for task in tasks:
+            task.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await asyncio.gather(*tasks, return_exceptions=True)
+        return tuple(job.ended.message for job in tasks.values() if job.ended and job.ended.message)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        job = self._tasks.pop(task)
+        if not task.cancelled():
+            self._finished(job, task.exception())

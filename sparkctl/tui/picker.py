@@ -1,0 +1,116 @@
+"""What to start, and where: the profiles, the node, and what stands there already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from sparkctl.core.store import LoadView
+from sparkctl.model.profile import Profile
+from sparkctl.model.units import gib
+from sparkctl.present.spans import Row, Span, Tone, cells, ends, row, said
+from sparkctl.present.starting import standing_rows
+from sparkctl.tui.dialogs import Dialog
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A profile that can be started; ``profile`` is None for one that cannot be read, and ``trouble`` is why."""
+
+    name: str
+    profile: Profile | None
+    trouble: str | None = None
+
+
+def _about(profile: Profile) -> str:
+    return profile.title or profile.engine
+
+
+class Picker(Dialog[tuple[str, ...]]):
+    """Gives the words of an `up`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", show=False),
+        Binding("up,k", "move(-1)", show=False),
+        Binding("right,tab,l", "node(1)", show=False),
+        Binding("left,shift+tab,h", "node(-1)", show=False),
+        Binding("enter", "take", show=False),
+        Binding("q", "cancel", show=False),
+    ]
+
+    def __init__(self, offers: Sequence[Offer], views: Sequence[LoadView], node: str | None) -> None:
+        super().__init__("start a profile")
+        self._offers, self._views = offers, views
+        self._at = 0
+        names = [view.name for view in views]
+        self._node = names.index(node) if node in names else 0  # type: ignore[arg-type]
+
+    @property
+    def view(self) -> LoadView:
+        """The node that it would be started on."""
+        return self._views[self._node]
+
+    def rows(self) -> Sequence[Row]:
+        """Return the profiles, the nodes, and what starting this one there would mean."""
+        _, high = self.room
+        below = [(), self._nodes_row(), *self._standing(), (), self._keys()]
+        shown = max(2, high - len(below) - 1)
+        first = max(0, min(self._at - shown // 2, len(self._offers) - shown))
+        wide = max((cells(one.name) for one in self._offers), default=0)
+        about = max((cells(_about(one.profile)) for one in self._offers if one.profile), default=0)
+        rows = [self._offer(at, one, wide, about) for at, one in enumerate(self._offers)][first : first + shown]
+        return [(), *rows, *below]
+
+    def _offer(self, at: int, one: Offer, wide: int, widest: int) -> Row:
+        mine = at == self._at
+        mark = (">" if self.panel.ascii_only else "▸") if mine else " "
+        if one.profile is None:
+            return row(Span(f"{mark} ", Tone.ACCENT), said(f"{one.name:<{wide}}   {one.trouble}", Tone.STALE))
+        size = one.profile.expected_memory
+        left = row(
+            Span(f"{mark} ", Tone.ACCENT), said(f"{one.name:<{wide}}", Tone.STRONG if mine else Tone.VALUE),
+            said(f"   {_about(one.profile)}", Tone.LABEL),
+        )  # fmt: skip
+        columns = min(self.room[0], wide + widest + 17)
+        return ends(left, row(Span("" if size is None else f"{gib(size):>10}", Tone.UNIT)), columns)
+
+    def _nodes_row(self) -> Row:
+        spans: list[Span] = [Span("on   ", Tone.LABEL)]
+        for at, view in enumerate(self._views):
+            mine = at == self._node
+            spans += [
+                said(f"[ {view.name} ]" if mine else f"  {view.name}  ", Tone.KEY if mine else Tone.LABEL),
+                Span(" "),
+            ]
+        return tuple(spans)
+
+    def _standing(self) -> list[Row]:
+        chosen = self._offers[self._at].profile if self._offers else None
+        return [] if chosen is None else standing_rows(chosen, self.view, self.panel.ascii_only)
+
+    def _keys(self) -> Row:
+        return row(
+            Span("enter", Tone.KEY), Span(" starts   ", Tone.LABEL), Span("tab", Tone.KEY), Span(" the other Spark   ", Tone.LABEL),
+            Span("esc", Tone.KEY), Span(" leaves", Tone.LABEL),
+        )  # fmt: skip
+
+    def action_move(self, by: int) -> None:
+        """Go to another profile."""
+        self._at = max(0, min(len(self._offers) - 1, self._at + by))
+        self.draw()
+
+    def action_node(self, by: int) -> None:
+        """Go to another node."""
+        self._node = (self._node + by) % len(self._views)
+        self.draw()
+
+    def action_take(self) -> None:
+        """Start this one there; another version of it is replaced, as the dialog has said."""
+        chosen = self._offers[self._at].profile
+        if chosen is None:
+            return
+        runs = any(one.ours and one.is_alive and one.name == chosen.name for one in self.view.instances)
+        self.dismiss(("up", self._offers[self._at].name, "--node", self.view.name, *(("--replace",) if runs else ())))

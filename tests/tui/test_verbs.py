@@ -1,0 +1,191 @@
+"""What the panel starts: by key, by dialog, by a typed line; and what it asks before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Input
+
+from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.errors import InvalidInput
+from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
+from tests.sim.clients import FAST
+from tests.tui.driving import Driver, on, screen, until
+
+
+@pytest.fixture(autouse=True)
+def _operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No config, profile or state of whoever runs the tests."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "SPARKCTL_STATE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+
+
+def on_sparks(sparks: SimulatedSparks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
+    monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+    return on(sparks, tmp_path / "state", commands=Grammar(), **more)
+
+
+async def type_line(pilot: Driver, line: str) -> None:
+    await pilot.press("colon")
+    await pilot.pause()
+    pilot.app.screen.query_one(Input).value = line
+    await pilot.press("enter")
+
+
+async def test_stopping_asks_first_and_cancel_is_what_enter_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("x")
+        shown = await until(pilot, "Stop qwen36-ngram on spark1?")
+        assert "[ Cancel ]" in shown
+        assert "sparkctl down qwen36-ngram --node spark1" in shown
+        await pilot.press("enter")
+        await until(pilot, lambda text: "Stop qwen36-ngram" not in text)
+        assert sparks.docker["spark1"].running, "nothing was stopped"
+        await pilot.press("x", "tab", "enter")
+        await until(pilot, lambda text: "spark1 ○ nothing runs" in text, within=30)
+        assert not sparks.docker["spark1"].running
+        assert sparks.docker["spark2"].running
+
+
+async def test_a_profile_is_picked_started_and_gets_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("nothing runs") >= 2)
+        await pilot.press("u")
+        shown = await until(pilot, "start a profile")
+        assert "▸ orpheus-tts" in shown
+        await pilot.press("down", "tab")
+        shown = await until(pilot, lambda text: "▸ qwen36 " in text and "[ spark2 ]" in text)
+        assert "96.0 GiB" in shown
+        assert "est." in shown, "memory afterwards is an estimate"
+        await pilot.press("enter")
+        await until(pilot, "spark2 ● ready", within=40)
+        assert "qwen36 is ready on spark2" in screen(pilot)
+        assert "spark1 ○ nothing runs" in screen(pilot)
+
+
+async def test_a_start_that_fails_says_why_with_its_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        SimulatedSparks("empty", **FAST, faults={"spark1": "cuda-oom"}) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("nothing runs") >= 2)
+        await type_line(pilot, "up qwen36 --node spark1")
+        shown = await until(pilot, lambda text: "✕ failed" in text and "proof" in text, within=40)
+        assert "CUDA ran out of memory" in shown
+        assert "line " in shown
+        assert "qwen36 failed on spark1" in shown
+
+
+async def test_dropping_caches_shows_memory_before_and_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("c")
+        shown = await until(pilot, "page cache dropped on spark1")
+        assert "before" in shown
+        assert "after" in shown
+        await pilot.press("escape")
+        await until(pilot, "caches dropped")
+
+
+async def test_sudo_asks_for_the_password_in_a_dialog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"spark1": NodeOptions(sudo=Sudo.PASSWORD)}
+    async with (
+        SimulatedSparks("two-stacks", **FAST, options=options) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("c")
+        await until(pilot, "password on spark1")
+        await pilot.press("escape")
+        shown = await until(pilot, "may not drop the page cache")
+        assert shown.count("● ready") == 2, "the panel goes on"
+
+
+async def test_read_only_has_no_key_no_help_and_no_line_that_changes_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, readonly=True) as pilot,
+    ):
+        shown = await until(pilot, lambda text: text.count("● ready") == 2)
+        assert "read-only" in shown
+        assert "stop" not in shown.splitlines()[-1]
+        await pilot.press("x", "u", "c")
+        await pilot.press("question_mark")
+        shown = await until(pilot, "keys")
+        assert "stop the instance" not in shown
+        await pilot.press("escape")
+        await type_line(pilot, "down qwen36-ngram --node spark1")
+        await pilot.pause(0.3)
+        assert sparks.docker["spark1"].running
+
+
+async def test_help_lists_every_key_with_why_it_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        SimulatedSparks("empty", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("nothing runs") >= 2)
+        await pilot.press("question_mark")
+        shown = await until(pilot, "drop the page cache")
+        assert ":drop-caches" in shown
+        assert "(nothing runs on spark1)" in shown
+
+
+async def test_a_key_of_the_operators_own_does_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, keys=(("down", ("X",)),)) as pilot,
+    ):
+        shown = await until(pilot, lambda text: text.count("● ready") == 2)
+        assert "X stop" in shown
+        await pilot.press("x")
+        await pilot.pause(0.2)
+        assert "Stop qwen36" not in screen(pilot)
+        await pilot.press("X")
+        await until(pilot, "Stop qwen36-ngram on spark1?")
+
+
+async def test_the_line_completes_as_the_shell_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("nothing runs") >= 2)
+        await pilot.press("colon", *"up qw")
+        await until(pilot, "qwen36-ngram")
+        await pilot.press("tab")
+        assert pilot.app.screen.query_one(Input).value == "up qwen36"
+        await pilot.press(*" --no", "tab")
+        assert pilot.app.screen.query_one(Input).value.startswith("up qwen36 --no")
+
+
+LINES = [
+    (["up"], "Missing argument 'PROFILE'"),
+    (["up", "qwen"], "no profile is called `qwen`; did you mean"),
+    (["up", "qwen36", "--node", "nowhere"], "no node is called `nowhere`"),
+    (["down"], "name an instance, or say --all"),
+    (["upp"], "no such verb: upp; did you mean `up`?"),
+    (["init"], "`init` is for the command line"),
+    (["up", "qwen36", "--json"], "--json is for the command line"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), LINES)
+async def test_a_wrong_line_is_told_as_the_command_line_tells_it(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("nodes: [{name: spark1, host: 192.0.2.1}]\n")
+    monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
+    with pytest.raises(InvalidInput) as caught:
+        Grammar().start(words, Context(History(tmp_path), "tester"))
+    assert said in caught.value.message
