@@ -14,6 +14,7 @@ from sparkctl.core.actions import ACTIONS
 from sparkctl.core.context import Context
 from sparkctl.errors import InvalidInput
 from sparkctl.model.suggest import did_you_mean
+from sparkctl.tui.screens import AVAILABLE
 from sparkctl.tui.setup import Started
 
 _FOR_SCRIPTS = ("--json", "--record", "--format")
@@ -22,7 +23,9 @@ _FOR_SCRIPTS = ("--json", "--record", "--format")
 class CommandLine:
     """What can be typed behind a colon. ``verbs`` are those of the panel's actions."""
 
-    verbs = tuple(dict.fromkeys(one.verb for one in ACTIONS if one.verb))
+    verbs = tuple(
+        dict.fromkeys(one.verb for one in ACTIONS if one.verb and (one.screen is None or one.screen in AVAILABLE))
+    )
 
     def complete(self, line: str) -> tuple[str, ...]:
         """Return what the last word may become, whole words; nothing for a line that cannot be read."""

@@ -179,6 +179,11 @@ class History:
 
         return statistics.median(chosen)
 
+    def recent_profiles(self, most: int) -> tuple[str, ...]:
+        """Return the names of the profiles that were started last, the latest first."""
+        names = [str(record.get("profile")) for record in reversed(self._start_records()) if record.get("profile")]
+        return tuple(dict.fromkeys(names))[:most]
+
     @property
     def _starts(self) -> Path:
         return self.directory / "starts.jsonl"

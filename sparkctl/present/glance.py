@@ -51,6 +51,7 @@ class Glance:
     address: str | None = None
     jobs: tuple[str, ...] = ()
     chosen: str | None = None  # the instance that is selected
+    recent: tuple[str, ...] = ()  # profiles that were started last
 
     @property
     def name(self) -> NodeName:
@@ -79,7 +80,7 @@ class Badge:
 
 def glance(
     store: Store, name: NodeName, now: float, *, ends: Mapping[str, Ended], address: str | None = None,
-    jobs: tuple[str, ...] = (), chosen: str | None = None,
+    jobs: tuple[str, ...] = (), chosen: str | None = None, recent: tuple[str, ...] = (),
 ) -> Glance:  # fmt: skip
     """Return what the store knows of a node. Raises KeyError."""
     view = store.last(name)
@@ -87,7 +88,7 @@ def glance(
     starts = {one.name: store.phase(name, one.name) for one in view.instances if one.ours}
     return Glance(
         view, store.state(name), now, store.rings(name), {key: one for key, one in drafting.items() if one},
-        {key: one for key, one in starts.items() if one}, ends, address, jobs, chosen,
+        {key: one for key, one in starts.items() if one}, ends, address, jobs, chosen, recent,
     )  # fmt: skip
 
 

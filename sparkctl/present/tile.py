@@ -46,7 +46,11 @@ def tile(seen: Glance, columns: int, lines: int, *, chosen: bool = False, ascii_
 def natural_lines(seen: Glance, columns: int, lines: int) -> int:
     """Return how many of at most ``lines`` the tile has a use for."""
     space = Space(max(8, columns - 4))
-    needed = sum(len(part.rows) for part in _parts(seen, space, roomy=lines - 2 >= _ROOMY))
+    if lines - 2 >= _ROOMY:
+        needed = sum(len(part.rows) for part in _parts(seen, space, roomy=True))
+        if needed >= _ROOMY:
+            return min(lines, needed + 2)
+    needed = sum(len(part.rows) for part in _parts(seen, space, roomy=False))
     return max(LEAST, min(lines, needed + 2))
 
 
@@ -117,7 +121,11 @@ def _nothing(seen: Glance) -> Row:
         if not seen.view.docker_known and seen.is_known:
             return row(said(f"Docker: {seen.view.detail or 'no answer'}", Tone.ATTENTION))
         return row(Span("what runs is not known yet", Tone.STALE))
-    return row(Span("nothing runs   ", Tone.LABEL), Span("u", Tone.KEY), Span(" starts a profile", Tone.LABEL))
+    recent = f": {', '.join(seen.recent)} ..." if seen.recent else ""
+    return row(
+        Span("nothing runs   ", Tone.LABEL), Span("u", Tone.KEY), Span(" starts a profile", Tone.LABEL),
+        said(recent, Tone.LABEL),
+    )  # fmt: skip
 
 
 def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[Part]:

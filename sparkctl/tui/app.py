@@ -255,9 +255,9 @@ class Panel(App[tuple[str, ...]]):
 
     def say(self, words: str, *, severity: str = "information") -> None:
         """Say something for a few seconds. It is data, never markup."""
-        from sparkctl.model.text import clean
+        from sparkctl.model.text import clean_lines
 
-        self.notify(clean(words), severity=severity, markup=False)  # type: ignore[arg-type]
+        self.notify("\n".join(clean_lines(words)), severity=severity, markup=False)  # type: ignore[arg-type]
 
     def _do_verb(self, one: Action) -> None:
         """Do what the action's command line says, or open its screen."""

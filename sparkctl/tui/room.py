@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 _DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
 
 
+_RECENT = 3
+
+
 class Room:
     """One for each panel, made on its loop."""
 
@@ -51,6 +54,7 @@ class Room:
         self.crew = Crew(self.context, self._take)
         self.jobs = Jobs(self._take, self._finished)
         self.notices: list[tuple[str, Tone]] = []
+        self.recent = self.context.history.recent_profiles(_RECENT)
 
     def begin(self, nodes: Sequence[Node]) -> None:
         """Follow the nodes, or play the recording."""
@@ -94,7 +98,7 @@ class Room:
         return glance(
             self.bridge.store, name, self.now(), ends=self.bridge.ends_on(name), address=address, chosen=chosen,
             jobs=tuple(_DOING[job.started.verb] for job in self.jobs.running if name in job.started.nodes
-                       and job.started.verb in _DOING),
+                       and job.started.verb in _DOING), recent=self.recent,
         )  # fmt: skip
 
     def farewell(self, names: Sequence[NodeName]) -> tuple[str, ...]:
@@ -155,6 +159,7 @@ class Room:
         panel.say(words, severity=severity)
         for warned in job.warnings[-2:]:
             panel.say(f"{warned.message}   {warned.hint or ''}", severity="warning")
+        self.recent = self.context.history.recent_profiles(_RECENT)
         self._show_details(job)
         self.bridge.changed()
 

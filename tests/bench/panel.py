@@ -1,0 +1,199 @@
+"""The panel: its first picture against an empty Textual app's, and at rest its cost against nvitop's, in the same run.
+
+The Sparks are simulated, in a process of their own; the panel is the real command in a terminal that is read and thrown away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench import probe
+from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved
+from tests.unit.probe.running import nvml_stub
+
+ROUNDS = 12
+REST = 30.0  # seconds
+FIRST_PAINT, BLACK_HOLED, CPU, RSS, KIB_PER_SECOND = 1.3, 1.3, 2.5, 3.0, 10.0
+_SIZE = (40, 140)
+_WARM_UP = 10.0
+_EMPTY = """
+from textual.app import App
+from textual.widgets import Static
+class Empty(App):
+    def compose(self):
+        yield Static("an empty app")
+Empty().run()
+"""
+_SPARKS = """
+import sys, time
+from sparkctl.sim import background
+with background(scenario="two-stacks", speed=1 / 42) as config:
+    print(config, flush=True)
+    sys.stdin.read()
+"""
+
+
+@dataclass(slots=True)
+class Screen:
+    """A program in a terminal, and how many bytes it has written there."""
+
+    process: subprocess.Popen[bytes]
+    written: int = 0
+    is_live: bool = False
+
+
+def run(rounds: int = ROUNDS) -> Report:
+    """Measure first pictures, interleaved, then half a minute at rest beside nvitop."""
+    load, notes = LoadMeter(), []
+    with tempfile.TemporaryDirectory(prefix="sparkctl-bench-") as name, ExitStack() as stack:
+        scratch = Path(name)
+        env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        env |= {"TERM": "xterm-256color", "XDG_CONFIG_HOME": name, "XDG_STATE_HOME": name, "HOME": name}
+        config = stack.enter_context(_sparks(env))
+        dark = scratch / "dark.yaml"
+        port = stack.enter_context(_black_hole())
+        nodes = [{"name": f"spark{at}", "host": "127.0.0.1", "port": port, "user": "nobody"} for at in (1, 2)]
+        dark.write_text(json.dumps({"nodes": nodes}))
+        panel = [sys.executable, "-m", "sparkctl"]
+        taken = interleaved(
+            rounds,
+            {
+                "panel": lambda: _painted(panel, {**env, "SPARKCTL_CONFIG": config}, b"spark2"),
+                "empty Textual app": lambda: _painted([sys.executable, "-c", _EMPTY], env, b"an empty app"),
+                "panel, both black-holed": lambda: _painted(panel, {**env, "SPARKCTL_CONFIG": str(dark)}, b"spark2"),
+            },
+        )
+        if not probe._has_driver():
+            env["LD_LIBRARY_PATH"] = str(nvml_stub(scratch / "lib"))
+            notes.append("no NVIDIA driver here: nvitop asks a stand-in library that answers as a GB10's does")
+        nvitop = probe._nvitop(scratch)
+        shown = {"panel": stack.enter_context(_shown(panel, {**env, "SPARKCTL_CONFIG": config}))}
+        if isinstance(nvitop, Path):
+            shown["nvitop"] = stack.enter_context(_shown([str(nvitop), "--interval", "0.5"], env))
+        else:
+            notes.append(f"without nvitop: {nvitop}")
+        time.sleep(_WARM_UP)
+        if "nvitop" in shown and shown["nvitop"].process.poll() is not None:
+            notes.append(f"without nvitop: it ended with exit {shown.pop('nvitop').process.returncode}")
+        if not shown["panel"].is_live:
+            raise RuntimeError("the panel shows no engine's figures: there is nothing to measure")
+        before = {each: screen.written for each, screen in shown.items()}
+        measured = probe._measure({each: screen.process for each, screen in shown.items()}, round(REST))
+        written = {each: (screen.written - before[each]) / 1024 / REST for each, screen in shown.items()}
+    series = [Series(f"{each}: first picture", "ms", values) for each, values in taken.items()]
+    series += [Series(f"{one.name}: CPU at rest", "%", one.cpu) for one in measured]
+    series += [Series(f"{one.name}: RSS", "MiB", (one.memory["RSS"],)) for one in measured]
+    series += [Series(f"{each}: to the terminal", "KiB/s", (rate,)) for each, rate in written.items()]
+    goals = tuple(_goals(taken, {one.name: one for one in measured}, written))
+    title = "time to the first picture; two Sparks at rest, 140 x 40"
+    return Report("panel", title, tuple(series), goals, load.read(), tuple(notes))
+
+
+def _goals(
+    taken: Mapping[str, Sequence[float]], measured: Mapping[str, probe.Measured], written: Mapping[str, float]
+) -> Iterator[Goal]:
+    empty = statistics.median(taken["empty Textual app"])
+    yield Goal("first picture / empty Textual app", statistics.median(taken["panel"]) / empty, FIRST_PAINT)
+    dark = statistics.median(taken["panel, both black-holed"])
+    yield Goal("first picture, both black-holed / empty Textual app", dark / empty, BLACK_HOLED)
+    ours = measured["panel"]
+    if "nvitop" in measured:
+        theirs = measured["nvitop"]
+        yield Goal("panel / nvitop, mean CPU", statistics.mean(ours.cpu) / statistics.mean(theirs.cpu), CPU)
+        yield Goal("panel / nvitop, RSS", ours.memory["RSS"] / theirs.memory["RSS"], RSS)
+    yield Goal("panel, to the terminal", written["panel"], KIB_PER_SECOND, unit="KiB/s")
+
+
+@contextmanager
+def _sparks(env: Mapping[str, str]) -> Iterator[str]:
+    """Two simulated Sparks at a Spark's own pace; the value is their config."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _SPARKS], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().decode().strip()
+        finally:
+            process.stdin.close()
+            process.wait(20)
+
+
+@contextmanager
+def _black_hole() -> Iterator[int]:
+    """A port whose queue is full: whoever connects to it waits for an answer that never comes."""
+    with socket.socket() as listener, ExitStack() as stack:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def _terminal() -> tuple[int, int]:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *_SIZE, 0, 0))
+    return ours, theirs
+
+
+def _painted(argv: Sequence[str], env: Mapping[str, str], text: bytes) -> float:
+    """Return the milliseconds from starting a program to a text on its screen."""
+    ours, theirs = _terminal()
+    began, seen = time.perf_counter(), b""
+    with subprocess.Popen(argv, env=dict(env), stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        try:
+            while text not in seen:
+                ready, _, _ = select.select([ours], [], [], 30)
+                if not ready:
+                    raise RuntimeError(f"{argv}: {text!r} never came: {seen[-500:]!r}")
+                seen += os.read(ours, 65536)
+            return 1000 * (time.perf_counter() - began)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(ours)
+
+
+@contextmanager
+def _shown(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Screen]:
+    """A program that is looked at until the end."""
+    ours, theirs = _terminal()
+    with subprocess.Popen(argv, env=dict(env), stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        screen = Screen(process)
+
+        def drain() -> None:
+            with suppress(OSError):
+                while said := os.read(ours, 65536):
+                    screen.written += len(said)
+                    screen.is_live = screen.is_live or b"tok/s" in said
+
+        draining = threading.Thread(target=drain)
+        draining.start()
+        try:
+            yield screen
+        finally:
+            process.kill()
+            process.wait()
+            draining.join()
+            os.close(ours)
