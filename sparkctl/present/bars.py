@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from sparkctl.model.sample import MemoryBar
 from sparkctl.present.spans import Row, Span, Tone
 
 _PARTS = (("█", "#", Tone.GPU), ("▓", "=", Tone.OTHER), ("▒", "-", Tone.CACHE), ("░", ".", Tone.FREE))
 _STEPS, _ASCII_STEPS = "▁▂▃▄▅▆▇█", "_.-~=+*#"
-_GAP = " "
 
 
 def memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> Row:
@@ -43,15 +43,16 @@ def legend(ascii_only: bool = False) -> dict[Tone, str]:
     return {tone: plain if ascii_only else mark for mark, plain, tone in _PARTS}
 
 
-def trend(values: Sequence[float | None], least: float, most: float, ascii_only: bool = False) -> str:
-    """Return a curve, a cell a value, between ``least`` and ``most``; what is not known is a blank."""
-    steps = _ASCII_STEPS if ascii_only else _STEPS
-    span = most - least
-    out = ""
-    for value in values:
+def trend(values: Sequence[float | None], least: float, most: float, ascii_only: bool = False) -> Row:
+    """Return a curve, a cell a value, between ``least`` and ``most``; what is not known is a faint dot."""
+    steps, gap = (_ASCII_STEPS, " ") if ascii_only else (_STEPS, "·")
+    spread = most - least
+
+    def mark(value: float | None) -> str:
         if value is None:
-            out += _GAP
-            continue
-        share = 0.0 if span <= 0 else (value - least) / span
-        out += steps[min(len(steps) - 1, max(0, int(share * len(steps))))]
-    return out
+            return gap
+        share = 0.0 if spread <= 0 else (value - least) / spread
+        return steps[min(len(steps) - 1, max(0, int(share * len(steps))))]
+
+    groups = groupby(values, key=lambda value: value is None)
+    return tuple(Span("".join(map(mark, group)), Tone.FRAME if unknown else Tone.ACCENT) for unknown, group in groups)

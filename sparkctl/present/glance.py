@@ -130,4 +130,6 @@ def instance_badge(one: InstanceView, ascii_only: bool = False) -> Badge:
 
 def old(seconds: float | None) -> str:
     """Return ``48 s old``."""
-    return "never seen" if seconds is None else f"{spoken(float(int(seconds)) if seconds >= 10 else seconds)} old"
+    if seconds is None:
+        return "never seen"
+    return f"{int(seconds)} s old" if seconds < 60 else f"{spoken(seconds)} old"

@@ -69,6 +69,8 @@ def _parts(seen: Glance, space: Space, roomy: bool) -> list[Part]:
     if not seen.is_known:
         memory, made, gpu = _faded(memory), _faded(made), []
     head, rest = made[:1], made[1:]
+    if any(one.ours and one.phase is Phase.FAILED for one in seen.view.instances[:1]):
+        return [*parts, *made, *memory, *gpu]  # the verdict first
     if not roomy:
         return [*parts, *memory, *made, *gpu]
     return [*parts, *head, *blank, *memory, *blank, *rest, *gpu]
@@ -111,8 +113,8 @@ def _instances(seen: Glance, space: Space, roomy: bool) -> list[Part]:
 
 def _aged(head: Row, seen: Glance, space: Space) -> Row:
     view = seen.view
-    if view.docker_known or view.instances_seen is None:
-        return head
+    if view.docker_known or view.instances_seen is None or not seen.is_known:
+        return head  # of a node that does not answer all is as old
     return cut((*head, Span(f"   {old(seen.now - view.instances_seen)}", Tone.STALE)), space.columns)
 
 
@@ -122,10 +124,7 @@ def _nothing(seen: Glance) -> Row:
             return row(said(f"Docker: {seen.view.detail or 'no answer'}", Tone.ATTENTION))
         return row(Span("what runs is not known yet", Tone.STALE))
     recent = f": {', '.join(seen.recent)} ..." if seen.recent else ""
-    return row(
-        Span("nothing runs   ", Tone.LABEL), Span("u", Tone.KEY), Span(" starts a profile", Tone.LABEL),
-        said(recent, Tone.LABEL),
-    )  # fmt: skip
+    return row(Span("u", Tone.KEY), Span(" starts a profile", Tone.LABEL), said(recent, Tone.LABEL))
 
 
 def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[Part]:

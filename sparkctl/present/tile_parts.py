@@ -17,7 +17,7 @@ from sparkctl.present.bars import legend, memory_bar, trend
 from sparkctl.present.fold import fold
 from sparkctl.present.glance import COMING, Glance, instance_badge, old
 from sparkctl.present.sentences import step_words
-from sparkctl.present.spans import Row, Span, Tone, cells, cut_text, ends, row, said
+from sparkctl.present.spans import Row, Span, Tone, cells, cut, cut_text, ends, row, said
 from sparkctl.present.symbols import bar as progress_bar
 
 LABEL = 8  # columns of the names of figures
@@ -110,7 +110,7 @@ def trend_part(seen: Glance, space: Space) -> Part | None:
     wide = max(4, min(_WIDEST_BAR, space.columns - LABEL - sum(cells(span.text) for span in tail)))
     available = seen.rings.cells(Series.AVAILABLE, _MINUTES * 60.0, wide)
     used = [None if spread is None else bar.total - spread.mean for spread in available]
-    return Part(5, (row(label(""), Span(trend(used, 0.0, bar.total, space.ascii_only), Tone.ACCENT), *tail),))
+    return Part(5, (row(label(""), *trend(used, 0.0, bar.total, space.ascii_only), *tail),))
 
 
 # --- what runs --------------------------------------------------------------------------------------------------------
@@ -182,10 +182,11 @@ def failure_rows(one: InstanceView, seen: Glance, space: Space) -> list[Row]:
 
 def _folded(name: str, sentence: str, space: Space, tone: Tone, most: int) -> list[Row]:
     room = max(8, space.columns - LABEL)
-    lines = fold(said(sentence).text, room, 0)[:most]
-    return [
-        row(label(name if not at else ""), Span(cut_text(line.lstrip(), room), tone)) for at, line in enumerate(lines)
-    ]
+    folded = [line.strip() for line in fold(said(sentence).text, room, 0)]
+    lines = folded[:most]
+    if len(folded) > most:
+        lines[-1] = cut_text(lines[-1], room - 2) + " …"
+    return [row(label(name if not at else ""), *cut((Span(line, tone),), room)) for at, line in enumerate(lines)]
 
 
 # --- the engine's figures ---------------------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ def _curve(one: InstanceView, seen: Glance, space: Space, room: int) -> Row:
         return ()
     lengths = drafting.cells(seen.now, _MINUTES * 60.0, min(room, 30))
     most = max((length for length in lengths if length is not None), default=0.0)
-    return row("  ", Span(trend(lengths, 1.0, max(2.0, most), space.ascii_only), Tone.ACCENT))
+    return row("  ", *trend(lengths, 1.0, max(2.0, most), space.ascii_only))
 
 
 def gpu_rows(seen: Glance, space: Space) -> list[Row]:

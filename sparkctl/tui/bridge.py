@@ -28,12 +28,14 @@ class Bridge:
         self._handle: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._painted = 0.0
+        self._in_bar = False
 
     def take(self, event: Event) -> None:
         """Take in an event, from whichever task it comes."""
         topics = self.store.apply(event)
         if isinstance(event, LogArrived):
-            self.lines += (LastLine(event.node, event.instance, line.text) for line in event.lines[-_LINES:])
+            for line in event.lines[-_LINES:]:
+                self._read(LastLine(event.node, event.instance, line.text))
         elif isinstance(event, Ended) and event.node and event.instance and event.verdict:
             self.ends[event.node, event.instance] = event
         elif isinstance(event, PhaseChanged):
@@ -53,6 +55,18 @@ class Bridge:
             self._handle.cancel()
         self._due = due
         self._handle = loop.call_at(due, self._paint)
+
+    def _read(self, line: LastLine) -> None:
+        """Keep a line; of a progress bar, which rewrites its line, only as it stands now."""
+        text = line.text.rstrip("\r\n")
+        head, rewritten, now = text.rpartition("\r")
+        if not text.strip():
+            return
+        if rewritten and self.lines and self.lines[-1].instance == line.instance and self._in_bar:
+            self.lines.pop()
+        self._in_bar = bool(rewritten)
+        prefix = head.partition("\r")[0] if rewritten else ""
+        self.lines.append(LastLine(line.node, line.instance, prefix + now))
 
     def ends_on(self, node: NodeName) -> dict[str, Ended]:
         """Return how starts on a node ended, by instance."""

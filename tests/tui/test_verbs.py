@@ -59,7 +59,7 @@ async def test_stopping_asks_first_and_cancel_is_what_enter_does(
 
 async def test_a_profile_is_picked_started_and_gets_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
-        await until(pilot, lambda text: text.count("nothing runs") >= 2)
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         await pilot.press("u")
         shown = await until(pilot, "start a profile")
         assert "▸ orpheus-tts" in shown
@@ -78,7 +78,7 @@ async def test_a_start_that_fails_says_why_with_its_proof(tmp_path: Path, monkey
         SimulatedSparks("empty", **FAST, faults={"spark1": "cuda-oom"}) as sparks,
         on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
     ):
-        await until(pilot, lambda text: text.count("nothing runs") >= 2)
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         await type_line(pilot, "up qwen36 --node spark1")
         shown = await until(pilot, lambda text: "✕ failed" in text and "proof" in text, within=40)
         assert "CUDA ran out of memory" in shown
@@ -136,7 +136,7 @@ async def test_help_lists_every_key_with_why_it_cannot_be_used(tmp_path: Path, m
         SimulatedSparks("empty", **FAST) as sparks,
         on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
     ):
-        await until(pilot, lambda text: text.count("nothing runs") >= 2)
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         await pilot.press("question_mark")
         shown = await until(pilot, "drop the page cache")
         assert ":drop-caches" in shown
@@ -159,7 +159,7 @@ async def test_a_key_of_the_operators_own_does_it(tmp_path: Path, monkeypatch: p
 
 async def test_the_line_completes_as_the_shell_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
-        await until(pilot, lambda text: text.count("nothing runs") >= 2)
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         await pilot.press("colon", *"up qw")
         await until(pilot, "qwen36-ngram")
         await pilot.press("tab")

@@ -46,5 +46,5 @@ def test_the_memory_bar_is_as_wide_as_asked(gpu: int, other: int, cache: int, fr
 
 
 def test_a_gap_in_a_trend_stays_one() -> None:
-    assert trend([0.0, None, 1.0], 0.0, 1.0) == "▁ █"
-    assert trend([1.0, 1.5, 2.0], 1.0, 2.0, ascii_only=True) == "_=#"
+    assert text(trend([0.0, None, 1.0], 0.0, 1.0)) == "▁·█"
+    assert text(trend([1.0, 1.5, 2.0, None], 1.0, 2.0, ascii_only=True)) == "_=# "
