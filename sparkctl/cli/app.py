@@ -98,10 +98,11 @@ class LazyGroup(click.Group):
 )
 @click.option("--replay", type=click.Path(), metavar="FILE", help="Show a recording in the panel; no node is asked.")
 @click.option("--readonly", is_flag=True, help="The panel changes nothing on any node.")
+@click.option("--plain", is_flag=True, help="What changes as sentences, in place of the panel.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Only ASCII signs.")
 @click.version_option(__version__, "-V", "--version", prog_name="sparkctl", message="%(prog)s %(version)s")
 @click.pass_context
-def root(ctx: click.Context, replay: str | None, readonly: bool, ascii_only: bool) -> int:
+def root(ctx: click.Context, replay: str | None, readonly: bool, plain: bool, ascii_only: bool) -> int:
     """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and say why one did not start.
 
     Without a verb, on a terminal: the panel. stdout is data, stderr is talk; --json gives JSON lines. VERB --help says more.
@@ -109,17 +110,21 @@ def root(ctx: click.Context, replay: str | None, readonly: bool, ascii_only: boo
     if ascii_only:
         os.environ["SPARKCTL_ASCII"] = "1"
     if ctx.invoked_subcommand is not None:
-        if replay is not None or readonly:
-            raise click.UsageError(
-                f"--{'replay' if replay is not None else 'readonly'} belongs to the panel: no verb", ctx
-            )
+        given = {"--replay": replay is not None, "--readonly": readonly, "--plain": plain}
+        if idle := [name for name, there in given.items() if there]:
+            raise click.UsageError(f"{idle[0]} belongs to the panel: it goes without a verb", ctx)
         return 0
+    recording = None if replay is None else Path(replay)
+    if plain:
+        from sparkctl.cli.plain import listen
+
+        return listen(recording)
     from sparkctl.cli import panel
 
     if panel.is_possible():
-        return panel.open_panel(readonly=readonly, replay=None if replay is None else Path(replay))
+        return panel.open_panel(readonly=readonly, replay=recording)
     if replay is not None or readonly:
-        raise click.UsageError("the panel needs a terminal; `sparkctl top` shows the same as lines", ctx)
+        raise click.UsageError("the panel needs a terminal; --plain tells the same as sentences", ctx)
     click.echo(ctx.get_help())
     return 0
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sparkctl.cli import narrate
 
 if TYPE_CHECKING:
+    from sparkctl.core.config import Config
     from sparkctl.core.context import Context
     from sparkctl.model.ask import Asker
     from sparkctl.model.events import Event
@@ -39,7 +40,7 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated:
         recording = lambda: (events, 1.0)  # noqa: E731
     panel = Panel(
         Setup(
-            nodes=() if replay is not None else config.nodes, make_context=_context, commands=_Later(), keys=config.keys,
+            nodes=() if replay is not None else config.nodes, make_context=_context, commands=_Later(), keys=config.keys, reload=None if replay is not None else _Reload(config.path),
             recording=recording, readonly=readonly, ascii_only=ascii_only(sys.stdout),
         )
     )  # fmt: skip
@@ -51,6 +52,33 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated:
     for line in () if simulated else said or ():
         narrate.say(line)
     return 0
+
+
+class _Reload:
+    """Reads the config again where it was written since; one that cannot be read is told once."""
+
+    def __init__(self, path: Path | None) -> None:
+        from sparkctl.core.paths import config_file
+
+        self._path = path or config_file()
+        self._stamp = self._look()
+
+    def __call__(self) -> Config | None:
+        """Return the config where it is another one, None where it is not. Raises `InvalidInput` with its faults."""
+        from sparkctl.core.config import load_config
+
+        stamp = self._look()
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        return load_config(self._path, required=False)
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            seen = self._path.stat()
+        except OSError:
+            return None
+        return seen.st_mtime_ns, seen.st_size
 
 
 class _Later:

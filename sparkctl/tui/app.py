@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App
@@ -174,7 +175,8 @@ class Panel(App[tuple[str, ...]]):
 
     def on_mount(self) -> None:
         """Paint first; ask the nodes when that is done."""
-        self.set_keymap({name: ",".join(map(key_name, keys)) for name, keys in self.setup.keys})
+        if self.setup.keys:
+            self._map_keys()
         self.theme_changed_signal.subscribe(self, self._recolour)
         for number in (signal.SIGTERM, signal.SIGHUP):
             with suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread: a test
@@ -201,6 +203,32 @@ class Panel(App[tuple[str, ...]]):
     def _tick(self) -> None:
         if self._room is not None:
             self._room.bridge.changed()
+            self._read_config_again()
+
+    def _read_config_again(self) -> None:
+        """Take in a config that was saved meanwhile; with faults in it, the one that was stays, and they are said."""
+        from sparkctl.errors import SparkctlError
+
+        if self.setup.reload is None or self._room is None:
+            return
+        try:
+            config = self.setup.reload()
+        except SparkctlError as error:
+            self.say(f"the config is not taken in:\n{error.message}", severity="error")
+            return
+        if config is None:
+            return
+        self._sparks = config.nodes
+        self.setup = replace(self.setup, nodes=config.nodes, keys=config.keys)
+        self._map_keys()
+        self._room.bridge.expect(self.names)
+        self._room.crew.follow(config.nodes)
+        self.say("the config was read again")
+        self.repaint()
+
+    def _map_keys(self) -> None:
+        own = {str(one.id): one.keys for one in ACTIONS} | dict(self.setup.keys)
+        self.set_keymap({name: ",".join(map(key_name, keys)) for name, keys in own.items()})
 
     def _fatal_error(self) -> None:
         """Close without a traceback: what it was is told as any defect is."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from sparkctl.core.live import Store, Topic, What
 from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, PhaseChanged
-from sparkctl.model.node import NodeName
+from sparkctl.model.node import NodeName, NodeState
 from sparkctl.present.overview import LastLine
 
 AT_MOST = 0.2  # seconds between two paintings
@@ -22,6 +22,7 @@ class Bridge:
 
     def __init__(self, nodes: Iterable[NodeName], now: Callable[[], float], repaint: Callable[[], None]) -> None:
         self.store = Store(nodes, now())
+        self._now = now
         self.lines: deque[LastLine] = deque(maxlen=_LINES)
         self.ends: dict[tuple[str, str], Ended] = {}  # how starts ended, by node and instance
         self._repaint = repaint
@@ -43,6 +44,12 @@ class Bridge:
         elif not topics and not isinstance(event, NodeStateChanged):
             return
         self.changed(topics)
+
+    def expect(self, nodes: Iterable[NodeName]) -> None:
+        """Have a place for nodes that nothing is known of yet."""
+        for name in nodes:
+            if name not in self.store.nodes:
+                self.take(NodeStateChanged(self._now(), name, NodeState.UNKNOWN))
 
     def changed(self, topics: Iterable[Topic] = ()) -> None:
         """Let the screen be painted soon: sooner where a state changed than where figures moved."""

@@ -1,0 +1,40 @@
+"""``sparkctl --plain``: the panel as sentences, one for each change. For screen readers, and for a log of the day."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+from sparkctl.cli import output
+from sparkctl.cli.drive import until_stopped
+from sparkctl.cli.setup import chosen_nodes, make_context
+from sparkctl.core.store import LoadView
+from sparkctl.present.changes import Teller
+
+
+def listen(replay: Path | None = None) -> int:
+    """Tell what changes until Ctrl-C, or the end of a recording."""
+    if replay is not None:
+        from sparkctl.core.clock import SystemClock
+        from sparkctl.core.recording import read
+        from sparkctl.operations import replay as playing
+
+        looks = playing.replay(SystemClock(), read(replay))
+    else:
+        from sparkctl.operations.top import watch
+
+        looks = watch(make_context(), chosen_nodes(()))
+    asyncio.run(until_stopped(_tell(looks)))
+    return 0
+
+
+async def _tell(looks: AsyncGenerator[tuple[LoadView, ...], None]) -> None:
+    teller = Teller()
+    async with aclosing(looks):
+        async for views in looks:
+            for view in views:
+                for sentence in teller.tell(view):
+                    output.text(f"{time.strftime('%H:%M:%S', time.localtime(view.when))}  {sentence}")

@@ -1,0 +1,82 @@
+"""What changed on a node, a sentence each: the panel for those who listen to it. Nothing is told twice."""
+
+from __future__ import annotations
+
+from sparkctl.core.store import LoadView
+from sparkctl.model.finding import Finding
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.text import clean
+from sparkctl.model.units import GIB
+from sparkctl.present.sentences import phase_word
+
+_WORTH = 8 * GIB  # memory that moved by less is no news
+
+
+class Teller:
+    """Remembers what it has told of each node."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, LoadView] = {}
+        self._used: dict[str, int] = {}
+
+    def tell(self, view: LoadView) -> list[str]:
+        """Return what is news."""
+        before = self._before.get(view.name)
+        self._before[view.name] = view
+        said = self._state(before, view)
+        if view.state is not NodeState.OK:
+            return said
+        return [*said, *_instances(before, view), *_findings(before, view), *self._memory(view)]
+
+    def _state(self, before: LoadView | None, view: LoadView) -> list[str]:
+        if before is not None and before.state is view.state:
+            return []
+        if view.state is NodeState.OK:
+            return [f"{view.name} answers"]
+        return [f"{view.name}: {view.state}" + (f", {clean(view.detail)}" if view.detail else "")]
+
+    def _memory(self, view: LoadView) -> list[str]:
+        bar = view.memory
+        if bar is None:
+            return []
+        used = bar.total - bar.free - bar.page_cache
+        if view.name in self._used and abs(used - self._used[view.name]) < _WORTH:
+            return []
+        self._used[view.name] = used
+        return [
+            f"{view.name}: {used / GIB:.1f} of {bar.total / GIB:.1f} GiB used, page cache {bar.page_cache / GIB:.1f}, "
+            f"free {bar.free / GIB:.1f}"
+        ]
+
+
+def _instances(before: LoadView | None, view: LoadView) -> list[str]:
+    old = {} if before is None else {one.name: one for one in before.instances}
+    if view.instances_seen is not None and (before is None or before.instances_seen is None) and not view.instances:
+        return [f"{view.name}: nothing runs"]
+    said = [
+        _instance(one)
+        for one in view.instances
+        if one.name not in old or (one.ours and old[one.name].phase is not one.phase)
+    ]
+    names = {one.name for one in view.instances}
+    return said + [f"{clean(name)} on {view.name} is gone" for name in old if name not in names]
+
+
+def _instance(one: InstanceView) -> str:
+    state = "runs, not started by sparkctl" if one.phase is None else phase_word(one.phase)
+    port = f", port {one.port}" if one.phase is Phase.READY and one.port is not None else ""
+    why = f", {clean(one.detail)}" if one.detail and one.phase is Phase.FAILED else ""
+    return f"{clean(one.name)} on {one.node}: {state}{port}{why}"
+
+
+def _findings(before: LoadView | None, view: LoadView) -> list[str]:
+    old = () if before is None else before.findings
+    known, now = {_key(one) for one in old}, {_key(one) for one in view.findings}
+    said = [f"{view.name}: {one.severity}: {clean(one.summary)}" for one in view.findings if _key(one) not in known]
+    return said + [f"{view.name}: over: {clean(one.summary)}" for one in old if _key(one) not in now]
+
+
+def _key(one: Finding) -> tuple[str, str | None]:
+    return one.kind, one.instance

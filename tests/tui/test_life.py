@@ -1,0 +1,142 @@
+"""What happens around the panel: recordings, a config that is saved meanwhile, colours, and its own defects."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkctl.cli.panel import _Reload
+from sparkctl.core.config import load_config
+from sparkctl.core.recording import read
+from sparkctl.model.node import Node, NodeName
+from sparkctl.operations.follow import Follower
+from sparkctl.sim import SimulatedSparks
+from tests.sim.clients import FAST
+from tests.tui.driving import black_hole, on, opened, screen, setup, until
+
+QUICK = ["demo", "--scenario", "two-stacks", "--speed", "40"]
+
+
+def sparkctl(*words: str, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=timeout,
+        env={**os.environ, **env}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Two Sparks, written down by the real command."""
+    path = tmp_path / "day.jsonl"
+    ran = sparkctl(*QUICK, "top", "--once", "--record", str(path))
+    assert ran.returncode == 0, ran.stderr
+    return path
+
+
+async def test_a_recording_is_shown_with_the_same_screen_and_nothing_is_asked(recording: Path, tmp_path: Path) -> None:
+    events = tuple(read(recording))
+    async with opened(setup((), tmp_path, recording=lambda: (events, 50.0))) as pilot:
+        shown = await until(pilot, lambda text: text.count("● ready") == 2)
+        assert "recording" in shown.splitlines()[0]
+        await pilot.press("x")
+        await pilot.pause(0.1)
+        assert "Stop " not in screen(pilot)
+
+
+def test_plain_tells_a_recording_as_sentences_without_a_box(recording: Path) -> None:
+    ran = sparkctl("--plain", "--replay", str(recording))
+    assert ran.returncode == 0, ran.stderr
+    assert "spark1 answers" in ran.stdout
+    assert "qwen36-ngram on spark1: ready, port 8003" in ran.stdout
+    assert not set(ran.stdout) & set("│─╭█▒\x1b")
+    assert len(set(ran.stdout.splitlines())) == len(ran.stdout.splitlines()), "nothing is told twice"
+
+
+@pytest.mark.parametrize("words", [("--readonly",), ("--replay", "x")])
+def test_without_a_terminal_the_panel_is_refused_and_help_is_shown_as_ever(words: tuple[str, ...]) -> None:
+    ran = sparkctl(*words)
+    assert ran.returncode == 2
+    assert "the panel needs a terminal" in ran.stderr
+    assert "Usage: sparkctl" in sparkctl().stdout
+
+
+def test_options_of_the_panel_do_not_go_with_a_verb() -> None:
+    ran = sparkctl("--readonly", "status")
+    assert ran.returncode == 2
+    assert "--readonly belongs to the panel" in ran.stderr
+
+
+async def test_a_config_that_is_saved_is_taken_in_and_one_with_faults_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(json.dumps({"nodes": [{"name": "one", "host": "192.0.2.1"}]}))
+    made = setup(load_config(path).nodes, tmp_path, reload=_Reload(path))
+    async with opened(made) as pilot:
+        await until(pilot, "one ")
+        path.write_text("nodes: [{name: one, host: 192.0.2.1}, {name: two, host: 192.0.2.2}]\nkeys: {help: f2}\n")
+        shown = await until(pilot, "two ")
+        assert "2 Sparks" in shown
+        assert "f2 help" in shown
+        await pilot.press("f2")
+        await until(pilot, "esc goes back")
+        await pilot.press("escape")
+        path.write_text("nodes: [{name: one}]\n")
+        await pilot.pause(1.5)
+        assert "two " in screen(pilot), "the one that was read last stays"
+
+
+async def test_a_defect_of_one_follower_is_said_in_its_tile_and_the_other_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Follower.run
+
+    async def run(self: Follower) -> None:
+        if self.node.name == "spark2":
+            raise ZeroDivisionError("a [/red] defect")
+        await whole(self)
+
+    monkeypatch.setattr(Follower, "run", run)
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        shown = await until(pilot, lambda text: "spark1 ● ready" in text and "spark2 ◌ not watched" in text)
+        assert "a defect in sparkctl, not in spark2: ZeroDivisionError:" in shown
+        assert "[/red] defect" in shown
+        monkeypatch.setattr(Follower, "run", whole)
+        await pilot.press("tab", "r")
+        await until(pilot, "spark2 ● ready")
+
+
+async def test_without_colours_nothing_on_the_screen_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with opened(setup((black_hole(),), tmp_path)) as pilot:
+        await until(pilot, "unreachable")
+        strips = pilot.app.screen._compositor.render_strips()
+        styles = [part.style for strip in strips for part in strip if part.style is not None]
+        assert [style for style in styles if style.bold], "weight stands for it"
+        colours = {colour for style in styles for colour in (style.color, style.bgcolor) if colour is not None}
+        assert all(colour.is_default for colour in colours), colours
+
+
+async def test_ascii_has_no_other_sign(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path, ascii_only=True) as pilot:
+        shown = await until(pilot, lambda text: text.count("+ ready") == 2)
+        assert shown.isascii()
+        await pilot.press("question_mark")
+        assert (await until(pilot, "esc goes back")).isascii()
+
+
+def test_a_keymap_with_a_clash_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("nodes: []\nkeys: {up: x}\n")
+    ran = sparkctl("status", SPARKCTL_CONFIG=str(path))
+    assert ran.returncode == 2
+    assert f"{path}:2:8: keys: `x` would be both up and down" in ran.stderr
+
+
+async def test_an_unknown_node_name_is_no_widget_id(tmp_path: Path) -> None:
+    odd = Node(NodeName("1.strange name-é"), "192.0.2.1")
+    async with opened(setup((odd,), tmp_path)) as pilot:
+        await until(pilot, "1.strange name-é")
