@@ -40,7 +40,8 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated:
         recording = lambda: (events, 1.0)  # noqa: E731
     panel = Panel(
         Setup(
-            nodes=() if replay is not None else config.nodes, make_context=_context, commands=_Later(), keys=config.keys, reload=None if replay is not None else _Reload(config.path),
+            nodes=() if replay is not None else config.nodes, make_context=_context, commands=_Later(), keys=config.keys,
+            reload=None if replay is not None else _Reload(config.path),
             recording=recording, readonly=readonly, ascii_only=ascii_only(sys.stdout),
         )
     )  # fmt: skip
