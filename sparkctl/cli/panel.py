@@ -50,7 +50,10 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated:
         raise panel.defect
     for warning in config.warnings:
         narrate.warning(None, warning, None)
-    for line in () if simulated else said or ():
+    if simulated:
+        narrate.say("the simulated Sparks ended with the panel; `sparkctl demo --serve` keeps them")
+        return 0
+    for line in said or ():
         narrate.say(line)
     return 0
 

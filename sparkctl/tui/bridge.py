@@ -67,7 +67,7 @@ class Bridge:
         """Keep a line; of a progress bar, which rewrites its line, only as it stands now."""
         text = line.text.rstrip("\r\n")
         head, rewritten, now = text.rpartition("\r")
-        if not text.strip():
+        if not now.strip():
             return
         if rewritten and self.lines and self.lines[-1].instance == line.instance and self._in_bar:
             self.lines.pop()

@@ -23,9 +23,8 @@ class Actions(Provider):
     def _those(self) -> list[tuple[str, str, Action]]:
         panel: Panel = self.app  # type: ignore[assignment]
         now = panel.situation()
-        where = now.instance if now.instance else now.node
         return [
-            (one.title, f"{key_words(one.keys[0])}" + (f"   {where}" if one.verb and where else ""), one)
+            (one.title, key_words(one.keys[0]) + (f"   {' '.join(one.words(now))}" if one.words else ""), one)
             for one in available(panel.actions, now)
             if one.id not in _NOT
         ]

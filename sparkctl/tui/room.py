@@ -104,8 +104,9 @@ class Room:
     def farewell(self, names: Sequence[NodeName]) -> tuple[str, ...]:
         """Return what goes on running, a sentence for each node that could be asked."""
         said = []
+        watched = {job.instance for job in self.jobs.running}  # their own end says it
         for view in self.views(names):
-            running = [one.name for one in view.instances if one.ours and one.is_alive]
+            running = [one.name for one in view.instances if one.ours and one.is_alive and one.name not in watched]
             if view.state is NodeState.OK and running:
                 said.append(
                     f"{' and '.join(running)} {'goes' if len(running) == 1 else 'go'} on running on {view.name}"
@@ -128,6 +129,8 @@ class Room:
             raise InvalidInput("this panel has no commands")
         started = commands.start(words, replace(self.context, interrupt=Interrupt()))
         self.jobs.start(started)
+        if len(started.nodes) == 1 and started.nodes[0] in self._panel.names:
+            self._panel.choose(self._panel.names.index(NodeName(started.nodes[0])))
         self.bridge.changed()
 
     async def offers(self) -> list[Offer]:

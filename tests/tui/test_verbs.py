@@ -189,3 +189,16 @@ async def test_a_wrong_line_is_told_as_the_command_line_tells_it(
     with pytest.raises(InvalidInput) as caught:
         Grammar().start(words, Context(History(tmp_path), "tester"))
     assert said in caught.value.message
+
+
+async def test_quitting_ends_the_watching_and_says_what_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", speed=1.0) as sparks:
+        async with on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+            await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+            await type_line(pilot, "up qwen36 --node spark1")
+            await until(pilot, "loading")
+            await pilot.press("q")
+        assert "qwen36 is still starting on spark1, without us" in "".join(pilot.app.return_value or ())
+        assert sparks.docker["spark1"].running, "an engine is never stopped by leaving"
