@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from sparkctl.model.ask import Asker
     from sparkctl.model.events import Event
     from sparkctl.tui.setup import Started
+
+
+_THEME = "theme"  # the file in the state directory
 
 
 def is_possible() -> bool:
@@ -43,6 +47,7 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated:
             nodes=() if replay is not None else config.nodes, make_context=_context, commands=_Later(), keys=config.keys,
             reload=None if replay is not None else _Reload(config.path),
             recording=recording, readonly=readonly, ascii_only=ascii_only(sys.stdout),
+            theme=_theme(), keep_theme=_keep_theme,
         )
     )  # fmt: skip
     said = panel.run()
@@ -56,6 +61,24 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated:
     for line in said or ():
         narrate.say(line)
     return 0
+
+
+def _theme() -> str | None:
+    """Return the colours that were chosen last."""
+    from sparkctl.core.paths import state_dir
+
+    with suppress(OSError, UnicodeDecodeError):
+        return (state_dir() / _THEME).read_text(encoding="utf-8").strip()
+    return None
+
+
+def _keep_theme(name: str) -> None:
+    from sparkctl.core.history import make_private
+    from sparkctl.core.paths import state_dir
+
+    with suppress(OSError):  # a choice that is not kept is no reason to end anything
+        make_private(state_dir())
+        (state_dir() / _THEME).write_text(f"{name}\n", encoding="utf-8")
 
 
 class _Reload:

@@ -80,7 +80,9 @@ class Panel(App[tuple[str, ...]]):
     Question Input { border: none; height: 1; }
     CommandLine { align: left bottom; background: transparent; }
     CommandLine Sheet { height: 1; background: $surface; }
-    CommandLine Input { height: 1; border: none; background: $surface; }
+    CommandLine Horizontal { height: 1; }
+    CommandLine #colon { width: 2; }
+    CommandLine Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
     PanelScreen { layout: vertical; overflow: hidden; }
     PanelScreen > #head, PanelScreen > #foot { height: 1; }
     PanelScreen > #small { display: none; height: 1fr; }
@@ -237,6 +239,8 @@ class Panel(App[tuple[str, ...]]):
 
     def _recolour(self, _: object) -> None:
         self.tones = styles(self.current_theme, colourless=self._colourless)
+        if self.setup.keep_theme is not None and self._room is not None:
+            self.setup.keep_theme(self.theme)
         for screen in self.screen_stack:
             if isinstance(screen, PanelScreen):
                 screen.recolour()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -44,7 +45,9 @@ class CommandLine(ModalScreen[str]):
         """What may be meant, and below it the line."""
         panel: Panel = self.app  # type: ignore[assignment]
         yield Sheet(panel.tones, id="found")
-        yield Input(self._begun, placeholder="up qwen36 --node spark1", compact=True, select_on_focus=False)
+        with Horizontal():
+            yield Sheet(panel.tones, [row(Span(" :", Tone.KEY))], id="colon")
+            yield Input(self._begun, placeholder="up qwen36 --node spark1", compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
         """Offer what there is."""

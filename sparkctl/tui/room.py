@@ -50,9 +50,9 @@ class Room:
         self.dialogs = Dialogs(panel)
         self.context = setup.make_context(self.dialogs)
         self._shown: tuple[float, float] | None = None  # a recording's last stamp, and when we had it
-        self.bridge = Bridge([node.name for node in setup.nodes], self.now, panel.repaint)
+        self.bridge = Bridge([node.name for node in setup.nodes], self.now, self._paint)
         self.crew = Crew(self.context, self._take)
-        self.jobs = Jobs(self._take, self._finished)
+        self.jobs = Jobs(self._take, lambda *over: panel.call_later(self._finished, *over))
         self.notices: list[tuple[str, Tone]] = []
         self.recent = self.context.history.recent_profiles(_RECENT)
 
@@ -178,6 +178,10 @@ class Room:
         elif job.plan is not None and job.ended is not None and job.ended.outcome is Outcome.PLANNED:
             words = shlex.join(job.started.words)
             panel.say(f"a dry run changes nothing; the plan in full: sparkctl {words}")
+
+    def _paint(self) -> None:
+        """Paint as a message of the app's own: a defect in it is the panel's, and not a line in a log that nobody reads."""
+        self._panel.call_later(self._panel.repaint)
 
     def _take(self, event: Event) -> None:
         if self._panel.setup.recording is not None:

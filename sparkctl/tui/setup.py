@@ -54,3 +54,4 @@ class Setup:
     readonly: bool = False
     ascii_only: bool = False
     theme: str | None = None
+    keep_theme: Callable[[str], None] | None = None

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from sparkctl.core.recording import read
 from sparkctl.model.node import Node, NodeName
 from sparkctl.operations.follow import Follower
 from sparkctl.sim import SimulatedSparks
+from sparkctl.tui.app import Panel
+from sparkctl.tui.room import Room
 from tests.sim.clients import FAST
 from tests.tui.driving import black_hole, on, opened, screen, setup, until
 
@@ -140,3 +143,48 @@ async def test_an_unknown_node_name_is_no_widget_id(tmp_path: Path) -> None:
     odd = Node(NodeName("1.strange name-é"), "192.0.2.1")
     async with opened(setup((odd,), tmp_path)) as pilot:
         await until(pilot, "1.strange name-é")
+
+
+async def test_an_unknown_host_key_is_shown_and_no_is_the_default(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST, nodes=("spark1",)) as sparks:
+        node = replace(load_config(sparks.config_path).nodes[0], known_hosts=str(tmp_path / "known"))
+        async with opened(setup((node,), tmp_path)) as pilot:
+            shown = await until(pilot, "an unknown host key")
+            assert "SHA256:" in shown
+            assert "[ leave it alone ]" in shown
+            await pilot.press("enter")
+            await until(pilot, "✕ untrusted")
+            await pilot.press("r")
+            await until(pilot, "an unknown host key")
+            await pilot.press("tab", "enter")
+            await until(pilot, "spark1 ● ready")
+
+
+async def test_a_defect_ends_the_panel_without_a_traceback_on_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("in a picture")
+
+    panel = Panel(setup((black_hole(),), tmp_path))
+
+    async def look() -> None:
+        async with panel.run_test() as pilot:
+            await until(pilot, "unreachable")
+            monkeypatch.setattr(Room, "scene", broken)
+            await pilot.pause(2)
+
+    with pytest.raises(ZeroDivisionError):
+        await look()
+    assert isinstance(panel.defect, ZeroDivisionError)
+    assert not panel._exit_renderables
+
+
+async def test_the_chosen_colours_are_used_the_next_time(tmp_path: Path) -> None:
+    kept: list[str] = []
+    async with opened(setup((black_hole(),), tmp_path, theme="nord", keep_theme=kept.append)) as pilot:
+        await until(pilot, "unreachable")
+        assert pilot.app.theme == "nord"
+        pilot.app.theme = "spark-light"
+        await pilot.pause()
+        assert kept == ["spark-light"]
