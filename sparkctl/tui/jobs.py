@@ -50,7 +50,7 @@ class Job:
 class Jobs:
     """Runs verbs. ``emit`` is given every event, ``finished`` each job when it is over, with its defect if that ended it."""
 
-    def __init__(self, emit: Callable[[Event], None], finished: Callable[[Job, BaseException | None], None]) -> None:
+    def __init__(self, emit: Callable[[Event], None], finished: Callable[[Job, BaseException | None], object]) -> None:
         self._emit, self._finished = emit, finished
         self._tasks: dict[asyncio.Task[None], Job] = {}
 
