@@ -45,13 +45,24 @@ class ActionId(StrEnum):
     PALETTE = "palette"
     HELP = "help"
     BACK = "back"
+    EDIT = "edit"
+    FILTER = "filter"
+    EXAMINE = "examine"
+    COPY = "copy"
+    MEND = "mend"
+    FURTHER = "further"
+    NEARER = "nearer"
     QUIT = "quit"
     QUIT_AT_ONCE = "quit-at-once"
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What an action's availability depends on. ``screens`` are those that there are."""
+    """What an action's availability depends on. ``screens`` are those that there are.
+
+    What the screen in front has selected: ``profile``; a finding's ``remedy``, and the command line that is its ``deed``
+    where it is one of ours.
+    """
 
     names: tuple[NodeName, ...] = ()
     views: tuple[LoadView, ...] = ()
@@ -60,6 +71,9 @@ class Situation:
     readonly: bool = False
     replaying: bool = False
     screens: frozenset[str] = frozenset()
+    profile: str | None = None
+    remedy: str | None = None
+    deed: tuple[str, ...] | None = None
 
     @property
     def view(self) -> LoadView | None:
@@ -81,7 +95,8 @@ Words = Callable[[Situation], tuple[str, ...]]
 class Action:
     """``short`` stands in the footer, ``title`` in palette and help. ``changes``: something on a node, so that
     ``--readonly`` removes it; ``confirm``: asks first, with Cancel as the default. ``verb`` and ``words`` are its command
-    line. ``screen`` names the screen that it opens: without that there is no such action."""
+    line. ``screen`` names the screen that it opens: without that there is no such action. ``on`` are the screens on which
+    it means something; none: all of them."""
 
     id: ActionId
     keys: tuple[str, ...]
@@ -93,6 +108,7 @@ class Action:
     verb: str | None = None
     words: Words | None = None
     screen: str | None = None
+    on: frozenset[str] = frozenset()
     footer: int | None = None  # its place among those of the footer, the smallest first
 
 
@@ -149,6 +165,20 @@ def _alone(now: Situation) -> str | None:
     return None if len(now.names) > 1 else "there is one Spark" if now.names else "no Spark is configured"
 
 
+def _no_profile(now: Situation) -> str | None:
+    return None if now.profile is not None else "no profile is selected"
+
+
+def _cannot_copy(now: Situation) -> str | None:
+    return None if now.remedy or now.profile else "there is nothing to copy"
+
+
+def _cannot_mend(now: Situation) -> str | None:
+    if now.remedy is None:
+        return "no finding with a remedy is selected"
+    return None if now.deed is not None else "this is for your own hands: y copies it"
+
+
 def _on_node(verb: str) -> Words:
     return lambda now: (verb, "--node", str(now.node))
 
@@ -157,32 +187,49 @@ def _of_instance(verb: str) -> Words:
     return lambda now: (verb, str(now.instance), "--node", str(now.node))
 
 
+OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
+_HERE = frozenset((OVERVIEW,))
+_RUNNING = frozenset((OVERVIEW, INSTANCE))
+_LISTS = frozenset((OVERVIEW, PROFILES, DOCTOR))
+_READ = frozenset((PROFILES, DOCTOR))
+
 ACTIONS: tuple[Action, ...] = (
-    Action(ActionId.UP, ("u",), "up", "start a profile", _node_silent, changes=True, verb="up", footer=0),
+    Action(ActionId.UP, ("u",), "up", "start a profile", _node_silent, changes=True, verb="up",
+           on=_HERE | {PROFILES}, footer=0),
     Action(
         ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", _cannot_stop, changes=True,
-        confirm=True, verb="down", words=_of_instance("down"), footer=1,
+        confirm=True, verb="down", words=_of_instance("down"), on=_RUNNING, footer=1,
     ),
-    Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", _no_instance, screen="instance"),
+    Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", _no_instance, screen=INSTANCE, on=_HERE),
     Action(
         ActionId.LOGS, ("l",), "logs", "show the instance's log", _no_instance, verb="logs", words=_of_instance("logs"),
-        screen="logs", footer=2,
+        screen=LOGS, on=_RUNNING, footer=2,
     ),
     Action(
         ActionId.DROP_CACHES, ("c",), "drop caches", "drop the page cache, memory before and after", _cannot_drop,
-        changes=True, verb="drop-caches", words=_on_node("drop-caches"), footer=3,
+        changes=True, verb="drop-caches", words=_on_node("drop-caches"), on=_RUNNING | {PROFILES}, footer=3,
     ),
-    Action(ActionId.PROFILES, ("p",), "profiles", "show the profiles", verb="profiles", screen="profiles", footer=4),
+    Action(ActionId.PROFILES, ("p",), "profiles", "show the profiles", verb="profiles", screen=PROFILES, footer=4),
     Action(
         ActionId.DOCTOR, ("!",), "doctor", "say what is missing on the Sparks", _no_node, verb="doctor",
         words=lambda _: ("doctor",), footer=6,
     ),
-    Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", _nothing_wrong, footer=7),
-    Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", _is_connected, footer=8),
-    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", _alone),
-    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", _alone),
-    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance", _no_instance),
-    Action(ActionId.UPPER, ("up", "k"), "upper", "the instance before", _no_instance),
+    Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", _nothing_wrong, on=_RUNNING, footer=7),
+    Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", _is_connected, on=_HERE, footer=8),
+    Action(ActionId.EDIT, ("e",), "edit", "edit the profile in your editor, and check it", _no_profile,
+           on=frozenset((PROFILES,)), footer=1),
+    Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",
+           on=frozenset((PROFILES,)), footer=2),
+    Action(ActionId.MEND, ("enter",), "do it", "do what the remedy says, where it is a command of ours", _cannot_mend,
+           changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1),
+    Action(ActionId.COPY, ("y",), "copy", "copy the command", _cannot_copy, on=_READ, footer=2),
+    Action(ActionId.EXAMINE, ("r",), "again", "examine the Sparks again", _no_node, on=frozenset((DOCTOR,)), footer=0),
+    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", _alone, on=_LISTS - {DOCTOR}),
+    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", _alone, on=_LISTS - {DOCTOR}),
+    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile or finding", on=_LISTS),
+    Action(ActionId.UPPER, ("up", "k"), "upper", "the instance, profile or finding before", on=_LISTS),
+    Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READ),
+    Action(ActionId.NEARER, ("pageup",), "nearer", "back in what is below", on=_READ),
     Action(ActionId.PAUSE, ("space",), "pause", "hold the picture; what happens is still taken in"),
     Action(ActionId.COMMAND, (":",), "command", "type a command, as on the command line", footer=9),
     Action(ActionId.PALETTE, ("ctrl+p",), "palette", "find an action by its name"),
@@ -207,8 +254,22 @@ def there_are(now: Situation, keys: Iterable[tuple[str, tuple[str, ...]]] = ()) 
     return tuple(
         _keyed(one, own.get(one.id))
         for one in ACTIONS
-        if (one.screen is None or one.screen in now.screens) and not (one.changes and now.readonly)
+        if is_there(one, now.screens) and not (one.changes and now.readonly)
     )
+
+
+def is_there(one: Action, screens: frozenset[str]) -> bool:
+    """Tell whether the screens that it opens and is on are there."""
+    return (one.screen is None or one.screen in screens) and (not one.on or bool(one.on & (screens | {OVERVIEW})))
+
+
+def meant_on(actions: Iterable[Action], place: str) -> tuple[Action, ...]:
+    """Return those that mean something on a screen; what opens the screen itself does not."""
+    return tuple(one for one in actions if (not one.on or place in one.on) and one.screen != place)
+
+
+def _meet(one: Action, other: Action) -> bool:
+    return not one.on or not other.on or bool(one.on & other.on)
 
 
 def _keyed(one: Action, keys: tuple[str, ...] | None) -> Action:
@@ -260,14 +321,13 @@ def _is_sign(name: str) -> bool:
 
 
 def clashes(own: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tuple[str, str, str], ...]:
-    """Return (key, action, other action) for each key that would do two things."""
+    """Return (key, action, other action) for each key that would do two things on one screen."""
     changed = dict(own)
-    taken: dict[str, str] = {}
+    taken: dict[str, list[Action]] = {}
     found = []
     for one in ACTIONS:
         for key in changed.get(one.id, one.keys):
-            name = key_name(key)
-            if name in taken:
-                found.append((key, taken[name], str(one.id)))
-            taken.setdefault(name, one.id)
+            there = taken.setdefault(key_name(key), [])
+            found += [(key, str(other.id), str(one.id)) for other in there if _meet(one, other)][:1]
+            there.append(one)
     return tuple(found)

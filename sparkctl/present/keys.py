@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.core.actions import ACTIONS, Action, Situation, for_footer
+from sparkctl.core.actions import ACTIONS, Action, Situation, for_footer, is_there
 from sparkctl.present.spans import Row, Span, Tone, fit, plain_ascii, row, width
 
 _SHOWN = {
@@ -74,7 +74,7 @@ def readme_table(screens: frozenset[str]) -> str:
     """Return the README's table of keys, in Markdown."""
     lines = ["| key | does | as a command | `keys:` |", "| --- | --- | --- | --- |"]
     for one in ACTIONS:
-        if one.screen is not None and one.screen not in screens:
+        if not is_there(one, screens):
             continue
         keys = ", ".join(f"`{key_words(key)}`" for key in one.keys)
         notes = one.title + (" (asks first)" if one.confirm else "")

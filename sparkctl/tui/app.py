@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, key_name, there_are
 from sparkctl.tui import screens
 from sparkctl.tui.overview import Overview
-from sparkctl.tui.screen import PanelScreen
+from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.setup import Setup
 from sparkctl.tui.terminal import Terminal
 from sparkctl.tui.tones import DARK, LIGHT, styles
@@ -30,19 +30,11 @@ if TYPE_CHECKING:
 
     from sparkctl.model.node import NodeName
     from sparkctl.present.overview import Scene
+    from sparkctl.tui.picker import Offer
     from sparkctl.tui.room import Room
 
 _TICK = 1.0
 _DO = {ActionId.DOWN: "stop it"}
-_PLACED = (ActionId.NEXT, ActionId.PREVIOUS, ActionId.LOWER, ActionId.UPPER, ActionId.INSTANCE)  # bound by the overview
-
-
-def _bindings() -> list[Binding]:
-    return [
-        Binding(",".join(key_name(key) for key in one.keys), f"app.act('{one.id}')", one.short, show=False, id=one.id)
-        for one in ACTIONS
-        if one.id not in _PLACED
-    ]
 
 
 def _what(words: Sequence[str]) -> str:
@@ -50,6 +42,8 @@ def _what(words: Sequence[str]) -> str:
     plain = [word for word in words[1:] if not word.startswith("-")]
     if "--all" in words:
         return "Stop every instance that sparkctl started?"
+    if words[0] != "down":
+        return f"Run this{' for ' + ' and '.join(words[words.index('--node') + 1 :]) if '--node' in words else ''}?"
     return f"Stop {plain[0]}" + (f" on {' and '.join(plain[1:])}?" if plain[1:] else "?") if plain else "Stop it?"
 
 
@@ -69,7 +63,7 @@ class Panel(App[tuple[str, ...]]):
     """``run`` returns what goes on running, as sentences."""
 
     TITLE = "sparkctl"
-    BINDINGS: ClassVar[list[BindingType]] = [*_bindings()]
+    BINDINGS: ClassVar[list[BindingType]] = bound(None)
     COMMAND_PALETTE_BINDING = "ctrl+p"
     COMMANDS = {_palette, _themes}  # noqa: RUF012
     ENABLE_COMMAND_PALETTE = True
@@ -136,14 +130,25 @@ class Panel(App[tuple[str, ...]]):
         """Return the moment that is shown, unix seconds: in a recording its own."""
         return time.time() if self._room is None else self._room.now()
 
+    @property
+    def room(self) -> Room | None:
+        """What knows the nodes; None before the first picture."""
+        return self._room
+
+    @property
+    def front(self) -> PanelScreen | None:
+        """The screen that is seen, or that a dialog stands before."""
+        return next((one for one in reversed(self.screen_stack) if isinstance(one, PanelScreen)), None)
+
     def situation(self) -> Situation:
         """Return what the actions depend on."""
         names = self.names
         views = () if self._room is None else self._room.views(names)
-        return Situation(
+        now = Situation(
             names, views, self.node, self._instance(), self.setup.readonly, self.setup.recording is not None,
             screens.AVAILABLE,
         )  # fmt: skip
+        return now if self.front is None else self.front.selected(now)
 
     def scene(self) -> Scene | None:
         """Return the overview's content, None before anything can be known."""
@@ -268,13 +273,15 @@ class Panel(App[tuple[str, ...]]):
 
     def act(self, name: str) -> None:
         """Do an action, or say why it cannot be done now."""
-        one = next((one for one in self.actions if one.id == name), None)
+        front = self.front
+        one = next((one for one in (self.actions if front is None else front.actions) if one.id == name), None)
         if one is None:
             return
         if why := one.why_not(self.situation()):
             self.say(why)
             return
-        getattr(self, f"_do_{one.id.name.lower()}", self._do_verb)(one)
+        what = one.id.name.lower()
+        getattr(front, f"do_{what}", getattr(self, f"_do_{what}", self._do_verb))(one)
 
     def action_act(self, name: str) -> None:
         """Be called by keys."""
@@ -293,23 +300,33 @@ class Panel(App[tuple[str, ...]]):
 
     def _do_verb(self, one: Action) -> None:
         """Do what the action's command line says, or open its screen."""
-        now = self.situation()
         if one.screen is not None:
-            self.push_screen(screens.make(one.screen, now))
+            self.open(one.screen)
         elif one.words is not None:
-            self.command(one.words(now))
+            self.command(one.words(self.situation()))
+
+    def open(self, name: str) -> None:
+        """Open a screen, or go back to it where it is open."""
+        places = [screen.PLACE if isinstance(screen, PanelScreen) else None for screen in self.screen_stack]
+        if name not in places:
+            self.push_screen(screens.make(name, self.situation()))
+            return
+        for _ in places[places.index(name) + 1 :]:
+            self.pop_screen()
 
     def command(self, words: Sequence[str]) -> None:
         """Do what a command line says; what is dangerous asks first. What is wrong with it is said."""
         one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
         if one is not None and one.changes and self.setup.readonly:
             self.say(f"this panel is read-only: `{words[0]}` is not for it", severity="warning")
+        elif one is not None and one.screen in screens.AVAILABLE and len(words) == 1:
+            self.open(str(one.screen))
         elif self._room is None:
             self.say("one moment: nothing was looked at yet")
         elif self.setup.recording is not None:
             self.say("this is a recording: there is nothing to do anything to")
         elif one is not None and one.confirm:
-            self._spawn(self._ask_and_run(one, words))
+            self.ask_and_run(one, words)
         else:
             self._run_words(words)
 
@@ -321,6 +338,10 @@ class Panel(App[tuple[str, ...]]):
             self._room.run(words)
         except SparkctlError as error:
             self.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
+
+    def ask_and_run(self, one: Action, words: Sequence[str]) -> None:
+        """Do what a command line says once the operator has said yes; no is the default."""
+        self.spawn(self._ask_and_run(one, words))
 
     async def _ask_and_run(self, one: Action, words: Sequence[str]) -> None:
         from sparkctl.present.spans import Tone
@@ -335,7 +356,7 @@ class Panel(App[tuple[str, ...]]):
                 self._room.jobs.leave(self.node, words[1])
             self._run_words(words)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something go on beside the keys; a defect in it is the panel's."""
         task = asyncio.create_task(work)
         self._beside.add(task)
@@ -343,13 +364,16 @@ class Panel(App[tuple[str, ...]]):
         task.add_done_callback(self._minded)
 
     def _do_up(self, _: Action) -> None:
-        self._spawn(self._pick())
+        self.spawn(self._pick())
 
     async def _pick(self) -> None:
+        assert self._room is not None
+        self.offer(await self._room.offers())
+
+    def offer(self, offers: Sequence[Offer], title: str = "start a profile") -> None:
+        """Ask which of these profiles to start, and where, and do it."""
         from sparkctl.tui.picker import Picker
 
-        assert self._room is not None
-        offers = await self._room.offers()
         views = [view for view in self.situation().views if view.state == "ok"]
         if not offers or not views:
             self.say("there is no profile yet: sparkctl profiles list" if views else "no Spark answers")
@@ -359,7 +383,7 @@ class Panel(App[tuple[str, ...]]):
             if words:
                 self.command(words)
 
-        self.push_screen(Picker(offers, views, self.node), take)
+        self.push_screen(Picker(offers, views, self.node, title), take)
 
     def _do_command(self, _: Action) -> None:
         from sparkctl.tui.command_line import CommandLine
@@ -386,9 +410,9 @@ class Panel(App[tuple[str, ...]]):
         from sparkctl.present.keys import help_rows
         from sparkctl.tui.dialogs import Reader
 
-        screen = self.screen
-        actions = screen.actions if isinstance(screen, PanelScreen) else self.actions
-        crumb = screen.crumb if isinstance(screen, PanelScreen) else ""
+        screen = self.front
+        actions = self.actions if screen is None else screen.actions
+        crumb = "" if screen is None else screen.crumb
         rows = help_rows(actions, self.situation(), self.ascii_only)
         self.push_screen(Reader(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
 

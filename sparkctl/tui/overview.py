@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widget import Widget
 
-from sparkctl.core.actions import ActionId, action
+from sparkctl.core.actions import OVERVIEW
 from sparkctl.present.frame import Box, filled, first_frame, welcome
-from sparkctl.tui.screen import PanelScreen
+from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.sheet import Sheet
 
 if TYPE_CHECKING:
     from sparkctl.present.overview import Scene
-
-_OWN = (ActionId.NEXT, ActionId.PREVIOUS, ActionId.LOWER, ActionId.UPPER, ActionId.INSTANCE)
 
 
 class Tiles(Sheet):
@@ -37,9 +35,8 @@ class Tiles(Sheet):
 class Overview(PanelScreen):
     """Painted from the config at once, filled as the nodes answer."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(",".join(action(one).keys), f"app.act('{one}')", show=False, id=one) for one in _OWN
-    ]
+    PLACE = OVERVIEW
+    BINDINGS: ClassVar[list[BindingType]] = bound(OVERVIEW)
 
     def body(self) -> Widget:
         """Return the tiles."""

@@ -25,7 +25,7 @@ class Actions(Provider):
         now = panel.situation()
         return [
             (one.title, key_words(one.keys[0]) + (f"   {' '.join(one.words(now))}" if one.words else ""), one)
-            for one in available(panel.actions, now)
+            for one in available(panel.actions if panel.front is None else panel.front.actions, now)
             if one.id not in _NOT
         ]
 

@@ -41,8 +41,10 @@ class Picker(Dialog[tuple[str, ...]]):
         Binding("q", "cancel", show=False),
     ]
 
-    def __init__(self, offers: Sequence[Offer], views: Sequence[LoadView], node: str | None) -> None:
-        super().__init__("start a profile")
+    def __init__(
+        self, offers: Sequence[Offer], views: Sequence[LoadView], node: str | None, title: str = "start a profile"
+    ) -> None:
+        super().__init__(title)
         self._offers, self._views = offers, views
         self._at = 0
         names = [view.name for view in views]

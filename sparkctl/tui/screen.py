@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from sparkctl.core.actions import Action
+from sparkctl.core.actions import ACTIONS, Action, Situation, key_name, meant_on
 from sparkctl.present.frame import header, too_small
 from sparkctl.present.keys import Key, footer
 from sparkctl.present.spans import Row, Span, Tone
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 LEAST = (50, 12)
+
+
+def bound(place: str | None) -> list[BindingType]:
+    """Return the keys of the actions of one screen; None: of those that mean the same everywhere."""
+    return [
+        Binding(",".join(map(key_name, one.keys)), f"app.act('{one.id}')", one.short, show=False, id=one.id)
+        for one in ACTIONS
+        if (place in one.on if place else not one.on)
+    ]
 
 
 class Footer(Sheet):
@@ -37,7 +47,10 @@ class Footer(Sheet):
 
 
 class PanelScreen(Screen[None]):
-    """A screen with ``body``. Subclasses give `body`, `picture` and, where not all keys mean something, `actions`."""
+    """A screen with ``body``. Subclasses give `PLACE`, their ``bound`` keys, `body` and `picture`; an action of which they
+    have a ``do_`` method (by the name of its id) is theirs to do."""
+
+    PLACE: ClassVar[str]
 
     @property
     def panel(self) -> Panel:
@@ -52,7 +65,11 @@ class PanelScreen(Screen[None]):
     @property
     def actions(self) -> tuple[Action, ...]:
         """The actions that mean something here, in the order of the help."""
-        return self.panel.actions
+        return meant_on(self.panel.actions, self.PLACE)
+
+    def selected(self, now: Situation) -> Situation:
+        """Return the situation with what is selected here."""
+        return now
 
     def body(self) -> Widget:
         """Return what is between header and footer."""

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.actions import ACTIONS, FOOTER, ActionId, Situation, action, clashes, for_footer, key_name, there_are
+from sparkctl.core.actions import (
+    ACTIONS,
+    FOOTER,
+    ActionId,
+    Situation,
+    action,
+    clashes,
+    for_footer,
+    key_name,
+    meant_on,
+    there_are,
+)
 from sparkctl.core.config import load_config
 from sparkctl.core.faults import InvalidFile
 from sparkctl.present.keys import footer
@@ -25,13 +36,24 @@ def test_read_only_leaves_nothing_that_changes_anything() -> None:
     assert [one for one in there_are(Situation(screens=ALL)) if one.changes]
 
 
+def test_a_key_may_mean_one_thing_on_each_screen() -> None:
+    actions = there_are(Situation(screens=ALL))
+    at = {
+        place: {key: one.id for one in meant_on(actions, place) for key in one.keys} for place in ("overview", "doctor")
+    }
+    assert (at["overview"]["enter"], at["doctor"]["enter"]) == (ActionId.INSTANCE, ActionId.MEND)
+    assert ActionId.PROFILES not in {one.id for one in meant_on(actions, "profiles")}, "it is open already"
+    assert clashes([("copy", ("r",))]) == (("r", "copy", "examine"),)
+    assert clashes([("edit", ("x",))]) == (), "stop is not on the profiles"
+
+
 def test_a_screen_that_is_not_there_has_no_action() -> None:
     assert action("logs") not in there_are(Situation())
     assert action("logs") in there_are(Situation(screens=ALL))
 
 
 def test_the_footer_has_six_at_80_columns_and_help_is_always_among_them() -> None:
-    actions = there_are(Situation(screens=ALL))
+    actions = meant_on(there_are(Situation(screens=ALL)), "overview")
     assert [one.id for one in for_footer(actions)] == ["up", "down", "logs", "drop-caches", "profiles", "help"]
     row, places = footer(actions, Situation(), 80)
     assert len(places) == FOOTER
