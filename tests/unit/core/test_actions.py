@@ -23,7 +23,7 @@ from sparkctl.core.faults import InvalidFile
 from sparkctl.present.keys import footer
 from sparkctl.present.spans import text, width
 
-ALL = frozenset(one.screen for one in ACTIONS if one.screen)
+ALL = frozenset((*(one.screen for one in ACTIONS if one.screen), *(place for one in ACTIONS for place in one.on)))
 
 
 def test_every_id_has_its_action_and_no_key_does_two_things() -> None:
