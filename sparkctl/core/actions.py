@@ -247,6 +247,19 @@ def action(name: str) -> Action:
     return _BY_ID[ActionId(name)]
 
 
+def aimed(now: Situation, words: Sequence[str]) -> Situation:
+    """Return the situation that a command line of a screen means: its instance and its node in place of the selected."""
+    node, instance, rest = now.node, now.instance, list(words[1:])
+    while rest:
+        word, *rest = rest
+        name, given, value = word.partition("=")
+        if name in ("--node", "-n") and (given or rest):
+            node = NodeName(value if given else rest.pop(0))
+        elif not word.startswith("-"):
+            instance = word
+    return replace(now, node=node, instance=instance)
+
+
 def there_are(now: Situation, keys: Iterable[tuple[str, tuple[str, ...]]] = ()) -> tuple[Action, ...]:
     """Return the actions that this panel has, with the operator's keys: those of screens that are there, and with
     ``readonly`` none that changes anything."""

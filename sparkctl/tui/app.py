@@ -17,7 +17,7 @@ from textual.app import App
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, key_name, there_are
+from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, aimed, key_name, there_are
 from sparkctl.tui import screens
 from sparkctl.tui.overview import Overview
 from sparkctl.tui.screen import PanelScreen, bound
@@ -305,11 +305,11 @@ class Panel(App[tuple[str, ...]]):
         elif one.words is not None:
             self.command(one.words(self.situation()))
 
-    def open(self, name: str) -> None:
-        """Open a screen, or go back to it where it is open."""
+    def open(self, name: str, now: Situation | None = None) -> None:
+        """Open a screen for a situation, this one unless given, or go back to it where it is open."""
         places = [screen.PLACE if isinstance(screen, PanelScreen) else None for screen in self.screen_stack]
         if name not in places:
-            self.push_screen(screens.make(name, self.situation()))
+            self.push_screen(screens.make(name, now or self.situation()))
             return
         for _ in places[places.index(name) + 1 :]:
             self.pop_screen()
@@ -319,8 +319,8 @@ class Panel(App[tuple[str, ...]]):
         one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
         if one is not None and one.changes and self.setup.readonly:
             self.say(f"this panel is read-only: `{words[0]}` is not for it", severity="warning")
-        elif one is not None and one.screen in screens.AVAILABLE and len(words) == 1:
-            self.open(str(one.screen))
+        elif one is not None and one.screen in screens.AVAILABLE and (len(words) == 1 or one.words is not None):
+            self.open(str(one.screen), aimed(self.situation(), words))
         elif self._room is None:
             self.say("one moment: nothing was looked at yet")
         elif self.setup.recording is not None:
@@ -453,6 +453,9 @@ class Panel(App[tuple[str, ...]]):
     def _do_back(self, _: Action) -> None:
         if len(self.screen_stack) > 1:
             self.pop_screen()
+        elif self._room is not None:
+            self._room.notices.clear()
+            self.repaint()
 
     def _do_quit(self, one: Action) -> None:
         if len(self.screen_stack) > 1:

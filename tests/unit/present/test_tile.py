@@ -1,0 +1,207 @@
+"""One Spark as a tile, as text: what is said of it in every state, and that it is exactly as large as asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.core.store import LoadView
+from sparkctl.model.container import ContainerState
+from sparkctl.model.events import Ended, NodeStateChanged, Outcome, PhaseChanged
+from sparkctl.model.finding import Finding, FindingKind, Severity
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.memory import Memory
+from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.sample import Gpu, GpuProcess, Sample
+from sparkctl.model.units import GIB
+from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.present.glance import Glance
+from sparkctl.present.overview import LastLine, Scene, overview
+from sparkctl.present.spans import Tone, text, width
+from sparkctl.present.tile import tile
+
+NODE = NodeName("spark1")
+NOW = 1000.0
+MEMORY = Memory(128 * GIB, 30 * GIB, 10 * GIB, 20 * GIB, 16 * GIB, 15 * GIB)
+GPU = Gpu(0, "NVIDIA GB10", busy=0.96, sm_clock=2411, power=61.0, celsius=71.0, processes=(GpuProcess(1, 90 * GIB),))
+SAMPLE = Sample(1, NOW, 5000.0, MEMORY, gpus=(GPU,))
+DRAFTED = Numbers(
+    Activity.DECODING, 10.0, Estimator.COUNTERS, generation_rate=12.7, running=2, waiting=0, kv_usage=0.31,
+    acceptance=Acceptance(1.75, 0.2, None, Estimator.COUNTERS),
+)  # fmt: skip
+READY = InstanceView(
+    "qwen36", NODE, "sglang-qwen36", "scitrera/dgx-spark-sglang:0.5.12", ContainerState.RUNNING, "Up 3 hours", True, 96 * GIB,
+    Phase.READY, engine="sglang", container_id="c1", port=8003, numbers=DRAFTED,
+)  # fmt: skip
+FOREIGN = InstanceView(
+    "postgres",
+    NODE,
+    "postgres",
+    "docker.io/library/postgres:16",
+    ContainerState.RUNNING,
+    "Up 2 days",
+    False,
+    2 * GIB,
+    None,
+)
+OK = NodeStateChanged(NOW, NODE, NodeState.OK)
+AWAY = NodeStateChanged(NOW - 3, NODE, NodeState.UNREACHABLE, "10.0.0.5:22 does not answer", 3, 8.0, "is it on?")
+
+
+def seen(*instances: InstanceView, told: NodeStateChanged = OK, **more: object) -> Glance:
+    view = LoadView(NODE, NodeState.OK, NOW, sample=SAMPLE, instances=instances, instances_seen=NOW, sampled=NOW)
+    return replace(Glance(view, told, NOW), **more)
+
+
+def lines(glance: Glance, columns: int = 80, count: int = 16, **more: bool) -> str:
+    return "\n".join(text(row) for row in tile(glance, columns, count, **more))
+
+
+def test_a_ready_spark_is_read_from_state_to_heat() -> None:
+    shown = lines(seen(READY))
+    parts = (
+        "● ready, 3 hours",
+        "qwen36   SGLang 0.5.12   :8003",
+        " 98.0 of 128.0 GiB",
+        "GPU 90.0",
+        "12.7 tok/s",
+        "KV",
+        "1.75",
+        "71 °C",
+    )
+    places = [shown.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "20 % of drafts" in shown
+
+
+def test_page_cache_is_shown_and_not_counted_as_used() -> None:
+    shown = lines(seen(READY))
+    assert "cache 20.0" in shown
+    assert " 98.0 of 128.0" in shown, "total - free - cache"
+
+
+def test_idle_is_said_and_unknown_is_a_dash_and_neither_is_a_zero() -> None:
+    idle = replace(READY, numbers=Numbers(Activity.IDLE, 10.0))
+    assert "decode  idle" in lines(seen(idle))
+    unknown = lines(seen(replace(READY, numbers=None)))
+    assert "decode  —" in unknown
+    assert "0.0 tok/s" not in unknown
+
+
+def test_a_start_has_its_step_and_its_time_against_what_is_expected() -> None:
+    coming = replace(READY, phase=Phase.LOADING, step=Step("weights", 12, 18), numbers=None)
+    start = PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, coming.step, 240.0, 415.0)
+    shown = lines(seen(coming, starts={"qwen36": start}))
+    assert "◐ loading" in shown
+    assert "weights" in shown
+    assert "12/18" in shown
+    assert "4:10 of about 6:55" in shown
+    late = replace(start, elapsed=600.0)
+    assert "longer than usual" in lines(seen(coming, starts={"qwen36": late}))
+
+
+def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:
+    verdict = Verdict(
+        Cause.CUDA_OUT_OF_MEMORY,
+        "CUDA ran out of memory.",
+        (Evidence("torch.OutOfMemoryError", "log", 412),),
+        "Lower it.",
+    )
+    end = Ended(NOW, Outcome.FAILED, 1, 48.0, NODE, "qwen36", verdict=verdict)
+    shown = lines(seen(replace(READY, phase=Phase.FAILED, state=ContainerState.EXITED), ends={"qwen36": end}))
+    parts = ("✕ failed", "CUDA ran out of memory.", "line 412  torch.OutOfMemoryError", "Lower it.", " of 128.0 GiB")
+    places = [shown.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_a_spark_that_is_away_says_what_was_tried_and_when_the_next_try_is() -> None:
+    shown = lines(seen(READY, told=AWAY))
+    assert "◌ unreachable" in shown
+    assert "10.0.0.5:22 does not answer" in shown
+    assert "try in 5 s   attempt 3 failed" in shown
+    assert "is it on?" in shown
+    tones = {span.tone for row in tile(seen(READY, told=AWAY), 80, 16) for span in row if "of 128.0 GiB" in span.text}
+    assert tones == {Tone.STALE}, "what is old fades and is not removed"
+
+
+def test_starved_is_not_off() -> None:
+    assert "◍ starved" in lines(seen(told=NodeStateChanged(NOW, NODE, NodeState.STARVED, "SSH does not speak")))
+
+
+def test_docker_that_does_not_answer_is_not_nothing_runs() -> None:
+    view = LoadView(NODE, NodeState.OK, NOW, "the socket refuses", sample=SAMPLE, docker_known=False, sampled=NOW)
+    shown = lines(Glance(view, OK, NOW))
+    assert "Docker does not answer" in shown
+    assert "the socket refuses" in shown
+    assert "nothing runs" not in shown
+
+
+def test_what_others_run_is_there_but_ours_comes_first() -> None:
+    shown = lines(seen(FOREIGN, READY, chosen="postgres"))
+    assert shown.index("qwen36") < shown.index("postgres")
+    assert "▸ postgres   postgres:16" in shown
+    assert "○ foreign   2.0 GiB" in shown
+
+
+def test_a_spark_where_nothing_runs_names_what_was_started_last() -> None:
+    assert "u starts a profile: qwen36, orpheus-tts ..." in lines(seen(recent=("qwen36", "orpheus-tts")))
+
+
+def test_where_room_is_scarce_trends_go_before_numbers() -> None:
+    shown = lines(seen(READY), 60, 5)
+    assert "of 128.0 GiB" in shown
+    assert "12.7 tok/s" in shown
+    assert "1.75" in shown
+    assert "swap" not in shown
+
+
+NEVER = Glance(LoadView(NODE, NodeState.UNKNOWN, 0.0), AWAY, NOW)
+STATES = [seen(), seen(READY), seen(FOREIGN, READY), seen(READY, told=AWAY), NEVER]
+
+
+@given(st.sampled_from(STATES), st.integers(12, 130), st.integers(3, 20), st.booleans(), st.booleans())
+def test_a_tile_is_exactly_as_large_as_asked(
+    glance: Glance, columns: int, count: int, chosen: bool, plain: bool
+) -> None:
+    rows = tile(glance, columns, count, chosen=chosen, ascii_only=plain)
+    assert len(rows) == count
+    assert {width(row) for row in rows} == {columns}
+    assert not plain or all(text(row).isascii() for row in rows)
+
+
+@given(st.integers(1, 9), st.integers(0, 8), st.integers(50, 220), st.integers(10, 60))
+def test_the_overview_is_exactly_as_large_as_asked_and_has_the_chosen_one(
+    count: int, chosen: int, columns: int, high: int
+) -> None:
+    glances = tuple(
+        replace(seen(READY), view=replace(seen(READY).view, name=NodeName(f"s{at}"))) for at in range(count)
+    )
+    chosen %= count
+    painted = overview(Scene(glances, chosen), columns, high)
+    assert len(painted.rows) == high
+    assert {width(row) for row in painted.rows} == {columns}
+    assert chosen in [box.index for box in painted.boxes]
+
+
+def test_findings_and_the_last_lines_stand_below() -> None:
+    found = Finding(FindingKind.THERMAL, Severity.PROBLEM, NODE, "heat slows the GPU down")
+    glance = replace(seen(READY), view=replace(seen(READY).view, findings=(found,)))
+    shown = "\n".join(
+        text(row) for row in overview(Scene((glance,), 0, (LastLine(NODE, "q", "[/red] \x1b[31mline"),)), 80, 24).rows
+    )
+    assert "✕ spark1  heat slows the GPU down" in shown
+    assert "spark1 │ [/red] line" in shown
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_tiles_stand_beside_each_other_where_there_is_room(count: int) -> None:
+    scene = Scene(tuple(seen(READY) for _ in range(count)))
+    wide, narrow = (overview(scene, columns, 60).boxes for columns in (200, 80))
+    assert {box.x for box in narrow} == {0}
+    assert len({box.y for box in wide}) == (2 if count == 4 else 1)
+    assert max(box.x + box.columns for box in wide) == 200
