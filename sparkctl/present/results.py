@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkctl.model.events import CachesDropped, Ended, Found, Outcome
+from sparkctl.model.events import CachesDropped, Ended, Found, GuardActed, Outcome
 from sparkctl.model.finding import Finding, Severity
+from sparkctl.model.guard import GuardAct
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import memory_bar
 from sparkctl.model.units import GIB, spoken
 from sparkctl.present.bars import memory_bar as memory_cells
 from sparkctl.present.findings import trouble_lines
-from sparkctl.present.sentences import caches_line
+from sparkctl.present.sentences import caches_line, guard_line
 from sparkctl.present.spans import Row, Span, Tone, row, said
 from sparkctl.present.symbols import symbol
 
@@ -41,6 +42,17 @@ def result_line(
         return f"{sign} {ended.message}" + (f"   {ended.hint}" if ended.hint and not good else ""), tone
     what = f"{ended.instance} {_DID.get(verb, verb)}" if ended.instance else verb
     return f"{sign} {what}{where}: {ended.outcome}, {spoken(ended.seconds)}", tone
+
+
+def guard_notice(event: GuardActed, ascii_only: bool = False) -> tuple[str, Tone] | None:
+    """Return what the guard did as one sentence; that a watch has ended because we ended it is no news."""
+    if event.what is GuardAct.ENDED:
+        return None
+    bad = event.what in (GuardAct.KILLED, GuardAct.KILL_FAILED)
+    good = event.what in (GuardAct.DROPPED, GuardAct.COMPACTED)
+    sign = symbol(Severity.PROBLEM if bad else Severity.GOOD if good else Severity.WARNING, ascii_only)
+    tone = Tone.BAD if bad else Tone.GOOD if good else Tone.ATTENTION
+    return f"{sign} {event.node}: guard: {guard_line(event)}", tone
 
 
 def caches_rows(event: CachesDropped, gpu_memory: int | None, ascii_only: bool = False) -> list[Row]:

@@ -16,12 +16,12 @@ from sparkctl.core.context import Interrupt
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.events import Event, Outcome
+from sparkctl.model.events import Event, GuardActed, Outcome
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.text import clean
 from sparkctl.present.glance import COMING, Glance, glance, in_order
 from sparkctl.present.overview import Scene
-from sparkctl.present.results import caches_rows, found_rows, result_line
+from sparkctl.present.results import caches_rows, found_rows, guard_notice, result_line
 from sparkctl.present.spans import Tone
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
@@ -157,14 +157,18 @@ class Room:
             words, tone = result_line(started.verb, job.ended, nodes, job.caches, panel.ascii_only)
         else:
             return
-        self.notices[:] = [*self.notices[-1:], (clean(words.replace("\n", " ")), tone)]
-        severity = {Tone.GOOD: "information", Tone.ATTENTION: "warning"}.get(tone, "error")
-        panel.say(words, severity=severity)
+        self._notice(words, tone)
         for warned in job.warnings[-2:]:
             panel.say(f"{warned.message}   {warned.hint or ''}", severity="warning")
         self.recent = self.context.history.recent_profiles(_RECENT)
         self._show_details(job)
         self.bridge.changed()
+
+    def _notice(self, words: str, tone: Tone) -> None:
+        """Say something for a moment in the corner, and below the tiles until there is more to say, or escape."""
+        self.notices[:] = [*self.notices[-1:], (clean(words.replace("\n", " ")), tone)]
+        severity = {Tone.GOOD: "information", Tone.ATTENTION: "warning"}.get(tone, "error")
+        self._panel.say(words, severity=severity)
 
     def _show_details(self, job: Job) -> None:
         panel = self._panel
@@ -186,4 +190,6 @@ class Room:
     def _take(self, event: Event) -> None:
         if self._panel.setup.recording is not None:
             self._shown = (event.ts, self.clock.monotonic())
+        if isinstance(event, GuardActed) and (notice := guard_notice(event, self._panel.ascii_only)) is not None:
+            self._notice(*notice)
         self.bridge.take(event)

@@ -13,6 +13,7 @@ from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.errors import InvalidInput
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
+from sparkctl.tui.palette import Actions
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, on, screen, until
 
@@ -202,3 +203,49 @@ async def test_quitting_ends_the_watching_and_says_what_goes_on(
             await pilot.press("q")
         assert "qwen36 is still starting on spark1, without us" in "".join(pilot.app.return_value or ())
         assert sparks.docker["spark1"].running, "an engine is never stopped by leaving"
+
+
+async def test_the_palette_offers_what_can_be_done_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        palette = Actions(pilot.app.screen)
+        offered = [hit.text async for hit in palette.discover()]
+        assert "start a profile" in offered
+        assert "stop the instance and wait for its memory" not in offered, "nothing runs"
+        await pilot.press("ctrl+p")
+        await pilot.pause(0.5)
+        await pilot.press(*"page cache")
+        await pilot.pause(1)
+        await pilot.press("enter")
+        await until(pilot, "page cache dropped on spark1")
+
+
+async def test_findings_are_one_line_each_and_all_of_it_on_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("trouble", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, "free for /var/lib/docker")
+        await pilot.press("i")
+        shown = await until(pilot, "spark1: what is wrong")
+        assert "try: " in shown
+
+
+async def test_doctor_is_read_in_a_dialog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("exclamation_mark")
+        shown = await until(pilot, "─ doctor ─", within=40)
+        assert "drop-caches" in shown
+
+
+async def test_a_pause_holds_the_picture_and_not_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("tok/s") == 2)
+        await pilot.press("space")
+        held = await until(pilot, "paused")
+        await pilot.pause(2.5)
+        assert screen(pilot) == held
+        await pilot.press("space")
+        await until(pilot, lambda text: "paused" not in text and text != held)
