@@ -12,6 +12,7 @@ from sparkctl.core.actions import (
     ActionId,
     Situation,
     action,
+    aimed,
     clashes,
     for_footer,
     key_name,
@@ -20,6 +21,7 @@ from sparkctl.core.actions import (
 )
 from sparkctl.core.config import load_config
 from sparkctl.core.faults import InvalidFile
+from sparkctl.model.node import NodeName
 from sparkctl.present.keys import footer
 from sparkctl.present.spans import text, width
 
@@ -45,6 +47,17 @@ def test_a_key_may_mean_one_thing_on_each_screen() -> None:
     assert ActionId.PROFILES not in {one.id for one in meant_on(actions, "profiles")}, "it is open already"
     assert clashes([("copy", ("r",))]) == (("r", "copy", "examine"),)
     assert clashes([("edit", ("x",))]) == (), "stop is not on the profiles"
+
+
+def test_a_line_of_a_screen_means_what_it_names() -> None:
+    now = Situation(node=NodeName("spark1"), instance="a")
+    assert (aimed(now, ["logs"]).node, aimed(now, ["logs"]).instance) == ("spark1", "a")
+    for words in (
+        ["logs", "b", "--node", "spark2"],
+        ["logs", "--node=spark2", "b", "-f"],
+        ["logs", "-n", "spark2", "b"],
+    ):
+        assert (aimed(now, words).node, aimed(now, words).instance) == ("spark2", "b")
 
 
 def test_a_screen_that_is_not_there_has_no_action() -> None:
