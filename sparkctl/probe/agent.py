@@ -1066,7 +1066,7 @@ class Probe:
         asked_at: float | None = None
         while True:
             now = time.monotonic()
-            if now - fed > self.fed:
+            if now - fed > self.fed and not is_readable(0):  # we may have been stopped while somebody fed us
                 return
             if asked_at is None and now >= due:
                 asked_at = self.ask(now)
@@ -1188,6 +1188,11 @@ class Probe:
                 self.pending = self.pending[os.write(1, self.pending) :]
         except BlockingIOError:
             pass
+
+
+def is_readable(fd: int) -> bool:
+    """Tell whether something is there to be read, or the end is."""
+    return bool(select.select([fd], [], [], 0.0)[0])
 
 
 def main(words: list[str]) -> None:

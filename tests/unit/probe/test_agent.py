@@ -255,6 +255,42 @@ def test_being_fed_keeps_it_alive() -> None:
     assert reads[-1].uptime - reads[0].uptime > 0.6
 
 
+STOPPING = """#!{python}
+import os, select, signal, sys
+real = select.select
+def stops(*words):
+    found = real(*words)
+    if os.path.exists({flag!r}):
+        os.unlink({flag!r})
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return found
+select.select = stops
+boot, sys.argv = sys.argv[3], ["-c", *sys.argv[4:]]
+exec(boot)
+"""
+
+
+@pytest.mark.parametrize("is_fed", [True, False])
+def test_one_that_was_stopped_goes_on_if_it_was_fed_meanwhile(is_fed: bool, tmp_path: Path) -> None:
+    wrapper, flag = tmp_path / "python3", tmp_path / "stop"
+    wrapper.write_text(STOPPING.format(python=sys.executable, flag=str(flag)))
+    wrapper.chmod(0o755)
+    with probe(python=str(wrapper), nvml=b"", every=0.1, fed=0.5) as running:
+        hello(running)
+        stat = Path(f"/proc/{running.process.pid}/stat")
+        flag.touch()
+        _await(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+        if is_fed:
+            running.feed()
+        time.sleep(0.8)
+        running.process.send_signal(signal.SIGCONT)
+        if is_fed:
+            for _ in range(8):
+                sample(running)
+        else:
+            assert running.process.wait(10) == 0
+
+
 def test_a_driver_that_hangs_does_not_stop_the_samples_of_memory() -> None:
     with probe(nvml=HANGING, every=0.1) as running:
         hello(running)
