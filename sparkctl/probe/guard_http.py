@@ -154,8 +154,10 @@ def _chunks(rest: bytes) -> bytes | None:
             size = int(size_line.split(b";")[0], 16)
         except ValueError:
             return body  # no chunk: what came before it is all there is
-        if size <= 0:
+        if size < 0:
             return body
+        if size == 0:  # the last one; fields may follow it, and an empty line does
+            return body if rest.startswith(b"\r\n") or b"\r\n\r\n" in rest else None
         if len(rest) < size + 2:
             return None
         body, rest = body + rest[:size], rest[size + 2 :]
