@@ -64,7 +64,7 @@ class LocalLink:
                 output = await gather(stdin_pipe, stdout, stderr, stdin, str(argv[0]))
                 status = await process.wait()
         except BaseException:
-            await _end(process)
+            await end_child(process)
             raise
         finally:
             stdin_pipe.close()  # a command that read nothing leaves it open, and with it the whole transport
@@ -122,7 +122,9 @@ class _HeldChild:
             async with asyncio.timeout(_FAREWELL):
                 await self._process.wait()
         except TimeoutError:
-            await _end(self._process)
+            await end_child(self._process)
+        else:
+            await _let_go(self._process)
 
 
 async def _start(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess.Process:
@@ -144,17 +146,32 @@ async def _start(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await _end(await starting)
+        await end_child(await starting)
         raise
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill a child with all that it started."""
+async def end_child(process: asyncio.subprocess.Process) -> None:
+    """Kill a child that leads its own session, with all that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    await _let_go(process)
+
+
+async def _let_go(process: asyncio.subprocess.Process) -> None:
+    """Close our ends of a child's pipes and wait for its end.
+
+    asyncio waits for the end of the pipes as well: that never comes where nobody reads its output, or where something
+    that the child left behind holds them.
+    """
+    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # there is no other way to it
+    for fd in (0, 1, 2):
+        pipe = transport.get_pipe_transport(fd)
+        if isinstance(pipe, asyncio.WriteTransport) and pipe.get_write_buffer_size():
+            pipe.abort()  # nobody takes it any more
+        elif pipe is not None and not pipe.is_closing():
+            pipe.close()
     await process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
+    transport.close()
 
 
 def _not_started(argv: Sequence[str], error: OSError) -> Completed:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,6 +11,7 @@ import asyncssh
 
 from sparkctl.model.ask import ConfirmHostKey, SudoPassword
 from sparkctl.wire.link import ByteReader, ByteWriter
+from sparkctl.wire.local import end_child
 from sparkctl.wire.sshconnect import Limits
 
 QUICK = Limits(connect=2.0, login=0.6, keepalive=2.0)
@@ -74,11 +73,7 @@ async def _run(process: asyncssh.SSHServerProcess[bytes]) -> None:
         process.exit(await child.wait())
     finally:
         feeding.cancel()
-        child.stdin.close()
-        if child.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)  # with all that it started: they hold its pipes open
-            await child.wait()
+        await end_child(child)
 
 
 async def _pump(reader: ByteReader, writer: ByteWriter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -152,3 +153,27 @@ def test_addresses_alternate_and_ipv4_comes_first() -> None:
     four, six = 2, 10
     found = [(six, ("a",)), (six, ("b",)), (four, ("c",)), (four, ("c",))]
     assert interleave(found) == [(four, ("c",)), (six, ("a",)), (six, ("b",))]
+
+
+async def test_a_child_that_nobody_reads_is_let_go() -> None:
+    held = await LocalLink(NODE).hold(["sh", "-c", "trap '' PIPE; exec yes"])
+    assert await held.readline() == b"y\n"
+    async with asyncio.timeout(10):
+        await held.release()
+
+
+async def test_a_timeout_does_not_wait_for_what_left_the_session_with_our_pipes() -> None:
+    async with asyncio.timeout(5):
+        with pytest.raises(TimeoutError):
+            await LocalLink(NODE).run(["sh", "-c", "setsid sleep 8 & echo x"], timeout=0.3)
+
+
+def test_what_a_child_leaves_behind_keeps_nothing_of_a_loop_that_is_over() -> None:
+    async def hold() -> None:
+        held = await LocalLink(NODE).hold(["sh", "-c", "sleep 2 & echo x"])
+        assert await held.readline() == b"x\n"
+        await asyncio.sleep(0.1)
+        await held.release()
+
+    asyncio.run(hold())
+    gc.collect()  # an exception in a __del__ fails the test
