@@ -159,7 +159,7 @@ class Room:
             return
         self._notice(words, tone)
         for warned in job.warnings[-2:]:
-            panel.say(f"{warned.message}   {warned.hint or ''}", severity="warning")
+            panel.say(warned.message + (f"\n{warned.hint}" if warned.hint else ""), severity="warning")
         self.recent = self.context.history.recent_profiles(_RECENT)
         self._show_details(job)
         self.bridge.changed()
