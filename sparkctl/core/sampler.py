@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 
 from sparkctl.core.session import Session
 from sparkctl.errors import LinkLost, ProbeFailed, Starved, Unreachable
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import NodeState
-from sparkctl.model.sample import Sample
 from sparkctl.probe import travel
 from sparkctl.probe.decode import Hello, decode
 from sparkctl.wire.link import Held
+from sparkctl.wire.output import OutputTooLong
 
 IN_FRONT_OF_AN_OPERATOR = 2.0
 WHILE_LOADING = 1.0
@@ -22,13 +24,18 @@ DOCKER_ROOT = "/var/lib/docker"
 _PATIENCE = 5.0  # seconds without a sample, beyond its rate, after which the node's state is unknown
 _STALLED = 30.0  # seconds of silence after which a probe is given up and another one started
 _PAUSE = 1.0  # before another probe, so that one that ends at once does not keep the node busy
-_UNFIT = 3  # probes in a row that ended without a single sample
+_LONGEST_PAUSE = 30.0  # what that grows to while no probe gets as far as a sample
+_UNFIT = 3  # probes in a row that ended without a single sample, from which on the node's Python is asked for
+_TOO_OLD = 42
+_PYTHON = ("python3", "-ISc", f"import sys; sys.exit({_TOO_OLD} if sys.version_info < (3, 8) else 0)")
+_NOT_FOUND = (126, 127)  # what a shell says of a command that is not there, or that cannot be run
 
 
 class Sampler:
     """`samples` runs the probe for as long as it is iterated; closing it ends the probe.
 
-    ``identity`` is what the node said of itself, None before the first answer.
+    ``identity`` is what the node said of itself, None before the first answer. ``foreign``: lines that came among the
+    probe's own and were passed over.
     """
 
     def __init__(
@@ -52,6 +59,7 @@ class Sampler:
         self._held: Held | None = None
         self._silent = False
         self._barren = 0
+        self.foreign = 0
 
     async def set_rate(self, every: float) -> None:
         """Sample every so many seconds from now on."""
@@ -63,8 +71,9 @@ class Sampler:
     async def samples(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
         """Yield each sample, and the node's state where it becomes unknown by silence and where it is known again.
 
-        A lost connection is waited for and the probe started anew. Raises `NodeError` where waiting does not help: the
-        node is not to be had by this user, or cannot run the probe (`ProbeFailed`).
+        A lost connection is waited for and the probe started anew; so is one that ended, whatever ended it, after pauses
+        that grow while no sample comes: a node short of memory kills probes, too. Raises `NodeError` where waiting does
+        not help: the node is not to be had by this user, or has no Python for the probe (`ProbeFailed`).
         """
         while True:
             try:
@@ -72,9 +81,43 @@ class Sampler:
                 async with contextlib.aclosing(self._one_probe()) as events:
                     async for event in events:
                         yield event
+                if self._barren:
+                    yield await self._fruitless()
             except (LinkLost, Starved, Unreachable):
                 await self.session.link.reconnect()  # at once where the link lives and only the session was refused
-            await self.session.clock.sleep(self._pause)
+            await self.session.clock.sleep(self._next_pause())
+
+    def _next_pause(self) -> float:
+        return min(_LONGEST_PAUSE, self._pause * 2.0 ** min(10, max(0, self._barren - 1)))
+
+    async def _fruitless(self) -> NodeStateChanged:
+        """Return the state after probes that ended without a sample. Raises ProbeFailed where none can ever run."""
+        name, clock = self.session.node.name, self.session.clock
+        if self._barren >= _UNFIT and await self._has_no_python():
+            raise ProbeFailed(
+                name, f"the probe does not run on {name}: no Python 3.8 or newer there", "look there: python3 -V"
+            )
+        self._silent = True
+        ended = "ended without a sample" if self._barren == 1 else f"ended {self._barren} times without a sample"
+        return NodeStateChanged(
+            clock.now(), name, NodeState.UNKNOWN, f"the probe {ended}{self._beside()}", self._barren, self._next_pause(),
+            "a node short of memory kills such things; if it lasts, look there: python3 -V, dmesg",
+        )  # fmt: skip
+
+    async def _has_no_python(self) -> bool:
+        """Tell whether it is certain that the node has no Python for the probe; one that was killed says nothing."""
+        python = sys.executable if self.session.node.is_local else _PYTHON[0]
+        try:
+            said = await self.session.link.run((python, *_PYTHON[1:]), timeout=self._patience)
+        except (TimeoutError, OutputTooLong):
+            return False
+        return said.status in (*_NOT_FOUND, _TOO_OLD)
+
+    def _beside(self) -> str:
+        """Return what to add of lines that something else wrote."""
+        if not self.foreign:
+            return ""
+        return f"; {self.foreign} line{'s' if self.foreign > 1 else ''} on its stdout came from something else"
 
     async def _one_probe(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
         """Run one probe until it ends or says nothing for too long."""
@@ -95,55 +138,46 @@ class Sampler:
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
             await held.release()
-        if self._barren >= _UNFIT:
-            name = self.session.node.name
-            raise ProbeFailed(
-                name,
-                f"the probe does not run on {name}: it ended {_UNFIT} times without a sample",
-                "it needs Python 3.8 or newer on the node: python3 -V",
-            )
 
     async def _read(self, held: Held) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
         clock, name = self.session.clock, self.session.node.name
-        heard, greeted = clock.monotonic(), False
+        heard = patient = clock.monotonic()  # a sample; a sample, or the last complaint that there was none
+        greeted = False
         while True:
             try:
-                async with asyncio.timeout(self._patience + self.every):
+                async with asyncio.timeout(max(0.0, patient + self._patience + self.every - clock.monotonic())):
                     line = await held.readline()
             except TimeoutError:
-                silence = clock.monotonic() - heard
+                patient = clock.monotonic()
+                silence = patient - heard
                 if not self._silent:
                     self._silent = True
-                    yield NodeStateChanged(clock.now(), name, NodeState.UNKNOWN, f"no sample for {silence:.0f} s")
+                    detail = f"no sample for {silence:.0f} s{self._beside()}"
+                    yield NodeStateChanged(clock.now(), name, NodeState.UNKNOWN, detail)
                 if silence > self._stalled:
                     return
                 continue
             if not line:
                 return
-            heard = clock.monotonic()
-            if not greeted and not line.startswith(b'{"probe"'):
-                continue  # a login shell that greets
-            said = self._decoded(line)
+            try:
+                said = decode(line)
+            except ValueError:
+                if not greeted:
+                    continue  # a login shell that greets
+                self.foreign += 1
+                if self.foreign == 1 and not self._silent:
+                    yield replace(self.session.state_event(), detail=self._beside().removeprefix("; "))
+                continue
             if isinstance(said, Hello):
                 greeted, self.identity = True, said
                 continue
+            heard = patient = clock.monotonic()
             self._barren = 0
             if self._silent:
                 self._silent = False
                 yield self.session.state_event()
             boot = None if self.identity is None else self.identity.boot_id
             yield SampleArrived(clock.now(), name, said, boot)
-
-    def _decoded(self, line: bytes) -> Hello | Sample:
-        try:
-            return decode(line)
-        except ValueError as wrong:
-            name = self.session.node.name
-            raise ProbeFailed(
-                name,
-                f"the probe on {name} says something else ({wrong})",
-                "this is a defect of sparkctl, or of the Python there: python3 -V",
-            ) from wrong
 
 
 async def _feed(held: Held) -> None:

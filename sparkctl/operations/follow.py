@@ -42,13 +42,15 @@ _LOADING = (Phase.PLANNED, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING
 class Follower:
     """Emits what happens on one node. ``run`` goes on until it is cancelled.
 
-    ``every``: seconds between samples. While an instance of ours is loading there they come every second.
+    ``every``: seconds between samples. While an instance of ours is loading there they come every second. ``again``:
+    seconds until a node that cannot be used (a refused login, an unknown key, no Python) is tried once more; None: not.
     """
 
     ctx: Context
     node: Node
     every: float
     emit: Callable[[Event], None]
+    again: float | None = None
     who: Hello | None = None  # what the node said of itself last
     _troubles: frozenset[str] = frozenset()  # kinds of findings told of ``who``
     _instances: tuple[InstanceView, ...] = ()
@@ -58,8 +60,16 @@ class Follower:
     _ahead: float = 0.0  # seconds that the node's clock is ahead of ours
 
     async def run(self) -> None:
-        """Follow the node; ends only where waiting does not help, the last event saying why."""
-        async with Session(self.node, self.ctx.asker, self.ctx.clock) as session:
+        """Follow the node; without ``again`` ends where waiting does not help, the last event saying why."""
+        await self._follow(Session(self.node, self.ctx.asker, self.ctx.clock))
+        while self.again is not None:
+            self._answers.clear()
+            self._listed.clear()
+            await self.ctx.clock.sleep(self.again)
+            await self._follow(Session(self.node, clock=self.ctx.clock))  # nobody is asked again
+
+    async def _follow(self, opened: Session) -> None:
+        async with opened as session:
             session.link.on_status(lambda status: self._link_changed(session, status))
             sampler = Sampler(session, self.every)
             inspections = Inspections(session)
@@ -70,7 +80,7 @@ class Follower:
             try:
                 await self._sample(sampler, beside)
             except NodeError as error:
-                self.emit(failed(session, error))
+                self.emit(replace(failed(session, error), next_try=self.again))
             finally:
                 for task in beside:
                     task.cancel()

@@ -114,18 +114,23 @@ async def _count(session: Session, listed: ContainersListed, ahead: float, emit:
 
 
 async def watch(
-    ctx: Context, nodes: Sequence[Node], every: float = IN_FRONT_OF_AN_OPERATOR, record: Emit | None = None
+    ctx: Context,
+    nodes: Sequence[Node],
+    every: float = IN_FRONT_OF_AN_OPERATOR,
+    record: Emit | None = None,
+    again: float | None = None,
 ) -> AsyncGenerator[tuple[LoadView, ...], None]:
     """Yield all nodes whenever one of them has news; lost connections come back by themselves, visibly.
 
     ``every``: seconds between two samples of a node (`core.sampler` names three rates), one second at most while an
-    instance of ours is loading there. ``record`` is given every event.
+    instance of ours is loading there. ``record`` is given every event. ``again``: seconds until a node that cannot be used,
+    as one that refused the login, is tried once more; None: not at all.
     """
     news = asyncio.Event()
     store = Store()
     emit = _emitting(store, record, news)
     _begin(ctx, nodes, emit)
-    followers = [Follower(ctx, node, every, emit) for node in nodes]
+    followers = [Follower(ctx, node, every, emit, again) for node in nodes]
     compared: dict[NodeName, Hello] = {}
     tasks = [asyncio.create_task(follower.run()) for follower in followers]
     for task in tasks:

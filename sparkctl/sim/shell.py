@@ -74,6 +74,8 @@ async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
 
 async def _python(node: SimNode, argv: list[str], streams: Streams) -> int:
     """The probe, the guard and the collector, sent over stdin, their options behind the lengths."""
+    if argv[1:2] == ["-ISc"]:
+        return 0  # whether there is a Python, and new enough
     if argv[1:3] == ["-ISu", "-c"] and "sparkctl-guard" in argv[3] and node.guard is not None:
         await node.guard.start(argv[4:], streams.stdin, streams.stdout)
         return 0

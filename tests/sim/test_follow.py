@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import asyncssh
 import pytest
 
 from sparkctl.core.clock import SystemClock
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.core.store import LoadView
-from sparkctl.model.node import Node, NodeName
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.plan import Label, ReadyRule
 from sparkctl.operations.top import watch
 from sparkctl.sim import SimulatedSparks, docker_api
@@ -46,8 +47,10 @@ async def stacks() -> AsyncIterator[SimulatedSparks]:
         yield opened
 
 
-async def until(views: AsyncIterator[tuple[LoadView, ...]], claim: Callable[[LoadView], object]) -> LoadView:
-    async with asyncio.timeout(20):
+async def until(
+    views: AsyncIterator[tuple[LoadView, ...]], claim: Callable[[LoadView], object], within: float = 20.0
+) -> LoadView:
+    async with asyncio.timeout(within):
         async for (view,) in views:
             if claim(view):
                 return view
@@ -94,4 +97,24 @@ async def test_samples_come_faster_while_something_of_ours_loads(tmp_path: Path)
         await until(views, lambda view: view.sample and view.sample.sequence >= 3)
         assert slow.sample is not None
         assert slow.sample.sequence == 1
+        await views.aclose()
+
+
+async def test_a_login_that_was_refused_is_tried_again_where_that_is_wanted(
+    stacks: SimulatedSparks, tmp_path: Path
+) -> None:
+    sshd = stacks.sshd["spark1"]
+    ours, sshd.authorized = sshd.authorized, asyncssh.import_authorized_keys("")
+    for again in (None, 5.0):
+        views = watch(context(tmp_path), [node_of(stacks)], every=0.1, again=again)
+        refused = await until(views, lambda view: view.state is NodeState.REFUSED)
+        assert refused.sample is None
+        sshd.authorized = ours
+        if again is None:
+            with pytest.raises(TimeoutError):
+                await until(views, lambda view: view.state is not NodeState.REFUSED, within=0.5)
+            sshd.authorized = asyncssh.import_authorized_keys("")
+        else:
+            seen = await until(views, lambda view: view.sample)
+            assert seen.state is NodeState.OK
         await views.aclose()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PORT = 9768
 _HERE = "127.0.0.1"  # the numbers are nobody's business but this machine's; there is no option to widen it
+_REFUSED_AGAIN = 600.0  # seconds; often enough for whoever mends a login, too rarely for a ban
 
 
 @click.command("metrics", short_help="Print nodes and instances as Prometheus metrics, or serve them.")
@@ -80,7 +81,7 @@ async def _serve(context: Context, nodes: Sequence[Node], port: int) -> int:
 
     async def keep() -> None:
         nonlocal latest
-        async with aclosing(watch(context, nodes, IN_THE_BACKGROUND)) as looks:
+        async with aclosing(watch(context, nodes, IN_THE_BACKGROUND, again=_REFUSED_AGAIN)) as looks:
             async for views in looks:
                 latest = views
 

@@ -79,19 +79,66 @@ async def test_a_short_silence_is_told_and_its_end_too() -> None:
 
 
 async def test_a_probe_that_is_killed_is_replaced() -> None:
-    events = Sampler(Session(HERE), every=0.05).samples()
+    events = Sampler(Session(HERE), every=0.05, pause=0.01).samples()
     await samples(2, events)
-    probes()[0].kill()
+    (killed,) = probes()
+    killed.kill()
     (again,) = await samples(1, events)
     while again.sample.sequence != 1:
         (again,) = await samples(1, events)
+    (other,) = probes()
+    assert other.pid != killed.pid
     await events.aclose()
+    assert probes() == []
 
 
-async def test_a_node_without_python_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
-    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "python3").chmod(0o755)
+def python_that(does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the probe's Python be a script that runs the real one at its end."""
+    script = tmp_path / "python3"
+    script.write_text(f'#!/bin/sh\n{does}\nexec {sys.executable} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+
+
+async def test_probes_that_a_node_short_of_memory_kills_are_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = tmp_path / "count"
+    python_that(f"echo x >> {count}; [ $(wc -l < {count}) -gt 9 ] || kill -9 $$", tmp_path, monkeypatch)
+    events = Sampler(Session(HERE), every=0.05, pause=0.01).samples()
+    states = []
+    async with asyncio.timeout(20):
+        async for event in events:
+            if isinstance(event, SampleArrived):
+                break
+            states.append(event)
+    await events.aclose()
+    assert len(states) > 4
+    assert [one.state for one in states] == [NodeState.UNKNOWN] * (len(states) - 1) + [NodeState.OK]
+    assert "ended 4 times without a sample" in (states[3].detail or "")
+    pauses = [one.next_try or 0.0 for one in states[:-1]]
+    assert pauses == sorted(set(pauses)), "each longer than the one before"
+
+
+async def test_a_line_of_something_else_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python_that("(sleep 0.5; echo '[1]+ Done  rsync'; echo '{\"probe\":') &", tmp_path, monkeypatch)
+    sampler = Sampler(Session(HERE), every=0.05)
+    events, said = sampler.samples(), []
+    async with asyncio.timeout(20):
+        async for event in events:
+            if isinstance(event, NodeStateChanged):
+                said.append(event)
+            elif sampler.foreign == 2:
+                break
+    await events.aclose()
+    assert [(one.state, one.detail) for one in said] == [
+        (NodeState.OK, "1 line on its stdout came from something else")
+    ]
+
+
+@pytest.mark.parametrize("status", [127, 126, 42])
+async def test_a_node_without_python_is_told(status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python_that(f"exit {status}", tmp_path, monkeypatch)
     with pytest.raises(ProbeFailed, match="the probe does not run on here") as failed:
         await samples(1, Sampler(Session(HERE), pause=0.01).samples())
     assert state_of(failed.value) is NodeState.UNKNOWN
