@@ -53,9 +53,32 @@ SOON = 1.0  # seconds to the floor under which a fall is told
 WINDOW = 1.0  # of the readings that the rate is taken from
 _SPAN = 0.018  # the shortest time that a rate is taken over: less is the kernel's own rounding
 _NOW = 0.028  # the time over which memory has to fall for it to be falling now
-_STALE = 0.5  # a reading older than this proves nothing about now
 CACHE_WORTH = GIB  # less page cache than this is not worth a drop
 CACHE_BELOW, CACHE_SHARE = 8 * GIB, 0.06  # of MemFree: the default of the cache guard is the smaller of the two
+
+
+def needs_eyes(floor: int, readings: Sequence[Reading]) -> bool:
+    """Tell whether one has to look every `FAST`: half of the way to `near`, or soon at the floor at the present rate.
+
+    Soon is two seconds, and four looks where they come late.
+    """
+    available, rate = readings[-1].available, fastest_fall(readings)
+    soon = max(2.0, 4 * (readings[-1].at - readings[-2].at)) if len(readings) > 1 else 2.0
+    return available < (floor + near(floor)) // 2 or (rate is not None and available - floor < soon * rate)
+
+
+def stalled(floor: int, readings: Sequence[Reading]) -> float:
+    """Return how long the last look let us wait, seconds, 0 where it came about as soon as it was asked for."""
+    gap = readings[-1].at - readings[-2].at if len(readings) > 1 else 0.0
+    return gap if gap > LEAD and needs_eyes(floor, readings[:-1]) else 0.0
+
+
+def lowered(floor: int, available: int) -> int:
+    """Return the floor that holds while memory is under ``floor`` already: an eighth below what is available, or 16 MiB.
+
+    So what is steady there ends nothing, and what falls on does.
+    """
+    return min(floor, available - max(16 * MIB, available // 8))
 
 
 def near(floor: int) -> int:
@@ -66,9 +89,9 @@ def near(floor: int) -> int:
 def fastest_fall(readings: Sequence[Reading]) -> float | None:
     """Return the fastest fall of MemAvailable (bytes/s) to now from any reading of the last second, None without one."""
     now, best = readings[-1], 0.0
-    for reading in reversed(readings):
+    for reading in reversed(readings[:-1]):
         span = now.at - reading.at
-        if span > WINDOW:
+        if span > WINDOW and best:
             break
         if span >= _SPAN:
             best = max(best, (reading.available - now.available) / span)
@@ -85,7 +108,7 @@ def falling_now(readings: Sequence[Reading]) -> float:
     slopes: list[float] = []
     while at > 0 and (len(slopes) < 2 or now.at - readings[at].at < _NOW):
         after, before = readings[at], readings[at - 1]
-        if not 0 < after.at - before.at <= _STALE:
+        if after.at <= before.at:
             break
         slopes.append((before.available - after.available) / (after.at - before.at))
         at -= 1
@@ -99,20 +122,23 @@ def decide(floor: int, readings: Sequence[Reading], may_drop: bool = False) -> S
     """Return what to do for a watch with this floor: ``calm``, ``warn``, ``drop`` or ``kill``.
 
     ``readings``: the last second's, the newest last, every `CALM` or, where the last step said ``close``, every `FAST`.
-    Kill: under the floor on two readings in a row, or falling so that nothing is left after `LEAD`. Nothing is done on
-    one reading alone, nor above the floor while memory does not fall.
+    Kill: under the floor on two readings in a row, however far apart, or falling so that nothing is left after `LEAD`.
+    Nothing is done on one reading alone, nor above the floor while memory does not fall. Where the node lets us look so
+    seldom that nothing may be left at the next look, that counts in place of `LEAD`, and under the floor of a second look.
     """
     now = readings[-1]
     rate = fastest_fall(readings)
     to_zero = now.available / rate if rate else None
-    to_floor = max(0, now.available - floor) / rate if rate else None
     is_near = now.available < near(floor)
-    close = is_near or (to_floor is not None and to_floor < 2.0)
+    close = needs_eyes(floor, readings)
     falling = falling_now(readings)
-    before = readings[-2] if len(readings) > 1 and now.at - readings[-2].at <= _STALE else None
-    if before is not None and max(now.available, before.available) < floor:
+    before = readings[-2] if len(readings) > 1 else now
+    stall = stalled(floor, readings)
+    gone_next = stall > 0 and before.available - now.available >= now.available
+    if now.available < floor and (gone_next or (before is not now and before.available < floor)):
         return Step("kill", True, rate, to_zero, _under(now, floor, rate, to_zero))
-    if falling and now.available <= falling * LEAD:
+    lead = max(LEAD, 1.5 * min(stall, stalled(floor, readings[:-1]))) if stall else LEAD
+    if falling and now.available <= falling * lead:
         why = f"{_size(now.available)} are available and fall by {_size(falling)} a second: gone in "
         return Step("kill", True, falling, now.available / falling, f"{why}{now.available / falling * 1000:.0f} ms")
     if not is_near and now.available - floor >= falling * SOON:
