@@ -41,6 +41,7 @@ from sparkctl.probe.guard_rule import (
     choose,
     decide,
     default_cache_below,
+    lowered,
     near,
 )
 
@@ -63,7 +64,9 @@ PROMPT = 0.003  # seconds that a reading may take; one that takes longer was int
 TICK = 1.0  # everything that is not memory
 LEASE = 10.0  # seconds that "weights are loading" holds
 ASK_EVERY = 5.0  # seconds between questions about a container
-AGAIN = 3.0  # seconds that memory has to come back in before another instance is ended
+AGAIN = 3.0  # seconds in which a request is answered, and after which it may be sent again
+DEAD = 0.5  # seconds after Docker's word that it has ended, until a fall is somebody else's
+PATIENCE = 60.0  # seconds that an end may take: Docker answers when the container has exited
 RETRY = 0.25  # seconds until a request is tried again that could not be sent
 DROP_EVERY, CACHE_EVERY, PROOF = 2.0, 5.0, 10.0  # between drops near the floor and elsewhere; until one has failed
 COMPACT_EVERY = 60.0
@@ -111,6 +114,8 @@ class Watch:
         self.calm_since = now
         self.tried = 0
         self.refused_at = now - AGAIN
+        self.bar = self.floor  # the floor that holds now: lower while memory has been under it from the beginning
+        self.client: Client | None = None  # who spoke of it last, and is still there
         self.healthy = 0
         self.health_at = now
         self.asking: Connection | None = None
@@ -135,9 +140,10 @@ class Kill:
         self.watch = watch
         self.event = event
         self.receipt = receipt
-        self.at = now
-        self.is_open = True
+        self.at = self.sent_at = now
+        self.is_open = True  # it is not known whether the container has ended
         self.resent = False
+        self.is_late = False
         self.is_void = False  # it is known that nothing came of it: no receipt
         self.after: list[list[float]] = []
 
@@ -286,6 +292,7 @@ class Guard:
         self.watches: dict[str, Watch] = {}
         self.events: deque[Json] = deque(maxlen=EVENTS)
         self.kills: list[Kill] = []
+        self.owed: Kill | None = None  # whose answer the connection owes
         self.readings: list[Reading] = []  # of the last second: what is decided on
         self.recent: deque[list[float]] = deque(maxlen=200)  # as receipts tell them
         self.minute: deque[list[float]] = deque(maxlen=60)
@@ -313,13 +320,15 @@ class Guard:
             if now >= self.tick_at:
                 self.tick_at = now + TICK
                 self.tick(now)
-            if not self.watches and not self.kills and now - self.quiet_since >= self.linger:
+            if self.watches or self.kills or self.clients:
+                self.quiet_since = now
+            elif now - self.quiet_since >= self.linger:
                 return
             self.wait()
 
     def wait(self) -> None:
         """Sleep until the next moment or until somebody says something, and hear them."""
-        links = [one for one in (self.asker, self.killer, *self.health_links()) if one.socket is not None]
+        links = [one for one in (self.killer, self.asker, *self.health_links()) if one.socket is not None]
         parts = [part for part in self.holdings.parts if not part.ended]
         unsent: list[Any] = [client for client in self.clients if client.unsent]
         unsent += [link for link in links if link.out]
@@ -357,15 +366,17 @@ class Guard:
                 break
         memory = memory_of(text)[0]
         if memory is None:  # not known: nothing is decided on it
-            self.look_at = now + CALM
+            self.meminfo.retry_at = 0.0
+            self.look_at = now + (FAST if self.is_close else CALM)
             return
         reading = Reading(now, memory["available"], memory["free"], memory["page_cache"], memory["swap_free"])
-        self.readings = [one for one in self.readings if now - one.at <= 1.1]
+        old = max(0, len(self.readings) - 3)  # the last ones count however old they are: a node may let us read seldom
+        self.readings = [one for at, one in enumerate(self.readings) if at >= old or now - one.at <= 1.1]
         self.readings.append(reading)
         row = [round(time.time(), 3), *reading[1:]]
         self.recent.append(row)
         for kill in self.kills:
-            if not kill.after or row[0] - kill.after[-1][0] >= CALM:
+            if now - kill.at <= AGAIN and (not kill.after or row[0] - kill.after[-1][0] >= CALM):
                 kill.after.append(row)
         self.is_close = False
         steps = [(watch, self.judge(watch, reading)) for watch in list(self.watches.values())]
@@ -377,7 +388,12 @@ class Guard:
     def judge(self, watch: Watch, reading: Reading) -> Step:
         """Return what is to be done for a watch; warn and drop already done."""
         may_drop = reading.at < watch.weights_until
-        step = decide(watch.floor, self.readings, may_drop)
+        if watch.bar < watch.floor:
+            if reading.available >= (watch.floor + near(watch.floor)) // 2:
+                watch.bar = watch.floor
+            elif reading.at < self.hold_until:  # what is being ended may still take some
+                watch.bar = min(watch.bar, lowered(watch.floor, reading.available))
+        step = decide(watch.bar, self.readings, may_drop)
         self.is_close = self.is_close or step.close
         if step.act != "calm" or reading.available < near(watch.floor) + BAND:
             watch.calm_since = reading.at
@@ -398,11 +414,10 @@ class Guard:
     def kill(self, now: float, dying: list[tuple[Watch, Step]]) -> None:
         """Send the request to end one instance; only then think of anything else."""
         grown = self.holdings.grown
-        chosen = choose(
-            Candidate(w.container, w.role == "loading", grown(w.container), w.began, w.tried)
-            for w in self.watches.values()
-            if not any(kill.is_open and kill.watch is w for kill in self.kills)
-        )
+        able = [w for w in self.watches.values() if not any(kill.is_open and kill.watch is w for kill in self.kills)]
+        if all(watch.tried for watch, _ in dying):  # nobody else's floor is crossed: at most once more
+            able = [watch for watch in able if watch.tried]
+        chosen = choose(Candidate(w.container, w.role == "loading", grown(w.container), w.began, w.tried) for w in able)
         if chosen is None:
             return
         watch = self.watches[chosen.container]
@@ -413,13 +428,15 @@ class Guard:
         event = self.event("killed", step.why, watch, step)
         if not sent:
             self.docker = False
-            if sent_at - watch.refused_at >= AGAIN:
-                watch.refused_at = sent_at
-                self.tell(dict(event, what="kill-failed", why=f"Docker's socket takes no request; {step.why}"))
+            self.tell_failure(watch, event, "Docker's socket takes no request")
             return
         watch.tried += 1
-        kill = Kill(watch, event, self.receipt_of(watch, event, crossed.floor, sent_at), sent_at)
+        for other in self.watches.values():  # one is being ended: another one only if memory falls on
+            if other is not watch and not other.tried:
+                other.bar = lowered(other.floor, self.readings[-1].available)
+        kill = Kill(watch, event, self.receipt_of(watch, event, crossed.bar, sent_at), sent_at)
         self.kills.append(kill)
+        self.owed = kill
         self.write_receipt(watch, kill.receipt)
 
     def send_kill(self, watch: Watch) -> bool:
@@ -429,29 +446,62 @@ class Guard:
             return True
         return self.killer.open() and self.killer.ask("POST", path, time.monotonic())
 
+    def tell_failure(self, watch: Watch, event: Json, why: str) -> None:
+        """Tell that an instance could not be ended, not more often than one can read."""
+        now = time.monotonic()
+        if now - watch.refused_at >= AGAIN:
+            watch.refused_at = now
+            why = f"{why}; {event['why']}"
+            self.tell(dict(event, at=round(time.time(), 3), what="kill-failed", why=why))
+
     def kill_answered(self, status: int | None, body: bytes, now: float) -> None:
-        """Take Docker's answer: 204 is an end, 404 and 409 say that there was nothing to end, or not any more."""
-        kill = next((one for one in reversed(self.kills) if one.is_open), None)
-        if kill is None:
+        """Take Docker's answer: 204 is an end, 404 says that there is no container (any more).
+
+        409 says that it does not run now: whether it has ended, or is being started again, tells the next question.
+        """
+        kill, self.owed = self.owed, None
+        if kill is None or kill.is_void:
             return
-        if status is None and not kill.resent:
-            kill.resent = True
-            if self.send_kill(kill.watch):
-                return
-        kill.is_open = False
-        kill.receipt["answer"] = status
-        if status == 204 or (kill.resent and status in (404, 409)):
-            self.tell(kill.event)
-            self.end(kill.watch, "ended by the guard")
+        if not kill.is_open:  # the other connection told first
+            kill.receipt["answer"] = status
             self.complete(kill)
             return
+        if status is None and not kill.resent and self.sent_again(kill, now):
+            return
+        kill.receipt["answer"] = status
+        if status == 204 or (kill.resent and status == 404):
+            self.confirm(kill)
+            return
+        if kill.resent and status in (None, 409) and kill.watch.container in self.watches:
+            self.asked[kill.watch.container] = 0.0  # the one before may have reached it
+            if status is None:
+                self.tell_failure(kill.watch, kill.event, "the connection to Docker broke twice")
+            return
+        kill.is_open = False
         kill.is_void = True
         remove_receipt(self.place, kill.watch.container[:12])
-        if status in (404, 409):
+        if status == 404:
             self.end(kill.watch, "it had ended already when the guard wanted to end it")
             return
-        why = f"Docker answered {status}: {said_by(body)}" if status else "the connection to Docker broke twice"
-        self.tell(dict(kill.event, at=round(time.time(), 3), what="kill-failed", why=f"{why}; {kill.event['why']}"))
+        self.asked[kill.watch.container] = 0.0
+        if status != 409 or kill.watch.tried > 1:
+            self.tell_failure(kill.watch, kill.event, f"Docker answered {status}: {said_by(body)}")
+
+    def sent_again(self, kill: Kill, now: float) -> bool:
+        """Send a request once more to the same container, which harms nobody."""
+        kill.resent, kill.sent_at = True, now
+        if not self.send_kill(kill.watch):
+            return False
+        self.owed = kill
+        return True
+
+    def confirm(self, kill: Kill) -> None:
+        """It has ended: say so."""
+        kill.is_open = False
+        self.hold_until = min(self.hold_until, time.monotonic() + DEAD)
+        self.tell(kill.event)
+        self.end(kill.watch, "ended by the guard")
+        self.complete(kill)
 
     def drop_caches(self, watch: Watch, now: float, every: float) -> None:
         """Ask for a drop of the page cache, unless one was asked for lately or is still under way."""
@@ -498,26 +548,32 @@ class Guard:
         for watch in list(self.watches.values()):
             if now - watch.began >= watch.limit:
                 self.end(watch, f"its time limit of {watch.limit:.0f} s")
-        if not self.is_close:
-            for connection in (self.asker, self.killer):
-                if connection.socket is None and not connection.open():
-                    self.docker = False
+        for connection in (self.asker, self.killer):
+            if connection.socket is None and not connection.open():
+                self.docker = False
         if self.asker.asked_at is not None and now - self.asker.asked_at > self.ask_every:
             self.docker = False
             self.asker.close()
         self.ask_docker(now)
-        if not self.clients:
-            self.ask_health(now)
+        self.ask_health(now)
 
     def settle(self, kill: Kill, now: float) -> None:
-        """Complete the receipt with what came after, and give up on an answer that does not come."""
-        if kill.is_open and now - kill.at > AGAIN:
-            self.killer.close()
+        """Complete the receipt with what came after, and ask again where there is no answer."""
+        if kill.is_open and now - kill.at > PATIENCE:
             kill.is_open = False
-            late = f"Docker has not answered for {AGAIN:.0f} s; {kill.event['why']}"
-            self.tell(dict(kill.event, at=round(time.time(), 3), what="kill-failed", why=late))
-        self.complete(kill)
-        if now - kill.at > AGAIN:
+            self.tell_failure(kill.watch, kill.event, f"nothing says that it ended within {PATIENCE:.0f} s")
+        elif kill.is_open:
+            self.asked[kill.watch.container] = 0.0
+            if now - kill.sent_at > AGAIN:
+                if not kill.is_late:
+                    kill.is_late = True
+                    self.tell_failure(kill.watch, kill.event, f"Docker has not answered for {AGAIN:.0f} s")
+                if kill is self.kills[-1]:
+                    self.sent_again(kill, now)
+        if now - kill.at <= AGAIN + TICK:
+            self.complete(kill)
+        if not kill.is_open and now - kill.at > AGAIN:
+            self.complete(kill)
             self.kills.remove(kill)
             tidy(self.place)
             if kill.watch.container in self.watches:
@@ -561,8 +617,9 @@ class Guard:
 
     def runs(self, watch: Watch, status: int, body: bytes) -> None:
         """End a watch whose container is known to have ended; whatever else Docker says ends nothing."""
+        kill = next((one for one in self.kills if one.is_open and one.watch is watch), None)
         if status == 404:
-            self.end(watch, "the container is gone")
+            self.confirm(kill) if kill is not None else self.end(watch, "the container is gone")
         if status != 200:
             return
         try:
@@ -571,7 +628,9 @@ class Guard:
             code = state.get("ExitCode")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return
-        if ended:
+        if ended and kill is not None:
+            self.confirm(kill)
+        elif ended:
             self.end(watch, f"the container ended with exit code {code if isinstance(code, int) else 'unknown'}")
 
     def health_links(self) -> list[Connection]:
@@ -579,9 +638,9 @@ class Guard:
         return [watch.asking for watch in self.watches.values() if watch.asking is not None]
 
     def ask_health(self, now: float) -> None:
-        """With nobody attached, ask a loading engine itself whether it is ready."""
+        """Ask a loading engine that nobody attends itself whether it is ready."""
         for watch in self.watches.values():
-            if watch.port is None or watch.health is None or watch.role != "loading":
+            if watch.client is not None or watch.port is None or watch.health is None or watch.role != "loading":
                 continue
             if now - watch.health_at < self.ask_every:
                 continue
@@ -599,7 +658,7 @@ class Guard:
         watch.asking.close()
         watch.asking = None
         watch.healthy = watch.healthy + 1 if status is not None and 200 <= status < 300 else 0
-        if watch.healthy >= 2 and not self.clients:
+        if watch.healthy >= 2 and watch.client is None:
             self.end(watch, "it is ready, and nobody is attached")
 
     # -- clients
@@ -622,6 +681,10 @@ class Guard:
         for client in gone:
             client.socket.close()
             self.clients.remove(client)
+            self.quiet_since = time.monotonic()
+            for watch in self.watches.values():
+                if watch.client is client:
+                    watch.client = None
 
     def obey(self, client: Client) -> None:
         """Do what a client says, a few commands at a time; each is answered by a line."""
@@ -630,19 +693,23 @@ class Guard:
             if line is None:
                 return
             try:
-                client.say(self.done(command_of(line)))
+                client.say(self.done(command_of(line), client))
             except ValueError as error:
                 client.say({"kind": "refused", "what": str(error)[:200]})
 
-    def done(self, said: Json) -> Json:
+    def done(self, said: Json, client: Client) -> Json:
         """Do one command and return the answer. Raises ValueError with a sentence for what is no command."""
         command, now = said.get("do"), time.monotonic()
+        watch: Watch | None
         if command == "watch":
-            self.begin(Watch(said, now), now)
+            watch = Watch(said, now)
+            watch.client = client
+            self.begin(watch, now)
         elif command == "phase":
             watch = self.watches.get(str(said.get("container")))
             if watch is None:
                 raise ValueError("phase: no such watch")
+            watch.client = client
             watch.weights_until = now + LEASE if said_as(said, "weights", bool) else 0.0
         elif command == "unwatch":
             watch = self.watches.get(str(said.get("container")))
@@ -667,8 +734,20 @@ class Guard:
         if before is not None:
             watch.receipt, before.receipt = before.receipt, -1
             watch.tried = before.tried
+            for kill in self.kills:
+                kill.watch = watch if kill.watch is before else kill.watch
             watch.weights_until = before.weights_until
             self.let_go(before)
+        if not self.watches:
+            self.readings.clear()  # a second apart: no curve
+        available = (memory_of(self.meminfo.read())[0] or {}).get("available")
+        if before is not None and before.floor == watch.floor:
+            watch.bar = before.bar
+        elif available is not None and available < watch.floor:
+            watch.bar = lowered(watch.floor, available)
+            watch.is_warned = True
+            text = f"{available >> 20} MiB are available, under the floor of {watch.floor >> 20} MiB already"
+            self.tell(self.event("warned", f"{text}; it acts when they fall to {max(0, watch.bar) >> 20} MiB", watch))
         self.watches[watch.container] = watch
         if watch.receipt < 0:
             self.prepare_receipt(watch)
@@ -798,10 +877,18 @@ def crossing(floor: int, readings: Sequence[Reading]) -> float | None:
     return None
 
 
+def names_in(place: str) -> list[str]:
+    """Return what lies in a directory: nothing where it has been removed."""
+    try:
+        return os.listdir(place)  # noqa: PTH208
+    except OSError:
+        return []
+
+
 def receipts(place: str) -> list[tuple[float, str]]:
     """Return time and short id of every receipt there is, the newest first."""
     found = []
-    for name in os.listdir(place):  # noqa: PTH208
+    for name in names_in(place):
         match = RECEIPT.fullmatch(name)
         if match:
             with contextlib.suppress(OSError):
@@ -811,7 +898,7 @@ def receipts(place: str) -> list[tuple[float, str]]:
 
 def tidy(place: str, drafts: bool = False) -> None:
     """Remove receipts that are old or too many; ``drafts``: also what a guard that was killed had prepared."""
-    for name in os.listdir(place) if drafts else ():  # noqa: PTH208
+    for name in names_in(place) if drafts else ():
         if name.startswith("draft-"):
             with contextlib.suppress(OSError):
                 os.unlink(f"{place}/{name}")  # noqa: PTH108

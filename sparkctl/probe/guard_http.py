@@ -40,7 +40,10 @@ class Connection:
         """Connect anew; return whether that is done or (TCP) under way."""
         self.close()
         is_unix = isinstance(self.address, str)
-        connection = socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            connection = socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET, socket.SOCK_STREAM)
+        except OSError:  # no descriptor left, or no memory for one
+            return False
         connection.setblocking(False)
         code = self._connected(connection)
         if code and (is_unix or code not in _UNDER_WAY):

@@ -68,7 +68,8 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
 class Docker:
     """Answers what the guard asks. ``states``: by id, absent is 404. ``hangs``: a kill gets no answer, ``cuts``: so many
-    kills get the connection closed instead, ``refuses``: the status of a kill in place of 204."""
+    kills get the connection closed instead, ``refuses``: the status of a kill in place of 204, ``lasts``: seconds that
+    an end takes; a kill is answered after them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,6 +78,7 @@ class Docker:
         self.connections: list[socket.socket] = []
         self.hangs = self.is_mute = False
         self.cuts = 0
+        self.lasts = 0.0
         self.refuses: int | None = None
         self._over = threading.Event()
         self._server: _Server | None = None
@@ -138,6 +140,7 @@ class Docker:
             return None
         if self.refuses:
             return self.refuses, {"message": "cannot kill it: \x1b[31mno\x1b[0m"}
+        self._over.wait(self.lasts)
         self.states[container] = {"Status": "exited", "Running": False, "ExitCode": 137}
         return 204, ""
 

@@ -72,10 +72,12 @@ def test_it_ends_the_instance_that_loads_once_and_leaves_a_receipt(tmp_path: Pat
 
 def test_receipts_outlive_the_guard_until_they_are_collected(tmp_path: Path) -> None:
     with guarded(tmp_path, options=["--linger", "0.2"]) as machine:
-        machine.client().watch()
+        client = machine.client()
+        client.watch()
         machine.proc.set(0.2)
         machine.killed()
         machine.proc.set(60.0)
+        client.close()
         until("the guard to end", lambda: not machine.lives)
         old = tmp_path / "g/receipt-0123456789ab.json"
         old.write_text("{}")
@@ -94,16 +96,67 @@ def test_receipts_outlive_the_guard_until_they_are_collected(tmp_path: Path) -> 
         assert client.receipt() is None
 
 
-def test_memory_that_does_not_come_back_ends_the_next_one_after_a_while(tmp_path: Path) -> None:
+def test_memory_that_is_slow_to_come_back_ends_no_other_one_and_a_further_fall_does(tmp_path: Path) -> None:
     with guarded(tmp_path) as machine:
         client = machine.client()
         client.watch(SERVING, "serving", instance="chat")
         client.watch(LOADING)
-        machine.proc.set(0.3)
-        first, second = machine.killed(2)
-        assert (first[1], second[1]) == (LOADING, SERVING)
-        assert second[0] - first[0] > 2.9
+        machine.proc.set(0.2)
+        machine.killed()
+        time.sleep(3.5)
+        assert [one for _, one in machine.docker.kills()] == [LOADING], "as low as before is not lower"
+        for at in range(40):
+            machine.proc.set(0.2 + at * 0.005 + at % 2 * 0.003)
+            time.sleep(0.05)
+        assert [one for _, one in machine.docker.kills()] == [LOADING]
+        assert [one.instance for one in client.state().watches] == ["chat"]
+        for at in range(10):
+            machine.proc.set(0.3 - at * 0.02)
+            time.sleep(0.05)
+        assert [one for _, one in machine.killed(2)] == [LOADING, SERVING]
         assert until("both receipts", lambda: len(client.state().receipts) == 2)
+
+
+def test_after_it_has_come_back_the_floor_is_the_floor_again(tmp_path: Path) -> None:
+    with guarded(tmp_path) as machine:
+        client = machine.client()
+        client.watch(SERVING, "serving", instance="chat")
+        client.watch(LOADING)
+        machine.proc.set(0.1)
+        machine.killed()
+        machine.proc.set(20.0)
+        time.sleep(0.7)
+        machine.proc.set(0.45)
+        assert [one for _, one in machine.killed(2)] == [LOADING, SERVING]
+
+
+def test_an_end_that_takes_its_time_is_waited_for_and_nobody_else_is_ended(tmp_path: Path) -> None:
+    with guarded(tmp_path) as machine:
+        client = machine.client()
+        client.watch(SERVING, "serving", instance="chat")
+        client.watch(LOADING)
+        machine.docker.lasts = 5.0
+        machine.proc.set(0.2)
+        until("the end", lambda: "ended" in client.happened(), within=12.0)
+        time.sleep(1.5)
+        assert {one for _, one in machine.docker.kills()} == {LOADING}
+        assert client.happened().count("killed") == 1
+        assert client.happened().count("kill-failed") == 1, "that it takes long is told"
+        assert client.receipt() is not None
+
+
+def test_a_floor_that_is_crossed_from_the_beginning_ends_nothing_that_is_steady(tmp_path: Path) -> None:
+    with guarded(tmp_path) as machine:
+        client = machine.client()
+        machine.proc.set(20.0)
+        client.watch(floor=32 * GIB)
+        time.sleep(1.0)
+        assert machine.docker.kills() == []
+        (warned,) = client.state().events
+        assert warned.why.startswith("20480 MiB are available, under the floor of 32768 MiB already")
+        client.watch(floor=32 * GIB)  # said again as after a lost link
+        machine.proc.set(17.0)
+        assert [one for _, one in machine.killed()] == [LOADING]
 
 
 def test_what_grew_on_the_gpu_is_ended_before_what_is_newer(tmp_path: Path) -> None:
@@ -204,10 +257,29 @@ def test_what_had_ended_already_was_not_ended_by_the_guard(tmp_path: Path) -> No
         client.watch()
         time.sleep(0.2)
         machine.docker.refuses = 409
+        machine.docker.states[LOADING] = {"Status": "exited", "Running": False, "ExitCode": 9}
         machine.proc.set(0.3)
         until("the end", lambda: client.state().watches == ())
         assert client.happened() == ["warned", "ended"]
+        assert client.state().events[-1].why == "the container ended with exit code 9"
         assert client.receipt() is None
+
+
+def test_what_is_being_started_again_stays_watched(tmp_path: Path) -> None:
+    with guarded(tmp_path) as machine:
+        client = machine.client()
+        client.watch()
+        time.sleep(0.2)
+        machine.docker.refuses = 409
+        machine.docker.states[LOADING] = {"Status": "restarting", "Running": True, "ExitCode": 9}
+        machine.proc.set(0.3)
+        machine.killed()
+        time.sleep(1.0)
+        assert len(client.state().watches) == 1
+        machine.docker.refuses = None
+        machine.docker.runs(LOADING)
+        machine.killed(2)
+        until("the end", lambda: "killed" in client.happened())
 
 
 @pytest.mark.parametrize("how", ["refuses", "hangs", "is away"])
@@ -240,9 +312,7 @@ def test_a_docker_that_does_not_end_it_is_told_and_asked_again(how: str, tmp_pat
             machine.docker.start()
         until("the end", lambda: "ended" in client.happened())
         assert client.state().watches == ()
-        receipt = client.receipt()
-        assert receipt is not None
-        assert receipt.answer == 204
+        until("Docker's answer", lambda: (found := client.receipt()) is not None and found.answer == 204)
 
 
 def test_page_cache_is_dropped_while_weights_load_and_only_then(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import socket
 from collections.abc import Iterator
 from itertools import pairwise
@@ -97,3 +98,13 @@ def test_what_nobody_asked_for_and_a_server_that_goes(tmp_path: Path) -> None:
     assert not connection.open()
     assert not connection.ask("GET", "/x", 1.0)
     assert not Connection("/x" * 100).open()
+
+
+def test_without_a_descriptor_left_there_is_no_connection_and_no_end(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    connection = Connection(str(tmp_path / "socket"))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1, limits[1]))
+        assert not connection.open()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

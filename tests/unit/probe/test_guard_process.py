@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from sparkctl.model.units import GIB, MIB
 from sparkctl.probe import travel
 from sparkctl.probe.decode_guard import decode_start
 from sparkctl.wire.quoting import command_line
-from tests.unit.probe.guarding import LOADING, SERVING, Guarded, guarded, until
+from tests.unit.probe.guarding import LOADING, SERVING, THIRD, Guarded, guarded, until
 from tests.unit.probe.running import pythons
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
@@ -118,10 +119,12 @@ def test_it_ends_when_nobody_has_had_a_watch_for_a_while(tmp_path: Path) -> None
         client.watch(limit=1.5)
         time.sleep(1.2)
         assert machine.lives, "a watch keeps it"
-        until("the guard to end", lambda: not machine.lives)
-        with pytest.raises(AssertionError, match="closed"):
-            client.read()
+        until("the end of the watch", lambda: client.state().watches == ())
+        time.sleep(2.2)
+        assert machine.lives, "and so does a client: one that is about to say what is to be watched"
         assert [event.why for event in client.events] == ["its time limit of 2 s"]
+        client.close()
+        until("the guard to end", lambda: not machine.lives)
         assert not Path(machine.said.socket).exists()
         assert isinstance(machine.start(), GuardStarted), "and another one can be had"
 
@@ -173,7 +176,8 @@ def test_a_docker_that_does_not_answer_ends_nothing(tmp_path: Path) -> None:
 def test_it_ends_when_the_engine_is_ready_and_nobody_is_attached(tmp_path: Path) -> None:
     with guarded(tmp_path, options=["--ask", "0.2"]) as machine, socket.create_server(("127.0.0.1", 0)) as engine:
         engine.settimeout(8)
-        client = machine.client()
+        client, other = machine.client(), machine.client()
+        other.watch(SERVING)
         client.watch(port=engine.getsockname()[1], health="/health")
         engine.settimeout(1.5)
         with pytest.raises(TimeoutError):
@@ -185,8 +189,8 @@ def test_it_ends_when_the_engine_is_ready_and_nobody_is_attached(tmp_path: Path)
             with connection:
                 assert connection.recv(999).startswith(b"GET /health HTTP/1.1\r\n")
                 connection.sendall(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n")
-        time.sleep(0.2)
-        assert machine.client().state().events[-1].why == "it is ready, and nobody is attached"
+        until("the end of the watch", lambda: len(other.state().watches) == 1)
+        assert other.state().events[-1].why == "it is ready, and nobody is attached", "another one's client is nobody"
 
 
 @pytest.mark.parametrize(
@@ -245,3 +249,32 @@ def test_long_lines_floods_and_crowds_delay_nothing(tmp_path: Path) -> None:
         assert "killed" in until("the kill to be told", lambda: "killed" in client.happened() and client.happened())
         memory = Path(f"/proc/{machine.said.pid}/status").read_text()
         assert int(memory.split("VmRSS:")[1].split()[0]) < 64 * MIB >> 10
+
+
+def test_a_directory_that_is_cleaned_away_costs_the_receipt_and_not_the_guard(tmp_path: Path) -> None:
+    with guarded(tmp_path) as machine:
+        client = machine.client()
+        client.watch()
+        shutil.rmtree(tmp_path / "g")
+        assert client.state().receipts == ()
+        machine.proc.set(0.3)
+        assert [one for _, one in machine.killed()] == [LOADING]
+        machine.proc.set(60.0)
+        time.sleep(4.5)  # settled
+        client.watch(THIRD)
+        machine.proc.set(0.3)
+        assert [one for _, one in machine.killed(2)] == [LOADING, THIRD]
+        assert machine.lives
+
+
+def test_memory_that_could_not_be_read_is_read_as_soon_as_it_can_be(tmp_path: Path) -> None:
+    with guarded(tmp_path, start=False) as machine:
+        memory = tmp_path / "root/proc/meminfo"
+        memory.rename(tmp_path / "away")
+        machine.start()
+        machine.client().watch()
+        time.sleep(0.3)
+        (tmp_path / "away").rename(memory)
+        time.sleep(0.3)
+        begun = machine.proc.set(0.3)
+        assert machine.killed()[0][0] - begun < 1.0

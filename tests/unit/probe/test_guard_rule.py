@@ -197,7 +197,9 @@ def test_under_the_floor_it_takes_two_readings() -> None:
     killing = decide(DEFAULT_FLOOR, [above, below, below._replace(at=0.02)])
     assert (killing.act, killing.close) == ("kill", True)
     assert "under 512 MiB" in killing.why
-    assert decide(DEFAULT_FLOOR, [below, below._replace(at=9.0)]).act == "kill", "a node that stalls us is short of memory"
+    assert decide(DEFAULT_FLOOR, [below, below._replace(at=9.0)]).act == "kill", (
+        "a node that stalls us is short of memory"
+    )
     assert decide(DEFAULT_FLOOR, [below, above._replace(at=0.02)]).act == "warn"
 
 
