@@ -48,8 +48,9 @@ Exit codes:
   0  done                       4  timed out
   1  the engine failed          5  unhealthy (doctor, status --check)
   2  usage or an invalid file   6  refused, nothing was changed
-  3  node unreachable or        130  interrupted
-     untrusted
+  3  node unreachable or        70  a defect in sparkctl
+     untrusted                  74  the recording could not be written
+  130  interrupted              141  whoever read stdout has gone
 
 \b
   sparkctl init                        tell sparkctl about your Sparks

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from sparkctl.model.events import Event
 
 
+RECORDING_FAILED = 74  # what sysexits.h has for trouble with a file
+
+
 def record_options(command: Any) -> Any:
     """Add ``--record`` and ``--force``."""
     record = click.option(
@@ -34,6 +37,11 @@ def recorder(ctx: click.Context, path: Path | None, force: bool) -> AbstractCont
     from sparkctl.core.recording import Recorder
 
     return Recorder(path, lambda why: narrate.warning(None, why, None), force=force)
+
+
+def recorded(code: int, recording: Recorder | None) -> int:
+    """Return the exit code of a verb that was recorded: success is none where the recording could not be written."""
+    return RECORDING_FAILED if code == 0 and recording is not None and recording.failed else code
 
 
 class RecordingTeller:

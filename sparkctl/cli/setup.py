@@ -128,6 +128,9 @@ def seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> fl
     from sparkctl.model.units import parse_duration
 
     try:
-        return None if value is None else parse_duration(value)
+        found = None if value is None else parse_duration(value)
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param) from wrong
+    if found == 0:
+        raise click.BadParameter(f"{value!r} is no time at all; write for example 20m", ctx, param)
+    return found

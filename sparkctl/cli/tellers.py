@@ -23,7 +23,7 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.text import clean
+from sparkctl.model.text import clean, clean_lines
 from sparkctl.model.units import spoken
 from sparkctl.present.sentences import caches_line, guard_line, node_line, phase_line, phase_word, verdict_lines
 from sparkctl.present.symbols import symbol
@@ -171,9 +171,10 @@ class WordTeller:
             for line in verdict_lines(event.verdict, event.instance, event.node):
                 narrate.say(line, _VERDICT_HANG if line.startswith(" ") else 0)
         if event.message and event.outcome in (Outcome.DONE, Outcome.READY, Outcome.DETACHED, Outcome.PLANNED):
-            narrate.say(clean(event.message))
+            for line in clean_lines(event.message):
+                narrate.say(line)
         elif event.message and event.message not in self._warned:
-            narrate.error(event.message, event.hint)
+            narrate.error(_of_its_node(event, event.message), event.hint)
         if event.log and event.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
             narrate.say(f"  log     {event.log}", _VERDICT_HANG)
         if event.endpoint:
@@ -192,3 +193,10 @@ class WordTeller:
         narrate.say(f"{node}  {paint(mark, style, self.colour)} {words}", len(node) + 4)
         if self._phase is not None and self._phase.phase not in _SETTLED and self.live.on:
             self._show(self._phase)
+
+
+def _of_its_node(event: Ended, message: str) -> str:
+    """Return the message with the node it is about, where it does not say so itself."""
+    if event.outcome is not Outcome.UNREACHABLE or event.node is None or event.node in message:
+        return message
+    return f"{event.node}: {message}"

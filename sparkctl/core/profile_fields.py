@@ -53,9 +53,23 @@ def image(text: str) -> str:
 
 def large_size(text: str) -> int:
     """Bytes of a model or an engine: a number without its unit is a slip, not 96 bytes."""
-    found = size(text)
+    return _large(text, "96GiB")
+
+
+def floor_size(text: str) -> int:
+    """Bytes under which the guard acts."""
+    if text.strip() == "0":
+        raise ValueError("`0` is no floor; write for example 512MiB, or guard: off in place of the map")
+    return _large(text, "512MiB")
+
+
+def _large(text: str, example: str) -> int:
+    try:
+        found = size(text)
+    except ValueError:
+        raise ValueError(f"{quoted(text)} is not a size; write for example {example}") from None
     if found < MIB:
-        raise ValueError(f"{quoted(text)} is {found} bytes; write for example 96GiB")
+        raise ValueError(f"{quoted(text)} is {found} bytes; write for example {example}")
     return found
 
 
@@ -104,6 +118,16 @@ def seconds(text: str) -> float:
     if len(text) > 40:
         raise ValueError(f"{quoted(text)} is not a duration; write for example 90s, 20m or 1h30m")
     return parse_duration(text)
+
+
+def limit(text: str) -> float:
+    """A duration that is none of zero, with its unit: 45 may be meant as minutes."""
+    found = seconds(text)
+    if text.strip().replace(".", "", 1).isdigit() and found > 0:
+        raise ValueError(f"{quoted(text)} has no unit; write {text.strip()}s or {text.strip()}m")
+    if found <= 0:
+        raise ValueError(f"{quoted(text)} is no time at all; write for example 20m")
+    return found
 
 
 def count(text: str) -> int:

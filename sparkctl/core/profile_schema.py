@@ -68,7 +68,7 @@ def _engine(text: str) -> str:
     return text
 
 
-_SIZE_WORDS = "Bytes, as in 96GiB, 16g or 4096."
+_SIZE_WORDS = "Bytes, as in 96GiB or 16g; 1GB is 2^30 here, as Docker has it."
 _MODEL_SIZE_WORDS = "Bytes, as in 27GB (10^9, as model pages have it) or 25GiB (2^30)."
 _TIME_WORDS = "A duration, as in 90s, 20m or 1h30m."
 Text = Annotated[str, BeforeValidator(_is_text), _schema("string")]
@@ -78,6 +78,9 @@ Name = Annotated[
 ]
 Image = Annotated[str, BeforeValidator(_said(kinds.image)), _schema("string")]
 Size = Annotated[int, BeforeValidator(_said(kinds.large_size)), _schema(["string", "integer"], description=_SIZE_WORDS)]
+FloorSize = Annotated[
+    int, BeforeValidator(_said(kinds.floor_size)), _schema(["string", "integer"], description=_SIZE_WORDS)
+]
 ModelSize = Annotated[
     int, BeforeValidator(_said(kinds.model_size)), _schema(["string", "integer"], description=_MODEL_SIZE_WORDS)
 ]
@@ -90,6 +93,9 @@ ShmSize = Annotated[
 ]
 Seconds = Annotated[
     float, BeforeValidator(_said(kinds.seconds)), _schema(["string", "number"], description=_TIME_WORDS)
+]
+Limit = Annotated[
+    float, BeforeValidator(_said(kinds.limit)), _schema("string", description="A duration with its unit, as in 20m.")
 ]
 Count = Annotated[int, BeforeValidator(_said(kinds.count)), _schema(["string", "integer"], examples=["27B", "350M"])]
 MountText = Annotated[str, BeforeValidator(_said(kinds.mount)), _schema("string", examples=["~/models:/models:ro"])]
@@ -210,9 +216,9 @@ class TimeoutsSection(_Section):
 class GuardSection(_Section):
     """When the guard on the node acts; `off` instead of the map leaves it out."""
 
-    floor: Size | None = None
+    floor: FloorSize | None = None
     cache_below: Size | None = None
-    limit: Seconds | None = None
+    limit: Limit | None = None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

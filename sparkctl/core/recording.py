@@ -18,7 +18,8 @@ from sparkctl.model.text import clean
 
 _LONGEST = 16 << 20  # bytes of a line: a batch of log lines has a hundredth of it
 _END_OF_TIME = 1e11  # unix seconds, year 5138: beyond it no calendar goes
-_HINT = "a recording is what `sparkctl top --record FILE` writes; a damaged line can be taken out with an editor"
+_WRITTEN = "a recording is what `sparkctl top --record FILE` writes"
+_HINT = f"{_WRITTEN}; a damaged line can be taken out with an editor"
 
 
 class Recorder:
@@ -33,6 +34,7 @@ class Recorder:
         self._on_failure = on_failure
         self._whole = 0  # bytes of whole lines
         self._fd: int | None = _open(path, force)
+        self.failed = False  # whether something of it could not be written
 
     def write(self, event: Event) -> None:
         """Write one event; does nothing once writing has failed."""
@@ -48,6 +50,7 @@ class Recorder:
             with suppress(OSError):
                 os.ftruncate(self._fd, self._whole)
             self.close()
+            self.failed = True
             self._on_failure(f"the recording {self.path} ends here: {error.strerror or error}")
 
     def close(self) -> None:
@@ -87,8 +90,8 @@ def _scrubbed(value: object) -> object:
     return [_scrubbed(item) for item in value] if isinstance(value, list) else value
 
 
-def read(path: Path) -> Iterator[Event]:
-    """Yield the events of a recording, one after the other; a last line that was cut is left out.
+def read(path: Path, on_cut: Callable[[str], None] | None = None) -> Iterator[Event]:
+    """Yield the events of a recording, one after the other; a last line that was cut is left out, and ``on_cut`` told so.
 
     Raises `InvalidInput` for a file that cannot be read, and, with its line's number, for what is no event.
     """
@@ -101,10 +104,12 @@ def read(path: Path) -> Iterator[Event]:
                     _refuse(path, number, f"longer than {_LONGEST >> 20} MiB")
                 if (event := _event(path, number, line)) is not None:
                     yield event
+                elif line.strip() and on_cut is not None:
+                    on_cut(f"the recording {path} ends in the middle of line {number}, which is left out")
     except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror or error}", _HINT) from error
+        raise InvalidInput(f"cannot read {path}: {error.strerror or error}", _WRITTEN) from error
     if number == 0:
-        raise InvalidInput(f"{path} is empty", _HINT)
+        raise InvalidInput(f"{path} is empty", _WRITTEN)
 
 
 def _event(path: Path, number: int, line: bytes) -> Event | None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkctl.model.secrets import MASK, is_secret_name, redact_word, redact_words
-
-# name: value, as YAML, JSON and headers write it; what follows is masked to the end of the line.
-_NAMED = re.compile(r"""(?P<head>["']?(?P<name>[A-Za-z_][\w.-]*)["']?\s*:\s+)(?P<value>\S.*)""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +16,7 @@ class Scrubber:
 
     def text(self, text: str) -> str:
         """Return a text, each line masked."""
-        return "\n".join(self._line(line) for line in text.split("\n"))
+        return "\n".join(redact_word(line, self.known) for line in text.split("\n"))
 
     def data(self, value: object) -> object:
         """Return decoded JSON, masked: values under names like secrets, words behind flags like secrets, and the rest."""
@@ -37,10 +33,6 @@ class Scrubber:
         if all(isinstance(one, str) for one in values):  # a command or an environment
             return [self.text(word) for word in redact_words([str(one) for one in values], self.known)]
         return [self.data(one) for one in values]
-
-    def _line(self, line: str) -> str:
-        line = redact_word(line, self.known)
-        return _NAMED.sub(lambda m: m["head"] + MASK if is_secret_name(m["name"]) else m[0], line)
 
 
 def _blank(value: object) -> object:

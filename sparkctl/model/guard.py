@@ -10,6 +10,9 @@ from sparkctl.model.units import MIB
 DEFAULT_FLOOR = 512 * MIB  # of MemAvailable: a good configuration may live near 1 GiB
 
 
+OUT_OF_TIME = "its time limit"  # how the guard's reason for an ended watch begins where its time was over
+
+
 class GuardRole(StrEnum):
     """What a watched instance does. One that loads is ended before one that serves."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 MASK = "••••••"
 _NAMED_SECRET = re.compile(
     r"SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY"
-    r"|(?:^|_)(?:KEY|PAT|PASS)\d*$|_PWD$|AUTH$|AUTHORIZATION$"
+    r"|(?:^|_)(?:KEY|PAT|PASS|TOK|JWT|BEARER)\d*$|_PWD$|AUTHZ?$|AUTHORIZATION$"
 )
 # A token is a secret, the tokens of a text are not: what is said beside the word decides.
 _TOKEN = re.compile(r"TOKEN_?\d*$")  # HF_TOKEN, HFTOKEN, TOKEN_2
@@ -23,8 +23,14 @@ _OF_TEXT = re.compile(
 # Secrets recognisable by their own shape, wherever they turn up.
 _SHAPED_SECRET = re.compile(
     r"\bhf_[A-Za-z0-9]{16,}|\bnvapi-[A-Za-z0-9_-]{16,}|\bsk-[A-Za-z0-9_-]{20,}|\bgh[pousr]_[A-Za-z0-9]{20,}"
+    r"|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_.-]{16,}|\bxox[a-z]-[A-Za-z0-9-]{10,}"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"  # a JSON web token
 )
-_SHAPES = ("hf_", "nvapi-", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_")
+_SHAPES = ("hf_", "nvapi-", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AKIA", "ASIA",
+           "AIza", "eyJ", "earer ")  # fmt: skip
+# What a bearer bears, in a header or a log line; a word of prose after it is none.
+_BEARER = re.compile(r"(?P<head>\b[Bb]earer\s+)(?P<value>(?=[\w.~+/=-]*[\d.~+/=_])[\w.~+/=-]{12,}|[\w.~+/=-]{24,})")
 # scheme://user:PASSWORD@host; a password that is only ${A_REFERENCE} is none yet.
 _URL_PASSWORD = re.compile(r"""(?P<head>://[^\s/:@"<>]*:)(?!\$\{\w+\}@)(?P<value>[^\s/"<>]+)(?=@)""")
 # name=value and --name value inside a longer text: a URL's query, a log option, a shell's command line.
@@ -33,6 +39,11 @@ _ASSIGNED = re.compile(
     r"""(?P<value>"[^"]+"|'[^']+'|(?:(?:Bearer|Basic)\s+)?[^\s&;|"',]+)"""
 )
 _FLAGGED = re.compile(r"(?<![\w.-])(?P<head>--(?P<name>[A-Za-z][\w.-]*)[ \t]+)(?P<value>[^\s-]\S*)")
+# name: value, as YAML, JSON and headers write it; what follows is masked to the end of the line.
+_HEADED = re.compile(
+    r"""(?P<head>["']?(?P<name>[A-Za-z_][\w.-]*)["']?\s*:[ \t]+)(?P<value>"(?:[^"\\\n]|\\.)*"|\S[^\n]*)"""
+)
+_SCHEME = re.compile(r"(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 _SHORTEST = 6  # a shorter value cannot be masked by value: it would take innocent text with it
 
 
@@ -55,7 +66,8 @@ def secret_values(env: Mapping[str, str] | Iterable[tuple[str, str]]) -> frozens
     """Return what must not be seen of these entries: the values of those named like secrets, and secrets in others."""
     found: set[str] = set()
     for name, value in env.items() if isinstance(env, Mapping) else env:
-        found.update([value] if is_secret_name(name) else _inside(value))
+        found.update([value] if is_secret_name(name) else ())
+        found.update(_inside(value))
     return findable(found)
 
 
@@ -104,6 +116,8 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text = text.replace(secret, MASK)
     if "://" in text:
         text = _URL_PASSWORD.sub(rf"\g<head>{MASK}", text)
+    if "earer" in text:
+        text = _BEARER.sub(rf"\g<head>{MASK}", text)
     return _SHAPED_SECRET.sub(MASK, text)
 
 
@@ -115,6 +129,8 @@ def redact_word(text: str, secrets: Iterable[str] = ()) -> str:
     text = redact(text, secrets)
     for pattern in (_ASSIGNED, _FLAGGED):
         text = pattern.sub(lambda m: m["head"] + MASK if is_secret_name(m["name"]) else m[0], text)
+    inner = _json(text) is not None  # a list or a map under a name is masked from within, below
+    text = _HEADED.sub(lambda m: m["head"] + _headed(m["value"], inner) if is_secret_name(m["name"]) else m[0], text)
     for value in sorted(_in_json(text), key=len, reverse=True):
         if value:
             text = text.replace(json.dumps(value), f'"{MASK}"').replace(
@@ -149,18 +165,32 @@ def _inside(text: str) -> Iterator[str]:
         yield rest
     for pattern in (_ASSIGNED, _FLAGGED):
         yield from (m["value"].strip("\"'") for m in pattern.finditer(text) if is_secret_name(m["name"]))
+    yield from (_SCHEME.sub("", m["value"].strip()) for m in _HEADED.finditer(text) if is_secret_name(m["name"]))
+    yield from (m["value"] for m in _BEARER.finditer(text))
     yield from (match["value"] for match in _URL_PASSWORD.finditer(text))
     yield from _in_json(text)
 
 
+def _headed(value: str, inner: bool) -> str:
+    if inner and value[0] in "[{":
+        return value
+    return f'"{MASK}"' if value[0] == '"' and value[-1] == '"' else MASK
+
+
 def _in_json(text: str) -> Iterator[str]:
     """Yield the texts under keys named like secrets where ``text`` is a JSON map or list."""
+    yield from _under_secret_keys(_json(text), secret=False)
+
+
+def _json(text: str) -> object:
+    """Return the JSON map or list that ``text`` is, None where it is none."""
     if not text.startswith(("{", "[")):
-        return
+        return None
     try:
-        yield from _under_secret_keys(json.loads(text), secret=False)
+        value: object = json.loads(text)
     except (ValueError, RecursionError):
-        return
+        return None
+    return value
 
 
 def _under_secret_keys(value: object, *, secret: bool) -> Iterator[str]:

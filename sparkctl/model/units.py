@@ -40,6 +40,11 @@ def gib(count: int | None) -> str:
     return "—" if count is None else f"{count / GIB:.1f} GiB"
 
 
+def size(count: int) -> str:
+    """Return ``778 MiB`` below a GiB, ``1.5 GiB`` from there on: for what may be small."""
+    return f"{count / MIB:.0f} MiB" if count < GIB else gib(count)
+
+
 def clock(seconds: float | None) -> str:
     """Return ``4:10`` or ``1:02:03`` for a duration on a live line, an em dash where it is not known."""
     if seconds is None:

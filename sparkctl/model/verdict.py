@@ -43,10 +43,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``field`` names the profile field to change where there is one, e.g. ``args.mem-fraction-static``."""
+    """``field`` names the profile field to change where there is one, e.g. ``args.mem-fraction-static``; ``again`` is the
+    command of the failed start with that field to be filled in."""
 
     cause: Cause
     summary: str
     evidence: tuple[Evidence, ...]
     remedy: str
     field: str | None = None
+    again: str | None = None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
 from sparkctl.core.guardlink import GuardLink
@@ -17,7 +17,7 @@ from sparkctl.model.guard import GuardRole, GuardState, Receipt, UnwatchReason
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.plan import GuardRule, Label
 from sparkctl.model.text import clean
-from sparkctl.model.units import gib
+from sparkctl.model.units import size
 from sparkctl.operations import receipts
 from sparkctl.operations.stream import Emit, ended_by, stream
 from sparkctl.wire.link import state_of
@@ -90,17 +90,19 @@ def arm(ctx: Context, request: ArmRequest) -> AsyncIterator[Event]:
         began = ctx.clock.monotonic()
         armed: list[str] = []
         missing = set(request.foreign)
-        for node in request.nodes:
-            async with Session(node, ctx.asker, ctx.clock) as session:
-                session.report_to(emit)
-                await session.link.connect()
-                containers = await session.docker.list()
-                missing -= {container.name for container in containers if container.is_alive}
-                chosen = _chosen(request, containers)
-                if chosen:
-                    armed += await _arm_on(ctx, session, request, chosen, emit)
+
+        async def one(session: Session) -> None:
+            containers = await session.docker.list()
+            missing.difference_update(container.name for container in containers if container.is_alive)
+            chosen = _chosen(request, containers)
+            if chosen:
+                armed.extend(await _arm_on(ctx, session, request, chosen, emit))
+
+        failure = await _on_each(ctx, request.nodes, emit, one)
         where = " or ".join(node.name for node in request.nodes)
-        if missing:
+        if failure is not None and not armed:
+            return ended_by(failure, ctx, ctx.clock.monotonic() - began, request.instance)
+        if missing and failure is None:
             raise InvalidInput(
                 f"no container called {', '.join(sorted(missing))} runs on {where}", "on the node: docker ps"
             )
@@ -108,7 +110,9 @@ def arm(ctx: Context, request: ArmRequest) -> AsyncIterator[Event]:
             what = f"{request.instance} does not run" if request.instance else "nothing that sparkctl started runs"
             raise Refused(f"{what} on {where}; there is nothing to guard", "see what runs: sparkctl status")
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(ctx.clock.now() + (request.rule.limit or 0)))
-        message = f"guarded until {until}, stopped below {gib(request.rule.floor)} available: {', '.join(armed)}"
+        message = f"guarded until {until}, stopped below {size(request.rule.floor)} available: {', '.join(armed)}"
+        if failure is not None:
+            return _partly(failure, ctx, ctx.clock.monotonic() - began, request.instance, message)
         return Ended(ctx.clock.now(), Outcome.DONE, 0, ctx.clock.monotonic() - began, message=message)
 
     return stream(ctx, job, request.instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status")
@@ -160,27 +164,47 @@ def disarm(ctx: Context, nodes: Sequence[Node], instance: str | None) -> AsyncIt
     async def job(emit: Emit) -> Ended:
         began = ctx.clock.monotonic()
         ended: list[str] = []
-        failure: SparkctlError | None = None
-        for node in nodes:
-            try:
-                async with Session(node, ctx.asker, ctx.clock) as session:
-                    session.report_to(emit)
-                    await session.link.connect()
-                    ended += await _disarm_on(session, instance)
-            except SparkctlError as error:
-                if len(nodes) == 1:
-                    raise
-                failure = failure or error
-                emit(Warned(ctx.clock.now(), node.name, error.message, error.hint))
+
+        async def one(session: Session) -> None:
+            ended.extend(await _disarm_on(session, instance))
+
+        failure = await _on_each(ctx, nodes, emit, one)
         seconds = ctx.clock.monotonic() - began
         if failure is not None:
-            return ended_by(failure, ctx, seconds, instance)
+            message = f"not guarded any more: {', '.join(ended)}" if ended else None
+            return _partly(failure, ctx, seconds, instance, message)
         where = " or ".join(node.name for node in nodes)
         nothing = f"{instance} is not guarded on {where}" if instance else f"nothing is guarded on {where}"
         message = f"not guarded any more: {', '.join(ended)}" if ended else nothing
         return Ended(ctx.clock.now(), Outcome.DONE, 0, seconds, instance=instance, message=message)
 
     return stream(ctx, job, instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status")
+
+
+async def _on_each(
+    ctx: Context, nodes: Sequence[Node], emit: Emit, act: Callable[[Session], Awaitable[None]]
+) -> SparkctlError | None:
+    """Act on one node after the other; return the first one's trouble. The trouble of an only node is raised."""
+    failure: SparkctlError | None = None
+    for node in nodes:
+        try:
+            async with Session(node, ctx.asker, ctx.clock) as session:
+                session.report_to(emit)
+                await session.link.connect()
+                await act(session)
+        except SparkctlError as error:
+            if len(nodes) == 1:
+                raise
+            failure = failure or error
+            emit(Warned(ctx.clock.now(), node.name, error.message, error.hint))
+    return failure
+
+
+def _partly(failure: SparkctlError, ctx: Context, seconds: float, instance: str | None, done: str | None) -> Ended:
+    """Return the end of what was done on some nodes and could not be on another, which was warned of."""
+    ended = ended_by(failure, ctx, seconds, instance)
+    where = f" on {ended.node}" if ended.node else ""
+    return ended if done is None else replace(ended, message=f"{done}; this could not be done{where}", hint=None)
 
 
 async def _disarm_on(session: Session, instance: str | None) -> list[str]:

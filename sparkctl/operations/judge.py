@@ -8,27 +8,31 @@ from __future__ import annotations
 
 from sparkctl.engines.base import Failure, pick
 from sparkctl.model.container import Container
-from sparkctl.model.guard import GuardReading, Receipt
+from sparkctl.model.guard import DEFAULT_FLOOR, GuardReading, Receipt
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.text import clean, shorten
-from sparkctl.model.units import GIB, gib, spoken
+from sparkctl.model.units import GIB, size, spoken
 from sparkctl.model.verdict import Cause, Evidence, Verdict
 from sparkctl.operations.progress import LogReader, Seen
 
 _WIDTH = 400
 _SIGKILL = 137
+_HIGH_FLOOR = 16 * DEFAULT_FLOOR  # bytes: over it the floor itself is the reason, not what the engine takes
 _BEFORE = 10.0  # seconds before the guard's act in which the fall is looked for
 
 
-def of_end(plan: LaunchPlan, log: LogReader, container: Container | None) -> Verdict:
-    """Return why the container ended. ``container`` is None where it is gone: removed by somebody else."""
+def of_end(plan: LaunchPlan, log: LogReader, container: Container | None, again: str | None = None) -> Verdict:
+    """Return why the container ended. ``container`` is None where it is gone: removed by somebody else.
+
+    ``again`` is the command that starts it once more.
+    """
     if container is None:
         return Verdict(
             Cause.STOPPED_BY_OTHERS,
             f"The container {plan.container_name} was removed while it started.",
             _line(log.latest),
-            f"Somebody ran docker rm, or another tool did. Ask, then: sparkctl up {plan.profile} --node {plan.node}",
+            f"Somebody ran docker rm, or another tool did. Ask, then: {again or f'sparkctl up {plan.profile} --node {plan.node}'}",
         )
     ended = Evidence(_state_sentence(container), "docker")
     if container.oom_killed:
@@ -39,32 +43,53 @@ def of_end(plan: LaunchPlan, log: LogReader, container: Container | None) -> Ver
     return _by_exit_code(plan, log, container, ended)
 
 
-def of_guard(plan: LaunchPlan, log: LogReader, receipt: Receipt, claim: str | None, claims: str | None) -> Verdict:
-    """Return why the guard ended it. ``claim``: the profile field by which it takes its memory, ``claims``: its value."""
+def of_guard(
+    plan: LaunchPlan,
+    log: LogReader,
+    receipt: Receipt,
+    claim: str | None,
+    claims: str | None,
+    within: float | None = None,
+) -> Verdict:
+    """Return why the guard ended it. ``claim``: the profile field by which it takes its memory, ``claims``: its value;
+    ``within``: for how long it was watched (seconds), before which nothing is proof."""
     where = f" while {log.phase}" + (f" ({log.step.name})" if log.step else "")
-    evidence = [Evidence(fall(receipt), "guard"), Evidence(shorten(clean(receipt.why), _WIDTH), "guard")]
+    evidence = [Evidence(fall(receipt, within), "guard"), Evidence(shorten(clean(receipt.why), _WIDTH), "guard")]
     if receipt.reaction is not None:
         evidence.append(Evidence(f"killed {receipt.reaction * 1000:.0f} ms after that was seen", "guard"))
+    if receipt.floor > _HIGH_FLOOR:
+        return Verdict(
+            Cause.GUARD_STOPPED,
+            f"The guard stopped {plan.instance}{where}: start.guard.floor keeps {size(receipt.floor)} available on "
+            f"{plan.node}, far more than it needs.",
+            (*evidence, *_line(log.latest)),
+            f"Lower start.guard.floor (now {size(receipt.floor)}; {size(DEFAULT_FLOOR)} without it).",
+            "start.guard.floor",
+        )
     now = f" (now {claims})" if claims else ""
     less = f"Lower {claim}{now}" if claim else "Let it claim less memory"
     return Verdict(
         Cause.GUARD_STOPPED,
-        f"The guard stopped {plan.instance}{where}, before {plan.node} ran out of memory and froze.",
+        f"The guard stopped {plan.instance}{where}: {plan.node} was running out of memory, and would have frozen.",
         (*evidence, *_line(log.latest)),
         f"{less}, or stop what else holds memory (sparkctl status --node {plan.node}). start.guard.floor "
-        f"({gib(receipt.floor)}) is what {plan.node} may not fall under.",
+        f"({size(receipt.floor)}) is what {plan.node} may not fall under.",
         claim,
     )
 
 
-def fall(receipt: Receipt) -> str:
-    """Return the curve in words: from the top of the last seconds before the act to what the act was decided on."""
-    before = [one for one in receipt.samples if receipt.at - _BEFORE <= one.at <= receipt.at]
+def fall(receipt: Receipt, within: float | None = None) -> str:
+    """Return the curve in words: from the top of the last seconds before the act to what the act was decided on.
+
+    ``within``: not more seconds than these.
+    """
+    window = _BEFORE if within is None else min(_BEFORE, within)
+    before = [one for one in receipt.samples if receipt.at - window <= one.at <= receipt.at]
     top = _top(before)
     if top is None or top.available - receipt.available < GIB // 20:
-        return f"MemAvailable was {_precise(receipt.available)}, the floor is {_precise(receipt.floor)}"
+        return f"MemAvailable was {size(receipt.available)}, the floor is {size(receipt.floor)}"
     return (
-        f"MemAvailable fell from {top.available / GIB:.1f} to {_precise(receipt.available)} "
+        f"MemAvailable fell from {size(top.available)} to {size(receipt.available)} "
         f"in {spoken(max(0.1, receipt.at - top.at))}"
     )
 
@@ -180,7 +205,3 @@ def _top(samples: list[GuardReading]) -> GuardReading | None:
     highest = max((one.available for one in samples), default=0)
     near = [one for one in samples if one.available >= highest - highest // 50]
     return near[-1] if near else None
-
-
-def _precise(count: int) -> str:
-    return f"{count / GIB:.2f} GiB" if count < GIB else gib(count)

@@ -65,6 +65,11 @@ class StartGuard:
         """Tell whether the container is being watched, as far as we know."""
         return self._watched and self._link is not None and not self._ended
 
+    @property
+    def watched_for(self) -> float | None:
+        """Seconds since the container was first watched, None where it was not."""
+        return None if self._since is None else self._ctx.clock.monotonic() - self._since
+
     async def arm(self, *, drop_was_told: bool = False) -> None:
         """Have a guard on the node. ``drop_was_told``: that page cache cannot be dropped there is known already."""
         try:

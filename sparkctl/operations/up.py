@@ -20,7 +20,7 @@ from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
-from sparkctl.model.secrets import redact
+from sparkctl.model.secrets import redact, redact_words
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Cause, Evidence, Verdict
 from sparkctl.operations import earlier, judge, readiness, receipts
@@ -64,8 +64,21 @@ class UpRequest:
     @property
     def again(self) -> str:
         """The command that asks for the same once more."""
-        words = self.words or (self.profile.name,)
-        return shlex.join(["sparkctl", "up", words[0], "--node", self.node.name, *words[1:]])
+        return self.again_with()
+
+    def again_with(self, changed: str | None = None) -> str:
+        """The same command, for advice: secrets in it masked; ``changed`` is the field that gets another value in it."""
+        profile, *words = self.words or (self.profile.name,)
+        pairs = [pair for pair in zip(words[::2], words[1::2], strict=False) if pair[1].partition("=")[0] != changed]
+        flags = {
+            "--no-guard": not self.guarded,
+            "--again": self.once_more,
+            f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
+        }
+        told = redact_words([word for pair in pairs for word in pair])
+        own = [flag for flag, given in flags.items() if given]
+        command = shlex.join(["sparkctl", "up", profile, "--node", self.node.name, *told, *own])
+        return command if changed is None else f"{command} --set {changed}=..."
 
 
 def up(ctx: Context, request: UpRequest) -> AsyncIterator[Event]:
@@ -266,7 +279,9 @@ class _Up:
             self.guard.stepped.set()
 
     async def _watch(self, session: Session, plan: LaunchPlan, container_id: str) -> Ended:
-        watch = StartWatch(session, self.request.engine, plan, container_id, self.ctx, self._step, self.began)
+        watch = StartWatch(
+            session, self.request.engine, plan, container_id, self.ctx, self._step, self.began, self.request.again
+        )
         watch.expected = self.ctx.history.expected_start(plan.profile, plan.profile_hash, plan.node) or (
             self.request.profile.start.expected
         )
@@ -309,7 +324,8 @@ class _Up:
         if receipt is not None:
             receipts.keep(self.ctx, session, receipt, self._warn_of)
             claim = self.request.engine.memory_setting
-            verdict = judge.of_guard(plan, watch.log, receipt, claim, self._value(claim))
+            within = None if self.guard is None else self.guard.watched_for
+            verdict = judge.of_guard(plan, watch.log, receipt, claim, self._value(claim), within)
         outcome = Outcome.TIMED_OUT if watched.timed_out else Outcome.FAILED
         if outcome is Outcome.FAILED and verdict is not None:
             earlier.remember_failure(self.ctx, plan, container_id, verdict.cause, self._warn_of)
@@ -330,7 +346,9 @@ class _Up:
 
     def _goes_on(self, plan: LaunchPlan) -> str:
         is_armed = self.guard is not None and self.guard.is_armed
-        guarded = " The guard stays with it until it is ready." if is_armed else ""
+        limit = plan.guard.limit if plan.guard is not None else None
+        longest = "" if limit is None else f", for at most {spoken(limit)}"
+        guarded = f" The guard stays with it until it is ready{longest}." if is_armed else ""
         return (
             f"{plan.instance} is still starting on {plan.node}, without us.{guarded} Watch it again: {self.request.again}\n"
             f"Stop it: sparkctl down {plan.instance} --node {plan.node}"
@@ -349,6 +367,9 @@ class _Up:
         self.emit(PhaseChanged(self.ctx.clock.now(), plan.node, plan.instance, phase, None, elapsed))
 
     def _ended(self, plan: LaunchPlan, outcome: Outcome, **more: object) -> Ended:
+        verdict = more.get("verdict")
+        if isinstance(verdict, Verdict) and verdict.field is not None:
+            more["verdict"] = replace(verdict, again=self.request.again_with(verdict.field))
         codes = {Outcome.FAILED: ExitCode.ENGINE_FAILED, Outcome.TIMED_OUT: ExitCode.TIMED_OUT}
         return Ended(
             ts=self.ctx.clock.now(),

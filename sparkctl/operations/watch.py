@@ -46,7 +46,8 @@ def secrets_of(plan: LaunchPlan) -> frozenset[str]:
 class StartWatch:
     """One start on one node. `run` returns when it is ready, failed or out of time; nothing is stopped from here.
 
-    ``began`` is when the verb began, by the context's clock: what its elapsed times and its timeout count from.
+    ``began`` is when the verb began, by the context's clock: what its elapsed times and its timeout count from. ``again``
+    is the command that asks for the same once more.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class StartWatch:
         ctx: Context,
         emit: Emit,
         began: float | None = None,
+        again: str | None = None,
     ) -> None:
         self.session = session
         self.plan = plan
@@ -66,6 +68,7 @@ class StartWatch:
         self.emit = emit
         self.log = LogReader(engine, plan.ready)
         self.began = ctx.clock.monotonic() if began is None else began
+        self.again = again or f"sparkctl up {plan.profile} --node {plan.node}"
         self.expected: float | None = None
         self.saved: LogWriter | None = None
         self._secrets = secrets_of(plan)
@@ -132,7 +135,7 @@ class StartWatch:
             except LinkLost:
                 await self.session.link.reconnect()
             except NoSuchContainer:
-                return Watched(judge.of_end(self.plan, self.log, None))
+                return Watched(judge.of_end(self.plan, self.log, None, self.again))
             except DockerDown as down:
                 if failures == 0:
                     self.emit(Warned(self.ctx.clock.now(), self.plan.node, down.message, down.hint))
@@ -170,7 +173,7 @@ class StartWatch:
             return None
         if container is not None and container.error:
             container = replace(container, error=redact(container.error, self._secrets))  # it quotes the command
-        return Watched(judge.of_end(self.plan, self.log, container))
+        return Watched(judge.of_end(self.plan, self.log, container, self.again))
 
     # ready
 
@@ -234,6 +237,6 @@ class StartWatch:
                 self.plan.node,
                 f"{self.plan.node} was lost ({link.detail or link.state}) and did not come back in time; "
                 f"{self.plan.instance} may well go on there",
-                f"when it answers again: sparkctl up {self.plan.profile} --node {self.plan.node} goes on watching",
+                f"when it answers again: {self.again} goes on watching",
             )
         return Watched(judge.of_time(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True)

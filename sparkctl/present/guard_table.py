@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 
 from sparkctl.model.events import GuardActed
-from sparkctl.model.guard import GuardAct, GuardLevel, GuardState, GuardWatch, Receipt
+from sparkctl.model.guard import OUT_OF_TIME, GuardAct, GuardEvent, GuardLevel, GuardState, GuardWatch, Receipt
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
-from sparkctl.model.units import gib, spoken
+from sparkctl.model.units import gib, size, spoken
 from sparkctl.operations.guard import GuardView
 from sparkctl.operations.judge import fall
 from sparkctl.present.fold import fold
@@ -40,11 +40,20 @@ def _node(view: GuardView, ascii_only: bool) -> list[str]:
         return lines + [_receipt(receipt, view.name) for receipt in view.receipts]
     lines = [f"{symbol(view.state, ascii_only)} {view.name}   {_guard(view.guard)}", *detail, *hint]
     lines += _watches(view.guard.watches, view.when) if view.guard.watches else ["    nothing is watched"]
-    told = [one for one in view.guard.events if one.what not in (GuardAct.ENDED, GuardAct.COMPACTED)][-_EVENTS:]
+    told = [one for one in view.guard.events if _is_news(one, view.receipts)][-_EVENTS:]
     for one in told:
         acted = GuardActed(one.at, view.name, one.what, one.why, one.at, one.instance, None, one.available, one.free)
         lines.append(f"    {_clock(one.at)}  {guard_line(acted)}")
     return lines + [_receipt(receipt, view.name) for receipt in view.receipts]
+
+
+def _is_news(event: GuardEvent, receipts: Sequence[Receipt]) -> bool:
+    """A kill that has a receipt is told by it; a watch that ended with its purpose is no news, one out of time is."""
+    if event.what is GuardAct.KILLED:
+        return event.container not in [receipt.container for receipt in receipts]
+    if event.what is GuardAct.ENDED:
+        return event.why.startswith(OUT_OF_TIME)
+    return event.what is not GuardAct.COMPACTED
 
 
 def _guard(guard: GuardState) -> str:
@@ -65,7 +74,7 @@ def _watches(watches: Sequence[GuardWatch], now: float) -> list[str]:
             clean(watch.instance),
             watch.role.value if watch.role is not None else "",
             "memory is short" if watch.level is GuardLevel.WARNED else "calm",
-            f"floor {gib(watch.floor)}",
+            f"floor {size(watch.floor)}",
             f"for {spoken(max(0.0, watch.ends - now))} more",
             clean(watch.operator or ""),
         )
@@ -84,6 +93,5 @@ def _receipt(receipt: Receipt, node: str) -> str:
 
 
 def _clock(when: float) -> str:
-    """Return the time of day, with the date where that is not today."""
-    then, today = time.localtime(when), time.localtime()
-    return time.strftime("%H:%M:%S" if then[:3] == today[:3] else "%Y-%m-%d %H:%M", then)
+    """Return the date and the time of day: what is told here may be of another day, and is copied into reports."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))

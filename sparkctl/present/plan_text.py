@@ -7,7 +7,7 @@ import re
 from sparkctl.core.record import masked
 from sparkctl.model.plan import GuardRule, LaunchPlan
 from sparkctl.model.text import clean
-from sparkctl.model.units import gib, spoken
+from sparkctl.model.units import gib, size, spoken
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.fold import fold
 
@@ -48,4 +48,4 @@ def guard_words(rule: GuardRule | None) -> str:
         below = "little memory is free" if rule.cache_below is None else f"less than {gib(rule.cache_below)} is free"
         cache = f"page cache is dropped when {below} while weights load"
     limit = "" if rule.limit is None else f", for at most {spoken(rule.limit)}"
-    return f"guarded until it is ready{limit}: stopped before less than {gib(rule.floor)} is available; {cache}"
+    return f"guarded until it is ready{limit}: stopped before less than {size(rule.floor)} is available; {cache}"

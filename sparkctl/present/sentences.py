@@ -7,7 +7,7 @@ from sparkctl.model.guard import GuardAct
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text import clean
-from sparkctl.model.units import GIB, clock
+from sparkctl.model.units import GIB, clock, size
 from sparkctl.model.verdict import Verdict
 from sparkctl.present.symbols import bar
 
@@ -92,8 +92,8 @@ def guard_line(event: GuardActed) -> str:
     why, instance = clean(event.why), clean(event.instance or "a container")
     available = ""
     if event.available is not None and " available" not in why:
-        available = f" at {event.available / GIB:.2f} GiB available"
-    free = "" if event.free is None else f"; {event.free / GIB:.1f} GiB are free"
+        available = f" at {size(event.available)} available"
+    free = "" if event.free is None else f"; {size(event.free)} are free"
     match event.what:
         case GuardAct.WARNED:
             return f"memory is getting short{available}: {why}"
@@ -128,7 +128,8 @@ def verdict_lines(verdict: Verdict, instance: str | None = None, node: str | Non
     lines.append(f"  try     {clean(verdict.remedy)}")
     if verdict.field and instance:
         where = f" --node {clean(node)}" if node else ""
-        lines.append(f"  again   sparkctl up {clean(instance)}{where} --set {clean(verdict.field)}=...")
+        again = verdict.again or f"sparkctl up {instance}{where} --set {verdict.field}=..."
+        lines.append(f"  again   {clean(again)}")
     return lines
 
 

@@ -223,7 +223,7 @@ class SimGuard:
             process.kill()
         self._killed.add(watch.container)
         event = self._tell("killed", step.why, watch, step)
-        ahead = time.time() - self._readings[-1].at
+        last, told, speed = self._readings[-1].at, time.time(), self.node.pace.speed
         names = ("container", "instance", "profile", "operator", "floor", "role")
         self.receipts[watch.container[:12]] = {
             **{name: getattr(watch, name) for name in names},
@@ -231,7 +231,8 @@ class SimGuard:
             "did": "killed",
             "reaction": None,  # nothing takes time here
             "answer": 204,
-            "samples": [[round(one.at + ahead, 3), *one[1:]] for one in self._recent],
+            # in the operator's seconds, of which the machine has more
+            "samples": [[round(told - (last - one.at) / speed, 3), *one[1:]] for one in self._recent],
             "events": [one for one in self.events if one["container"] in (None, watch.container)],
         }
         self._end(watch, "ended by the guard")

@@ -20,7 +20,7 @@ from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.ask import ConfirmHostKey, Nobody, StartAgain
 from sparkctl.model.events import Ended, Event, GuardActed, Outcome, PhaseChanged, PlanMade, Warned
 from sparkctl.model.guard import GuardAct, GuardRole
-from sparkctl.model.node import Node
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import GuardRule
 from sparkctl.model.verdict import Cause
@@ -29,6 +29,7 @@ from sparkctl.operations.guard import ArmRequest, arm, disarm, status
 from sparkctl.operations.logs import LogsRequest, logs
 from sparkctl.operations.status import status as node_status
 from sparkctl.operations.up import UpRequest, up
+from sparkctl.present.guard_table import guard_lines
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.sim.memory import GIB
 from tests.sim.clients import FAST
@@ -56,7 +57,8 @@ def node_of(sparks: SimulatedSparks) -> Node:
 
 def request(sparks: SimulatedSparks, *sets: str, profile: str = "qwen36-vllm", **more: object) -> UpRequest:
     chosen = ProfileLibrary(user=shipped_profiles_dir()).load(profile, overrides=sets)
-    return UpRequest(chosen, engines.load(chosen.engine), node_of(sparks), **more)  # type: ignore[arg-type]
+    words = (profile, *(word for one in sets for word in ("--set", one)))
+    return UpRequest(chosen, engines.load(chosen.engine), node_of(sparks), words=words, **more)  # type: ignore[arg-type]
 
 
 async def all_of(events: AsyncIterator[Event]) -> list[Event]:
@@ -89,6 +91,11 @@ async def test_a_runaway_is_stopped_and_said_to_be(sparks: SimulatedSparks, ctx:
     assert "now 0.8" in ended.verdict.remedy
     proofs = [evidence.text for evidence in ended.verdict.evidence if evidence.origin == "guard"]
     assert proofs[0].startswith("MemAvailable fell from ")
+    took = float(proofs[0].rpartition(" in ")[2].split()[0])
+    assert took <= ended.seconds + 0.1, (proofs[0], ended.seconds)  # nothing from before the start is its proof
+    assert ended.verdict.again == (
+        "sparkctl up qwen36-vllm --node spark1 --set env.SIM_FAULT=memory-runaway --set args.gpu-memory-utilization=..."
+    )
     assert GuardAct.WARNED in acts(events)
     assert GuardAct.KILLED in acts(events)
     killed = next(event for event in events if isinstance(event, GuardActed) and event.what is GuardAct.KILLED)
@@ -275,7 +282,49 @@ async def test_arm_is_refused_where_nothing_runs(sparks: SimulatedSparks, ctx: C
     assert not any(guard.is_running for guard in sparks.guards.values())
 
 
+async def test_what_was_done_is_said_where_another_node_is_away(ctx: Context) -> None:
+    async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as sparks:
+        (there, other) = load_config(sparks.config_path).nodes
+        away = replace(other, name=NodeName("spark9"), port=1)
+        events = await all_of(arm(ctx, ArmRequest([there, away], None, (), RULE)))
+        ended = end_of(events)
+        assert (ended.outcome, ended.exit_code, ended.node) == (Outcome.UNREACHABLE, 3, "spark9")
+        assert "guarded until" in (ended.message or "")
+        assert "qwen36-ngram on spark1" in (ended.message or "")
+        assert [event.node for event in events if isinstance(event, Warned)] == ["spark9"]
+        ended = end_of(await all_of(disarm(ctx, [there, away], None)))
+        assert ended.exit_code == 3
+        assert ended.message == "not guarded any more: qwen36-ngram on spark1; this could not be done on spark9"
+        nothing = end_of(await all_of(arm(ctx, ArmRequest([away], None, (), RULE))))
+        assert (nothing.outcome, nothing.node) == (Outcome.UNREACHABLE, "spark9")
+
+
+async def test_a_guard_that_is_out_of_time_says_so(sparks: SimulatedSparks, ctx: Context) -> None:
+    ended = end_of(await all_of(up(ctx, request(sparks, "start.guard.limit=1s", detach=True))))
+    assert "until it is ready, for at most 1.0 s." in (ended.message or "")
+    await until(sparks, "ended")
+    told = guard_lines(await status(ctx, [node_of(sparks)]))
+    assert any("qwen36-vllm is not guarded any more: its time limit of 1 s" in line for line in told), told
+
+
+def test_advice_repeats_what_was_asked_for_without_its_secrets(sparks: SimulatedSparks) -> None:
+    asked = request(sparks, "env.HF_TOK=sesame", "args.max-model-len=4096", guarded=False, once_more=True, timeout=90.0)
+    masked_word = "'env.HF_TOK=••••••'"
+    assert asked.again == (
+        f"sparkctl up qwen36-vllm --node spark1 --set {masked_word} --set args.max-model-len=4096 --no-guard --again "
+        "--timeout=90s"
+    )
+    assert asked.again_with("args.max-model-len").count("max-model-len") == 1
+
+
 # as a command
+
+
+def test_a_detached_start_ends_in_two_lines() -> None:
+    started = demo("up", "qwen36-vllm", "--node", "spark1", "-d")
+    assert started.returncode == 0, started
+    assert "\N{REPLACEMENT CHARACTER}" not in started.stderr
+    assert [line for line in started.stderr.splitlines() if line.startswith("Stop it: sparkctl down qwen36-vllm")]
 
 
 def test_the_verb_prints_a_table_and_a_document() -> None:
@@ -292,7 +341,7 @@ def test_the_verb_arms_and_says_until_when() -> None:
     assert "stopped below 1.0 GiB available: qwen36-ngram on spark1, qwen36-vllm on spark2" in ended["message"]
     wrong = demo("guard", "arm", "--floor", "1")
     assert wrong.returncode == 2
-    assert "`1` is 1 bytes; write for example" in wrong.stderr
+    assert "`1` is 1 bytes; write for example 512MiB" in wrong.stderr
 
 
 def test_a_dry_run_says_how_it_is_guarded() -> None:

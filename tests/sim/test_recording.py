@@ -101,8 +101,22 @@ def test_a_damaged_recording_says_where(tmp_path: Path) -> None:
     assert f"{file}:2: not a whole node event" in ran.stderr.replace("~", str(tmp_path))
 
 
+def test_what_is_cut_or_no_recording_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    file.write_text('{"ts": 1, "event": "node", "node": "a", "state": "ok"}\n{"ts": 2, "eve')
+    ran = sparkctl("top", "--replay", str(file), "--once", home=tmp_path)
+    assert ran.returncode == 0
+    assert "ends in the middle of line 2" in ran.stderr
+    for name in ("nope.rec", "empty"):
+        (tmp_path / "empty").touch()
+        ran = sparkctl("top", "--replay", str(tmp_path / name), "--once", home=tmp_path)
+        assert ran.returncode == 2
+        assert "top --record FILE" in ran.stderr
+        assert "editor" not in ran.stderr
+
+
 def test_a_disk_that_is_full_ends_the_recording_and_not_the_look() -> None:
     ran = demo("top", "--once", "--record", "/dev/full", "--force", scenario="two-stacks")
-    assert ran.returncode == 0
+    assert ran.returncode == 74  # a script that goes on with the recording has none
     assert ran.stderr.count("ends here: No space left on device") == 1
     assert "qwen36-vllm" in ran.stdout

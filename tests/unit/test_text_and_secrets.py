@@ -14,6 +14,7 @@ from sparkctl.model.secrets import (
     is_secret_name,
     may_hold_secret,
     redact,
+    redact_word,
     secret_arguments,
     secret_values,
 )
@@ -90,6 +91,8 @@ def test_shorten_marks_its_cut() -> None:
         "TOKEN_2",
         "splunk-token",
         "Authorization",
+        "HF_TOK",
+        "SESSION_JWT",
     ],
 )
 def test_names_of_secrets(name: str) -> None:
@@ -177,3 +180,48 @@ def test_secrets_inside_the_words_of_a_command() -> None:
 def test_the_quick_look_misses_nothing_that_would_be_masked(text: str, secrets: list[str]) -> None:
     left = redact(text, secrets)
     assert may_hold_secret(text, secrets) or left == text
+
+
+SHAPED = {
+    "a web token": "eyJ" + "hbGciOi" * 3 + "." + "eyJzdWIi" * 3 + "." + "c2ln" * 5,
+    "AWS": "AKIA" + "Q7" * 8,
+    "Slack": "xoxb-" + "12345-" * 3 + "abc",
+    "GitLab": "glpat-" + "aB3_" * 5,
+    "GitHub": "github_pat_" + "aB3_" * 6,
+    "Google": "AIza" + "aB3_" * 9,
+    "borne": "Bearer " + "Sesame42" * 3,
+}
+
+
+@pytest.mark.parametrize("token", SHAPED.values(), ids=SHAPED.keys())
+def test_a_token_shows_itself_by_its_shape_under_any_name(token: str) -> None:
+    secret = token.split()[-1]
+    assert may_hold_secret(f"got {token}, bad")
+    for text in (redact(f"got {token}, bad"), redact_word(f"LD={token}"), redact_word(f"X: {token}")):
+        assert secret not in text
+        assert MASK in text
+
+
+def test_a_header_is_masked_by_its_name_and_its_value_is_known() -> None:
+    assert redact_word("Authorization: Bearer abcdef") == f"Authorization: {MASK}"
+    assert "abcdefgh" in secret_values({"AUTHZ": "Authorization: Bearer abcdefgh", "X": "X-Api-Key: 1"})
+    assert "abcdefgh" in secret_values({"HEADER": "Authorization: Bearer abcdefgh"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "401: Bearer authentication is required",
+        "the bearer of this",
+        "a token eyJ",
+        "max_tokens: 5",
+        "Total: 5\nName: mine",
+    ],
+)
+def test_prose_stays(text: str) -> None:
+    assert redact_word(text) == text
+
+
+def test_json_keeps_its_form() -> None:
+    text = '{"model": "mine", "api_key": "sesame", "auth": ["sesame"], "deep": {"hub_token": "sesame"}, "n": 1}'
+    assert redact_word(text) == text.replace('"sesame"', f'"{MASK}"')

@@ -21,10 +21,10 @@ _DAY = 24 * 3600.0
 
 
 def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    from sparkctl.core.profile_fields import large_size
+    from sparkctl.core.profile_fields import floor_size
 
     try:
-        return None if value is None else large_size(value)
+        return None if value is None else floor_size(value)
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param) from wrong
 

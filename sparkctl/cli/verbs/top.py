@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.recording import record_options, recorder
+from sparkctl.cli.recording import record_options, recorded, recorder
 from sparkctl.cli.setup import chosen_nodes, make_context, node_option
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def command(
     nodes = chosen_nodes(node)
     with recorder(ctx, record, force) as recording:
         if once:
-            return asyncio.run(_once(context, nodes, paper, recording))
-        return asyncio.run(_watch(context, nodes, paper, recording))
+            return recorded(asyncio.run(_once(context, nodes, paper, recording)), recording)
+        return recorded(asyncio.run(_watch(context, nodes, paper, recording)), recording)
 
 
 def _replay(
@@ -94,14 +94,16 @@ def _replay(
         raise click.UsageError("either --record or --replay, not both", ctx)
     if once and speed is not None:
         raise click.UsageError("--once shows the end of the recording at once; --speed has no part in it", ctx)
+    from sparkctl.cli import narrate
     from sparkctl.core.clock import SystemClock
     from sparkctl.core.recording import read
     from sparkctl.operations.replay import last, replay
 
+    events = read(path, lambda cut: narrate.warning(None, cut, None))
     if once:
-        paper.show(last(read(path), names))
+        paper.show(last(events, names))
     else:
-        asyncio.run(_show(replay(SystemClock(), read(path), names, speed or 1.0), paper))
+        asyncio.run(_show(replay(SystemClock(), events, names, speed or 1.0), paper))
     return 0
 
 

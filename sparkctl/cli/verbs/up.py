@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sparkctl.cli.recording import RecordingTeller, record_options, recorder
+from sparkctl.cli.recording import RecordingTeller, record_options, recorded, recorder
 from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, one_node, seconds
 
 
@@ -67,7 +67,7 @@ def command(
     with recorder(ctx, record, force) as recording:
         if recording is not None:
             teller = RecordingTeller(teller, recording)
-        return drive(context, lambda: up(context, request), teller)
+        return recorded(drive(context, lambda: up(context, request), teller), recording)
 
 
 def _refuse_idle_format(ctx: click.Context, dry_run: bool, plan_format: str | None, as_json: bool) -> None:

@@ -82,9 +82,18 @@ TOKEN = "hf_" + "a" * 30
         ("start: {timeouts: {loading: soon}}\n", ["5:29: start.timeouts.loading: 'soon' is not a duration"]),
         ("start: {guard: on}\n", ["5:16: start.guard: must be a map (floor, cache_below, limit) or off, not `on`"]),
         ("start:\n  guard: {floor: 2, cache-below: 8g, limit: soon}\n", [
-            "6:18: start.guard.floor: `2` is 2 bytes; write for example 96GiB",
+            "6:18: start.guard.floor: `2` is 2 bytes; write for example 512MiB",
             "6:21: start.guard.cache-below: unknown key; did you mean `cache_below`?",
             "6:45: start.guard.limit: 'soon' is not a duration",
+        ]),
+        ("start: {guard: {floor: -1GiB, cache_below: 4 GiG, limit: 0s}}\n", [
+            "5:24: start.guard.floor: `-1GiB` is not a size; write for example 512MiB",
+            "5:44: start.guard.cache_below: `4 GiG` is not a size; write for example 96GiB",
+            "5:58: start.guard.limit: `0s` is no time at all; write for example 20m",
+        ]),
+        ("start: {guard: {floor: 0, limit: 45}}\n", [
+            "5:24: start.guard.floor: `0` is no floor; write for example 512MiB, or guard: off",
+            "5:34: start.guard.limit: `45` has no unit; write 45s or 45m",
         ]),
         ("liveness: off\n", ["5:11: liveness: must be none, not `off`"]),
         ("stop: 30s\n", ["5:7: stop: must be a map, not `30s`"]),

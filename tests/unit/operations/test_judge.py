@@ -103,12 +103,12 @@ def test_the_guards_curve_is_the_proof(plan: LaunchPlan, read: Reader) -> None:
     found = receipt((30, 12.0), (1.2, 9.9), (0.6, 5.0), (0.0, 0.4), reaction=0.031)
     verdict = judge.of_guard(plan, log, found, "args.mem-fraction-static", "0.8")
     assert verdict.cause is Cause.GUARD_STOPPED
-    assert verdict.evidence[0].text == "MemAvailable fell from 9.9 to 0.40 GiB in 1.2 s"
+    assert verdict.evidence[0].text == "MemAvailable fell from 9.9 GiB to 410 MiB in 1.2 s"
     assert [e.origin for e in verdict.evidence] == ["guard", "guard", "guard", "log"]
     assert "31 ms" in verdict.evidence[2].text
     assert verdict.field == "args.mem-fraction-static"
     assert "(now 0.8)" in verdict.remedy
-    assert "start.guard.floor (0.5 GiB)" in verdict.remedy
+    assert "start.guard.floor (512 MiB)" in verdict.remedy
     assert "weights" in verdict.summary
 
 
@@ -120,11 +120,25 @@ def test_without_a_claim_the_guards_remedy_names_no_field(plan: LaunchPlan, read
 
 
 def test_a_curve_that_did_not_fall_is_not_told_as_a_fall() -> None:
-    assert judge.fall(receipt((5, 0.42), (0, 0.4))) == "MemAvailable was 0.40 GiB, the floor is 0.50 GiB"
-    assert judge.fall(receipt()) == "MemAvailable was 0.25 GiB, the floor is 0.50 GiB"
+    assert judge.fall(receipt((5, 0.42), (0, 0.4))) == "MemAvailable was 410 MiB, the floor is 512 MiB"
+    assert judge.fall(receipt()) == "MemAvailable was 256 MiB, the floor is 512 MiB"
 
 
 def test_what_was_read_after_the_act_is_not_part_of_the_fall() -> None:
     assert judge.fall(receipt((2, 3.0), (0, 0.3), (-3, 90.0), available=int(0.3 * GIB))).startswith(
-        "MemAvailable fell from 3.0 to 0.30 GiB in 2.0 s"
+        "MemAvailable fell from 3.0 GiB to 307 MiB in 2.0 s"
     )
+
+
+def test_nothing_before_the_watch_is_part_of_the_fall() -> None:
+    found = receipt((9, 90.0), (3, 12.0), (2, 5.0), (0, 0.4))
+    assert "from 90.0 GiB" in judge.fall(found)
+    assert judge.fall(found, within=2.5) == "MemAvailable fell from 5.0 GiB to 410 MiB in 2.0 s"
+
+
+def test_a_floor_that_is_far_too_high_is_itself_the_reason(plan: LaunchPlan, read: Reader) -> None:
+    found = receipt((1, 101.0), (0, 99.0), floor=100 * GIB)
+    verdict = judge.of_guard(plan, read(), found, "args.mem-fraction-static", "0.8")
+    assert verdict.field == "start.guard.floor"
+    assert verdict.remedy == "Lower start.guard.floor (now 100.0 GiB; 512 MiB without it)."
+    assert "froze" not in verdict.summary

@@ -33,7 +33,7 @@ NODE = NodeName("spark1")
         (None, "no guard: nothing stops it before the node's memory runs out"),
         (
             GuardRule(limit=3600.0),
-            "guarded until it is ready, for at most 1 h 0 m: stopped before less than 0.5 GiB is available; page cache is "
+            "guarded until it is ready, for at most 1 h 0 m: stopped before less than 512 MiB is available; page cache is "
             "dropped when little memory is free while weights load",
         ),
         (
@@ -49,10 +49,10 @@ def test_the_plan_says_what_will_be_guarded(rule: GuardRule | None, words: str) 
 @pytest.mark.parametrize(
     ("what", "why", "words"),
     [
-        (GuardAct.KILLED, "under 512 MiB", "qwen36 was stopped at 0.40 GiB available: under 512 MiB"),
-        (GuardAct.WARNED, "it falls", "memory is getting short at 0.40 GiB available: it falls"),
+        (GuardAct.KILLED, "under 512 MiB", "qwen36 was stopped at 410 MiB available: under 512 MiB"),
+        (GuardAct.WARNED, "it falls", "memory is getting short at 410 MiB available: it falls"),
         (GuardAct.DROPPED, "page cache dropped within 0.4 s", "page cache dropped within 0.4 s; 12.0 GiB are free"),
-        (GuardAct.KILL_FAILED, "no\x1b[2Jwork", "qwen36 could not be stopped at 0.40 GiB available: nowork"),
+        (GuardAct.KILL_FAILED, "no\x1b[2Jwork", "qwen36 could not be stopped at 410 MiB available: nowork"),
         (GuardAct.ENDED, "ready", "qwen36 is not guarded any more: ready"),
     ],
 )
@@ -99,16 +99,30 @@ def test_the_table_tells_what_is_watched_and_what_was_stopped() -> None:
     text = "\n".join(guard_lines([view()]))
     assert "\x1b" not in text
     for words in (
-        "qwen36   loading   memory is short   floor 0.5 GiB   for 10 min more   milo@desk",
+        "qwen36   loading   memory is short   floor 512 MiB   for 10 min more   milo@desk",
         "cannot reach Docker: it can warn, not act",
         "may not drop caches",
         "memory not locked",
         "memory is getting short: it falls",
-        "stopped old: MemAvailable fell from 4.0 to 0.25 GiB in 2.0 s",
+        "stopped old: MemAvailable fell from 4.0 GiB to 256 MiB in 2.0 s",
         "sparkctl logs old --node spark1",
     ):
         assert words in text, text
     assert "ready" not in text  # the end of a watch is no news
+
+
+def test_a_kill_is_told_once_and_a_watch_out_of_time_is_told() -> None:
+    events = (
+        GuardEvent(1000.0, GuardAct.KILLED, "under 512 MiB", "cd" * 32, "old"),
+        GuardEvent(1001.0, GuardAct.KILLED, "under 512 MiB", "ef" * 32, "other"),
+        GuardEvent(1002.0, GuardAct.ENDED, "its time limit of 1 s", "ab" * 32, "mine"),
+    )
+    state = GuardState(900.0, 7, 9 * GIB, events=events)
+    lines = guard_lines([view(guard=state)])
+    assert sum("old" in line and "stopped" in line for line in lines) == 1
+    assert any("other was stopped" in line for line in lines)
+    assert any("mine is not guarded any more: its time limit of 1 s" in line for line in lines)
+    assert all(line.strip().startswith("19") for line in lines if "stopped" in line)  # with the date
 
 
 def test_no_guard_and_no_node_are_two_things() -> None:
