@@ -54,6 +54,20 @@ class ActionId(StrEnum):
     NEARER = "nearer"
     QUIT = "quit"
     QUIT_AT_ONCE = "quit-at-once"
+    PLAN = "plan"
+    COPY_VERDICT = "copy-verdict"
+    LOG_FOLLOW = "log.follow"
+    LOG_FIND = "log.find"
+    LOG_ONLY = "log.only"
+    LOG_NEXT = "log.next"
+    LOG_PREVIOUS = "log.previous"
+    LOG_FIRST_ERROR = "log.first_error"
+    LOG_NEXT_MARK = "log.next_mark"
+    LOG_PREVIOUS_MARK = "log.previous_mark"
+    LOG_WRAP = "log.wrap"
+    LOG_TIMES = "log.times"
+    LOG_COPY = "log.copy"
+    LOG_SAVE = "log.save"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +75,7 @@ class Situation:
     """What an action's availability depends on. ``screens`` are those that there are.
 
     What the screen in front has selected: ``profile``; a finding's ``remedy``, and the command line that is its ``deed``
-    where it is one of ours.
+    where it is one of ours; whether it ``has_verdict``: of its instance it is known why its start failed.
     """
 
     names: tuple[NodeName, ...] = ()
@@ -74,6 +88,7 @@ class Situation:
     profile: str | None = None
     remedy: str | None = None
     deed: tuple[str, ...] | None = None
+    has_verdict: bool = False
 
     @property
     def view(self) -> LoadView | None:
@@ -131,6 +146,15 @@ def _no_instance(now: Situation) -> str | None:
     if now.view is None:
         return "no Spark is configured" if now.node is None else f"{now.node} was not looked at yet"
     return None if now.selected is not None else f"nothing runs on {now.node}"
+
+
+def _no_log(now: Situation) -> str | None:
+    """An instance that is gone has a log, too: the one that was saved."""
+    return None if now.instance is not None else _no_instance(now)
+
+
+def _no_verdict(now: Situation) -> str | None:
+    return None if now.has_verdict else "there is no verdict: no start that was watched here has failed"
 
 
 def _cannot_stop(now: Situation) -> str | None:
@@ -192,17 +216,19 @@ _HERE = frozenset((OVERVIEW,))
 _RUNNING = frozenset((OVERVIEW, INSTANCE))
 _LISTS = frozenset((OVERVIEW, PROFILES, DOCTOR))
 _READ = frozenset((PROFILES, DOCTOR))
+_ONE = frozenset((INSTANCE,))
+_LOG = frozenset((LOGS,))
 
 ACTIONS: tuple[Action, ...] = (
     Action(ActionId.UP, ("u",), "up", "start a profile", _node_silent, changes=True, verb="up",
-           on=_HERE | {PROFILES}, footer=0),
+           on=_RUNNING | {PROFILES}, footer=0),
     Action(
         ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", _cannot_stop, changes=True,
         confirm=True, verb="down", words=_of_instance("down"), on=_RUNNING, footer=1,
     ),
     Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", _no_instance, screen=INSTANCE, on=_HERE),
     Action(
-        ActionId.LOGS, ("l",), "logs", "show the instance's log", _no_instance, verb="logs", words=_of_instance("logs"),
+        ActionId.LOGS, ("l",), "logs", "show the instance's log", _no_log, verb="logs", words=_of_instance("logs"),
         screen=LOGS, on=_RUNNING, footer=2,
     ),
     Action(
@@ -215,7 +241,7 @@ ACTIONS: tuple[Action, ...] = (
         words=lambda _: ("doctor",), footer=6,
     ),
     Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", _nothing_wrong, on=_RUNNING, footer=7),
-    Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", _is_connected, on=_HERE, footer=8),
+    Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", _is_connected, on=_RUNNING, footer=8),
     Action(ActionId.EDIT, ("e",), "edit", "edit the profile in your editor, and check it", _no_profile,
            on=frozenset((PROFILES,)), footer=1),
     Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",
@@ -237,6 +263,20 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.BACK, ("escape",), "back", "go back"),
     Action(ActionId.QUIT, ("q",), "quit", "go back; from the overview, end the panel"),
     Action(ActionId.QUIT_AT_ONCE, ("ctrl+q",), "end", "end the panel; engines go on running", footer=10),
+    Action(ActionId.PLAN, ("d",), "plan", "what it runs with, in full", on=_ONE, footer=4),
+    Action(ActionId.COPY_VERDICT, ("y",), "copy verdict", "copy why it failed, with its proof", _no_verdict, on=_ONE),
+    Action(ActionId.LOG_FOLLOW, ("f",), "follow", "follow the log, or stay where you read", on=_LOG, footer=0),
+    Action(ActionId.LOG_FIND, ("/",), "find", "find text, !text or /regex/ while it is typed", on=_LOG, footer=1),
+    Action(ActionId.LOG_ONLY, ("&",), "only", "show only the lines that match", on=_LOG, footer=2),
+    Action(ActionId.LOG_NEXT, ("n",), "next match", "the next match", on=_LOG),
+    Action(ActionId.LOG_PREVIOUS, ("N",), "match before", "the match before", on=_LOG),
+    Action(ActionId.LOG_FIRST_ERROR, ("E",), "first error", "the first error", on=_LOG, footer=3),
+    Action(ActionId.LOG_NEXT_MARK, ("]",), "next mark", "the next ready line or failure", on=_LOG),
+    Action(ActionId.LOG_PREVIOUS_MARK, ("[",), "mark before", "the ready line or failure before", on=_LOG),
+    Action(ActionId.LOG_WRAP, ("w",), "wrap", "wrap long lines, or not", on=_LOG, footer=4),
+    Action(ActionId.LOG_TIMES, ("t",), "times", "show when each line came, or not", on=_LOG),
+    Action(ActionId.LOG_COPY, ("y",), "copy lines", "copy what is selected, else the line, else the screen", on=_LOG),
+    Action(ActionId.LOG_SAVE, ("ctrl+s",), "save", "save the shown lines to a file", on=_LOG),
 )  # fmt: skip
 
 _BY_ID = {action.id: action for action in ACTIONS}
@@ -310,13 +350,20 @@ _NAMED = frozenset(
     ("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "enter", "escape", "tab", "space", "backspace",
      "delete", "insert", *(f"f{number}" for number in range(1, 25)))
 )  # fmt: skip
+_TERMINALS_SAY = {
+    "solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at", "hyphen_minus": "minus",
+    "plus_sign": "plus", "low_line": "underscore",
+}  # fmt: skip
 NEVER = frozenset(("ctrl+c",))  # copies a selection; the terminal's own way out stays what it is
 
 
 def key_name(text: str) -> str:
     """Return a key as terminals are told of it: ``?`` is ``question_mark``. Raises ValueError for what is no key."""
     if len(text) == 1 and text.isprintable() and not text.isspace():
-        return text if text.isalnum() else unicodedata.name(text).lower().replace("-", "_").replace(" ", "_")
+        if text.isalnum():
+            return text
+        name = unicodedata.name(text).lower().replace("-", "_").replace(" ", "_")
+        return _TERMINALS_SAY.get(name, name)
     *_, last = text.split("+")
     if not _KEY.fullmatch(text) or (len(last) > 1 and last not in _NAMED and not _is_sign(last)):
         raise ValueError(f"{text!r} is no key; write for example x, ?, f5, ctrl+d or shift+tab")
@@ -326,6 +373,8 @@ def key_name(text: str) -> str:
 
 
 def _is_sign(name: str) -> bool:
+    if name in _TERMINALS_SAY.values():
+        return True
     try:
         unicodedata.lookup(name.replace("_", " "))
     except KeyError:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import singledispatchmethod
 
+from sparkctl.core.course import Course, after
 from sparkctl.core.drafting import Drafting
 from sparkctl.core.health.sight import Sight
 from sparkctl.core.health.watch import NodeHealth, between
@@ -82,6 +83,7 @@ class _Live:
     numbers: dict[str, NumbersArrived] = field(default_factory=dict)  # by container id
     phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
+    courses: dict[str, Course] = field(default_factory=dict)  # of starts, by instance
     logs: dict[str, LogMark] = field(default_factory=dict)
     drafting: dict[str, Drafting] = field(default_factory=dict)  # by container id
     told: dict[tuple[str, str | None], Found] = field(default_factory=dict)  # findings of asking, not of sampling
@@ -159,6 +161,14 @@ class Store:
     def phase(self, name: NodeName, instance: str) -> PhaseChanged | None:
         """Return what was told of an instance's start since it was last listed, None where nothing was. Raises KeyError."""
         return self._nodes[name].phases.get(instance)
+
+    def course(self, name: NodeName, instance: str) -> Course | None:
+        """Return how the last start that was watched went, None where none was. Raises KeyError."""
+        return self._nodes[name].courses.get(instance)
+
+    def plan(self, name: NodeName, instance: str) -> LaunchPlan | None:
+        """Return the plan of the last start that was watched, secrets and all. Raises KeyError."""
+        return self._nodes[name].plans.get(instance)
 
     def drafting(self, name: NodeName, container: str) -> Drafting | None:
         """Return how the drafts of a container fared lately, None where nothing is known. Raises KeyError."""
@@ -242,6 +252,11 @@ class Store:
     @_apply.register
     def _(self, event: PhaseChanged, live: _Live) -> tuple[Topic, ...]:
         live.phases[event.instance] = event
+        course = after(live.courses.get(event.instance), event)
+        if course is None:
+            live.courses.pop(event.instance, None)
+        else:
+            live.courses[event.instance] = course
         return (Topic(What.PHASE, event.node, event.instance),)
 
     @_apply.register

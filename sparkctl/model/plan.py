@@ -40,6 +40,26 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class DockerRun:
+    """What ``docker run`` was given for a container, as Docker remembers it; values as in `LaunchPlan`, secrets and all."""
+
+    name: str
+    image: str
+    entrypoint: str | None
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    mounts: tuple[Mount, ...]
+    gpus: str | None
+    shm_size: str | None
+    ipc: str | None
+    network: str | None
+    ulimits: tuple[tuple[str, str], ...]
+    devices: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReadyRule:
     """When an instance counts as ready: the line was seen AND the path answers AND a token came.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -45,7 +45,10 @@ _PATIENCE = 5  # times that Docker may refuse a log: one that is just being remo
 
 @dataclass(frozen=True, slots=True)
 class LogsRequest:
-    """``since`` in seconds before now; ``grep`` a compiled pattern that lines must contain; ``tail`` the last N lines."""
+    """``since`` in seconds before now; ``grep`` a compiled pattern that lines must contain; ``tail`` the last N lines.
+
+    ``pace`` is awaited after each batch that was emitted: a reader that needs time holds up a log that has much to tell.
+    """
 
     instance: str
     nodes: Sequence[Node]
@@ -53,6 +56,7 @@ class LogsRequest:
     since: float | None = None
     tail: int | None = None
     grep: re.Pattern[str] | None = None
+    pace: Callable[[], Awaitable[None]] | None = None
 
 
 def logs(ctx: Context, request: LogsRequest) -> AsyncIterator[Event]:
@@ -91,7 +95,7 @@ class _Logs:
                     raise  # a saved log after half a live one would tell everything twice
                 self.failures[node.name] = error
                 self._warn(node.name, error.message, error.hint)
-        return self._from_disk()
+        return await self._from_disk()
 
     # live
 
@@ -102,7 +106,7 @@ class _Logs:
         if self.request.follow:
             return await self._follow(session, container, follower, secrets)
         async for batch in follower.read():
-            self._show(session.node.name, masked(batch, secrets))
+            await self._show(session.node.name, masked(batch, secrets))
         if not container.is_alive:
             await self._ask_guard(session, container)
         return self._ended(session.node.name)
@@ -131,7 +135,7 @@ class _Logs:
                     out = False
                 async for batch in follower.follow():
                     refusals = 0
-                    self._show(name, masked(batch, secrets))
+                    await self._show(name, masked(batch, secrets))
                 now = await session.docker.inspect(container.id)
                 if not now.is_alive:
                     return self._followed_to_end(name, now)
@@ -160,7 +164,7 @@ class _Logs:
 
     # saved
 
-    def _from_disk(self) -> Ended:
+    async def _from_disk(self) -> Ended:
         names = [node.name for node in self.request.nodes]
         saved = next(iter(self._saved(names)), None)
         if saved is None:
@@ -172,7 +176,7 @@ class _Logs:
         since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
         try:
             for lines in _saved_batches(saved.path, self.request.tail, since):
-                self._show(node, lines)
+                await self._show(node, lines)
             receipt = receipts.kept(self.ctx, saved.instance, node, saved.container)
             if receipt is not None:
                 self._tell_guard(node, receipt)
@@ -209,13 +213,15 @@ class _Logs:
 
     # both
 
-    def _show(self, node: NodeName, lines: tuple[LogLine, ...]) -> None:
+    async def _show(self, node: NodeName, lines: tuple[LogLine, ...]) -> None:
         grep = self.request.grep
         if grep is not None:
             lines = tuple(line for line in lines if grep.search(line.text))
         if lines:
             self.shown += len(lines)
             self.emit(LogArrived(self.ctx.clock.now(), node, self.request.instance, lines))
+            if self.request.pace is not None:
+                await self.request.pace()
 
     def _warn(self, node: NodeName, message: str, hint: str | None = None) -> None:
         self.emit(Warned(self.ctx.clock.now(), node, message, hint))

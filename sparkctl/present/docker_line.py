@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from sparkctl.core.record import masked
 from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
 from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.secrets import MASK
 
 
 def docker_line(plan: LaunchPlan, *, with_labels: bool = True, mask: bool = True) -> str:
@@ -17,7 +18,8 @@ def docker_line(plan: LaunchPlan, *, with_labels: bool = True, mask: bool = True
     secret anywhere else is dots.
     """
     shown = masked(plan) if mask else plan
-    hidden = frozenset(real[0] for real, seen in zip(plan.env, shown.env, strict=True) if real != seen)
+    pairs = zip(plan.env, shown.env, strict=True)
+    hidden = frozenset(seen[0] for real, seen in pairs if real != seen or seen[1] == MASK)  # it may be masked already
     groups = [["docker", "run", "-d"], *_options(shown, hidden, with_labels=with_labels)]
     groups.append([shown.image])
     groups += _by_flag(shown.command)

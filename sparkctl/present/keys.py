@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.core.actions import ACTIONS, Action, Situation, for_footer, is_there
+from sparkctl.core.actions import ACTIONS, OVERVIEW, Action, Situation, for_footer, is_there
 from sparkctl.present.spans import Row, Span, Tone, fit, plain_ascii, row, width
 
 _SHOWN = {
@@ -77,6 +77,7 @@ def readme_table(screens: frozenset[str]) -> str:
         if not is_there(one, screens):
             continue
         keys = ", ".join(f"`{key_words(key)}`" for key in one.keys)
-        notes = one.title + (" (asks first)" if one.confirm else "")
+        where = "" if not one.on or OVERVIEW in one.on else f"{', '.join(sorted(one.on & screens))}: "
+        notes = where + one.title + (" (asks first)" if one.confirm else "")
         lines.append(f"| {keys} | {notes} | {f'`:{one.verb}`' if one.verb else ''} | `{one.id}` |")
     return "\n".join(lines) + "\n"

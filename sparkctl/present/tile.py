@@ -39,7 +39,7 @@ def tile(seen: Glance, columns: int, lines: int, *, chosen: bool = False, ascii_
     room = max(0, lines - 2)
     roomy = room >= _ROOMY
     parts = _parts(seen, space, roomy)
-    rows = _chosen_rows(parts, room)
+    rows = chosen_rows(parts, room)
     return framed(_title(seen, roomy, ascii_only), rows, columns, lines, chosen=chosen, ascii_only=ascii_only)
 
 
@@ -146,7 +146,7 @@ def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[
     return [Part(1, (decode,)), Part(1, (accept,)), *last]
 
 
-def _chosen_rows(parts: Sequence[Part], room: int) -> list[Row]:
+def chosen_rows(parts: Sequence[Part], room: int) -> list[Row]:
     """Leave out the least important until the rest fits; its order stays."""
     kept = list(parts)
     while kept and sum(len(part.rows) for part in kept) > room:

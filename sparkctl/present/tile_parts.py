@@ -170,21 +170,22 @@ def failure_rows(one: InstanceView, seen: Glance, space: Space) -> list[Row]:
     end = seen.ends.get(one.name)
     verdict = None if end is None else end.verdict
     sentence = verdict.summary if verdict else one.detail or (one.status or "it ended")
-    rows = _folded("why", sentence, space, Tone.BAD, 2)
+    rows = folded("why", sentence, space, Tone.BAD, 2)
     if verdict is not None and verdict.evidence:
         proof = verdict.evidence[0]
         where = f"line {proof.line}  " if proof.line is not None else f"{proof.origin}  "
-        rows += _folded("proof", where + proof.text, space, Tone.VALUE, 1)
+        rows += folded("proof", where + proof.text, space, Tone.VALUE, 1)
     if verdict is not None:
-        rows += _folded("try", verdict.remedy, space, Tone.VALUE, 2)
+        rows += folded("try", verdict.remedy, space, Tone.VALUE, 2)
     return rows
 
 
-def _folded(name: str, sentence: str, space: Space, tone: Tone, most: int) -> list[Row]:
+def folded(name: str, sentence: str, space: Space, tone: Tone, most: int) -> list[Row]:
+    """Return a sentence under its name, in ``most`` rows at most; what is left out is marked."""
     room = max(8, space.columns - LABEL)
-    folded = [line.strip() for line in fold(said(sentence).text, room, 0)]
-    lines = folded[:most]
-    if len(folded) > most:
+    whole = [line.strip() for line in fold(said(sentence).text, room, 0)]
+    lines = whole[:most]
+    if len(whole) > most:
         lines[-1] = cut_text(lines[-1], room - 2) + " …"
     return [row(label(name if not at else ""), *cut((Span(line, tone),), room)) for at, line in enumerate(lines)]
 
@@ -301,7 +302,7 @@ def away_rows(seen: Glance, space: Space) -> list[Row]:
     """Return what was tried, when the next try is, and what to do."""
     told, rows = seen.told, []
     if told.detail:
-        rows += _folded("tried", told.detail, space, Tone.VALUE, 3)
+        rows += folded("tried", told.detail, space, Tone.VALUE, 3)
     elif seen.address:
         rows.append(row(label(""), said(seen.address, Tone.STALE)))
     if told.next_try is not None:
@@ -312,7 +313,7 @@ def away_rows(seen: Glance, space: Space) -> list[Row]:
             spans.append(Span(f"   attempt {told.attempt} failed", Tone.UNIT))
         rows.append(tuple(spans))
     if told.hint:
-        rows += _folded("do", told.hint, space, Tone.VALUE, 2)
+        rows += folded("do", told.hint, space, Tone.VALUE, 2)
     if seen.view.sampled is not None:
         rows.append(row(label(""), Span(f"what follows is {old(seen.age)}", Tone.STALE)))
     return rows

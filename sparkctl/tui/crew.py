@@ -45,6 +45,10 @@ class Crew:
                 self._nodes[name] = node
                 self._begin(node)
 
+    def node(self, name: NodeName) -> Node | None:
+        """Return a node that is followed."""
+        return self._nodes.get(name)
+
     def again(self, name: NodeName) -> None:
         """Connect to a node anew, now."""
         node = self._nodes.get(name)

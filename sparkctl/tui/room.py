@@ -31,6 +31,8 @@ from sparkctl.tui.jobs import Job, Jobs
 from sparkctl.tui.picker import Offer
 
 if TYPE_CHECKING:
+    from sparkctl.model.instance import InstanceView
+    from sparkctl.operations.launched import Launched
     from sparkctl.tui.app import Panel
 
 
@@ -55,13 +57,20 @@ class Room:
         self.jobs = Jobs(self._take, lambda *over: panel.call_later(self._finished, *over))
         self.notices: list[tuple[str, Tone]] = []
         self.recent = self.context.history.recent_profiles(_RECENT)
+        self.recorded: Sequence[Event] = ()
+        self._ready_lines: dict[tuple[NodeName, str], str | None] = {}
+
+    @property
+    def is_replaying(self) -> bool:
+        """Tell whether this is a recording: there is no node to ask."""
+        return self._panel.setup.recording is not None
 
     def begin(self, nodes: Sequence[Node]) -> None:
         """Follow the nodes, or play the recording."""
         recording = self._panel.setup.recording
         if recording is not None:
-            events, speed = recording()
-            self.crew.play(Recording(events, speed))
+            self.recorded, speed = recording()
+            self.crew.play(Recording(self.recorded, speed))
         else:
             self.crew.follow(nodes)
 
@@ -84,6 +93,22 @@ class Room:
             return []
         return [one.name for one in in_order(self.bridge.store.last(name))]
 
+    def instance(self, name: NodeName, instance: str) -> InstanceView | None:
+        """Return an instance as it was last known, None where it is not there."""
+        if name not in self.bridge.store.nodes:
+            return None
+        return next((one for one in self.bridge.store.last(name).instances if one.name == instance), None)
+
+    def remember_ready(self, name: NodeName, instance: str, run: Launched | None) -> None:
+        """Keep by which line an instance says that it is ready."""
+        if run is not None and run.ready is not None:
+            self._ready_lines[name, instance] = run.ready.line
+
+    def ready_line(self, name: NodeName, instance: str) -> str | None:
+        """Return the expression for the line by which an instance says that it is ready, None where it is not known."""
+        plan = self.bridge.store.plan(name, instance) if name in self.bridge.store.nodes else None
+        return plan.ready.line if plan is not None else self._ready_lines.get((name, instance))
+
     def scene(
         self, names: Sequence[NodeName], chosen: int, instances: Mapping[str, str], nodes: Sequence[Node], ascii_only: bool
     ) -> Scene:  # fmt: skip
@@ -93,6 +118,11 @@ class Room:
         loading = {one.name for seen in glances for one in seen.view.instances if one.phase in COMING}
         lines = tuple(line for line in self.bridge.lines if not loading or line.instance in loading)
         return Scene(glances, min(chosen, max(0, len(glances) - 1)), lines, tuple(self.notices), ascii_only)
+
+    def glance(self, name: NodeName, instance: str) -> Glance:
+        """Return what is known of a node, for a screen about one of its instances. Raises KeyError."""
+        node = self.crew.node(name)
+        return self._glance(name, None if node is None else node.host, instance)
 
     def _glance(self, name: NodeName, address: str | None, chosen: str | None) -> Glance:
         return glance(

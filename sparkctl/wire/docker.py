@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from sparkctl.errors import DockerDown, DockerError, SparkctlError
 from sparkctl.model.container import Container
-from sparkctl.model.plan import LaunchPlan
-from sparkctl.wire import docker_json, http
+from sparkctl.model.plan import DockerRun, LaunchPlan
+from sparkctl.wire import docker_json, docker_run, http
 from sparkctl.wire.docker_body import create_body
 from sparkctl.wire.docker_errors import refusal
 from sparkctl.wire.docker_json import EngineInfo, ImageInfo
@@ -70,6 +70,12 @@ class Docker:
         """Return the secret values in a container's environment and command, for masking whatever it prints."""
         data = await self._read(f"/containers/{quote(ref, safe='')}/json")
         return docker_json.secrets(data)
+
+    async def run_of(self, ref: str) -> DockerRun:
+        """Return what a container was created with, less what its image gave it. Raises NoSuchContainer."""
+        data = await self._read(f"/containers/{quote(ref, safe='')}/json")
+        answer = await self._ask(f"/v{await self.api()}/images/{quote(docker_run.image_id(data), safe=':')}/json")
+        return docker_run.read(data, None if answer.status == _MISSING else self._object(answer))
 
     async def raw(self, path: str) -> object:
         """Return the decoded answer to ``GET path`` as Docker gave it, secrets and all: for whoever masks it."""

@@ -1,0 +1,281 @@
+"""The instance screen as rows: its state and figures, memory against claim, the log's end, what it runs with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkctl.core.course import Course
+from sparkctl.model.events import Ended
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.metrics import Activity
+from sparkctl.model.phase import Phase
+from sparkctl.model.units import spoken
+from sparkctl.operations.launched import Launched
+from sparkctl.present.frame import filled, framed
+from sparkctl.present.glance import COMING, Badge, Glance, instance_badge
+from sparkctl.present.instance_parts import (
+    claim_row,
+    course_parts,
+    latency_rows,
+    plan_rows,
+    position_rows,
+    tail_rows,
+    took_row,
+    verdict_keys,
+    verdict_parts,
+)
+from sparkctl.present.numbers import IDLE
+from sparkctl.present.spans import Row, Span, Tone, row, said, toned
+from sparkctl.present.symbols import symbol
+from sparkctl.present.tile import chosen_rows
+from sparkctl.present.tile_parts import (
+    Part,
+    Space,
+    accept_row,
+    away_rows,
+    decode_row,
+    engine_words,
+    failure_rows,
+    folded,
+    gpu_rows,
+    label,
+    memory_part,
+    reads_row,
+    share_part,
+    start_rows,
+    trend_part,
+)
+
+_WIDE = 110  # columns from which on the plan stands beside
+_LOG = 8  # lines of a box of the log, or of the plan, that is worth its frame beside the other
+_LEAST = 4  # lines of a box that says something
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceScene:
+    """All that the screen shows. ``one`` is None where it is not there (any more); ``end`` is how a start of it ended that
+    was watched, ``course`` how that went. ``run`` is what it runs with, or ``run_trouble`` why that is not known; ``tail``
+    are the last lines of its log, ``tail_trouble`` what is the matter with following it."""
+
+    seen: Glance
+    name: str
+    one: InstanceView | None = None
+    course: Course | None = None
+    end: Ended | None = None
+    run: Launched | None = None
+    run_trouble: str | None = None
+    tail: tuple[str, ...] = ()
+    tail_trouble: str | None = None
+    ascii_only: bool = False
+
+
+def instance_rows(scene: InstanceScene, columns: int, lines: int) -> tuple[Row, ...]:
+    """Return exactly ``lines`` rows of exactly ``columns``."""
+    rows = _beside(scene, columns, lines) if columns >= _WIDE and lines >= 20 else _stacked(scene, columns, lines)
+    return filled(rows, columns, lines, scene.ascii_only)
+
+
+def _beside(scene: InstanceScene, columns: int, lines: int) -> list[Row]:
+    left = max(columns // 2, 60)
+    right = columns - left
+    space = Space(left - 4, scene.ascii_only)
+    state, memory = _state_parts(scene, space), _memory_parts(scene, space)
+    plan = _plan(scene, right - 4)
+    needed = _height(state) + 2 + (_height(memory) + 2 if memory else 0)
+    top = min(lines - _LOG, max(needed, len(plan) + 2))
+    below = min(_height(memory) + 2, top // 2) if memory else 0
+    lefts = [*_box(scene, _title(scene), chosen_rows(state, top - below - 2), left, top - below)]
+    if memory:
+        lefts += _box(scene, _named("memory"), chosen_rows(memory, below - 2), left, below)
+    rights = _box(scene, _named("runs with"), _cut(plan, top - 2), right, top)
+    rows = [(*one, *other) for one, other in zip(lefts, rights, strict=True)]
+    return [*rows, *_log(scene, columns, lines - top)]
+
+
+def _stacked(scene: InstanceScene, columns: int, lines: int) -> list[Row]:
+    space = Space(max(8, columns - 4), scene.ascii_only)
+    state, memory = _state_parts(scene, space), _memory_parts(scene, space)
+    first = min(lines, _height(state) + 2)
+    left = lines - first
+    if left < _LEAST:
+        return list(_box(scene, _title(scene), chosen_rows(state, lines - 2), columns, lines))
+    rows = [*_box(scene, _title(scene), chosen_rows(state, first - 2), columns, first)]
+    if memory and left >= _LEAST:
+        high = min(_height(memory) + 2, max(3, left - _LEAST))
+        if left - high < _LEAST:
+            high = left
+        rows += _box(scene, _named("memory"), chosen_rows(memory, high - 2), columns, high)
+        left -= high
+    plan = _plan(scene, columns - 4)
+    for_plan = min(len(plan) + 2, left // 2)
+    if for_plan < _LOG:
+        for_plan = 0  # one key away
+    rows += _log(scene, columns, left - for_plan) if left else []
+    if for_plan:
+        rows += _box(scene, _named("runs with"), _cut(plan, for_plan - 2), columns, for_plan)
+    return rows
+
+
+def _height(parts: Sequence[Part]) -> int:
+    return sum(len(part.rows) for part in parts)
+
+
+def _box(scene: InstanceScene, title: Row, rows: Sequence[Row], columns: int, lines: int) -> tuple[Row, ...]:
+    return framed(title, rows, columns, lines, chosen=False, ascii_only=scene.ascii_only)
+
+
+def _named(name: str) -> Row:
+    return row(Span(name, Tone.LABEL))
+
+
+def _cut(rows: Sequence[Row], room: int) -> list[Row]:
+    if len(rows) <= room or room < 1:
+        return list(rows)
+    more = len(rows) - room + 1
+    return [*rows[: room - 1], row(Span("d", Tone.KEY), Span(f" shows {more} lines more", Tone.LABEL))]
+
+
+# --- state ------------------------------------------------------------------------------------------------------------
+
+
+def _title(scene: InstanceScene) -> Row:
+    badge = _badge(scene)
+    dash = Span(" - " if scene.ascii_only else " ─ ", Tone.FRAME)
+    return row(
+        said(scene.seen.name, Tone.TITLE), dash, Span(f"{badge.sign} {badge.word}", badge.tone), dash,
+        said(scene.name, Tone.TITLE),
+    )  # fmt: skip
+
+
+def _badge(scene: InstanceScene) -> Badge:
+    one = scene.one
+    if not scene.seen.is_known:
+        state = scene.seen.told.state
+        return Badge(symbol(state, scene.ascii_only), str(state), Tone.STALE)
+    if _has_failed(scene):
+        seconds = "" if scene.end is None else f" after {spoken(scene.end.seconds)}"
+        return Badge(symbol(Phase.FAILED, scene.ascii_only), f"failed{seconds}", Tone.BAD)
+    if one is None:
+        return Badge(symbol(Phase.STOPPED, scene.ascii_only), "not there", Tone.LABEL)
+    return instance_badge(one, scene.ascii_only)
+
+
+def _has_failed(scene: InstanceScene) -> bool:
+    if scene.one is None:
+        return scene.end is not None and scene.end.verdict is not None
+    return scene.one.phase is Phase.FAILED
+
+
+def _state_parts(scene: InstanceScene, space: Space) -> list[Part]:
+    seen, one = scene.seen, scene.one
+    if not seen.is_known:
+        parts = [Part(1, tuple(away_rows(seen, space)))]
+        return parts if one is None else [*parts, *_faded(_about(one, space))]
+    if _has_failed(scene):
+        return _failure(scene, space)
+    if one is None:
+        return [Part(0, (row(Span("It is not on this Spark now.", Tone.VALUE)), _saved()))]
+    if one.phase in COMING:
+        return [*_coming(scene, one, space), *_about(one, space)]
+    return [*_about(one, space), *_doing(scene, one, space)]
+
+
+def _saved() -> Row:
+    return row(Span("l", Tone.KEY), Span(" shows the log that was kept of it, if there is one", Tone.LABEL))
+
+
+def _faded(parts: Sequence[Part]) -> list[Part]:
+    return [Part(one.spare + 1, tuple(toned(each, Tone.STALE) for each in one.rows)) for one in parts]
+
+
+def _about(one: InstanceView, space: Space) -> list[Part]:
+    """Return what it is: engine, port, whose."""
+    words = [engine_words(one), f":{one.port}" if one.port is not None else "", one.container if not one.ours else ""]
+    if one.operator:
+        words.append(f"by {one.operator}")
+    rows = [row(label("what"), said("   ".join(word for word in words if word), Tone.VALUE))]
+    if one.endpoint and space.columns >= 56:
+        rows.append(row(label("at"), said(one.endpoint, Tone.VALUE)))
+    return [Part(3, (rows[0],)), *(Part(6, (each,)) for each in rows[1:])]
+
+
+def _failure(scene: InstanceScene, space: Space) -> list[Part]:
+    verdict = None if scene.end is None else scene.end.verdict
+    if verdict is not None:
+        parts = [*verdict_parts(verdict, space), Part(1, (verdict_keys(verdict),))]
+    else:
+        assert scene.one is not None
+        rows = failure_rows(scene.one, scene.seen, space)
+        hint = row(
+            Span("l", Tone.KEY), Span(" log, then ", Tone.LABEL), Span("E", Tone.KEY),
+            Span(" for its first error: nobody here watched this start", Tone.LABEL),
+        )  # fmt: skip
+        parts = [Part(0, tuple(rows)), Part(1, (hint,))]
+    if scene.course is not None and (took := took_row(scene.course, space)) is not None:
+        parts.append(Part(8, (took,)))
+    return parts if scene.one is None else [*parts, *_about(scene.one, space)[:1]]
+
+
+def _coming(scene: InstanceScene, one: InstanceView, space: Space) -> list[Part]:
+    if scene.course is not None and not scene.course.is_over and one.phase is not Phase.STOPPING:
+        return course_parts(scene.course, scene.seen.now, space)
+    rows = start_rows(one, scene.seen, space)
+    return [Part(0, tuple(rows)), *([Part(3, (row(label(""), said(one.detail, Tone.LABEL)),))] if one.detail else [])]
+
+
+def _doing(scene: InstanceScene, one: InstanceView, space: Space) -> list[Part]:
+    if one.phase is not Phase.READY or one.port is None:
+        words = one.detail or (
+            "a container that sparkctl did not start; its figures are not read" if not one.ours else ""
+        )
+        parts = [Part(1, tuple(folded("", words, space, Tone.LABEL, 3)))] if words else []
+        return [*parts, *_gpu(scene, space)]
+    parts = [Part(0, (decode_row(one.numbers, space),))]
+    numbers = one.numbers
+    if (accept := accept_row(one, scene.seen, space)) is not None:
+        parts.append(Part(1, (accept,)))
+    if numbers is not None:
+        if numbers.activity is Activity.IDLE and one.per_step is not None and one.per_step.draft_tokens:
+            parts.append(Part(2, (row(label("accept"), Span(IDLE, Tone.VALUE)),)))
+        if positions := position_rows(numbers.acceptance, space):
+            parts.append(Part(4, tuple(positions)))
+        if (reads := reads_row(one, scene.seen, space)) is not None:
+            parts.append(Part(3, (reads,)))
+        drafts = one.per_step is not None and bool(one.per_step.draft_tokens)
+        parts += [Part(5, (each,)) for each in latency_rows(numbers, drafts)]
+    if one.metrics_hint is not None:
+        hint = f"/metrics is off; in the profile: {one.metrics_hint}"
+        parts.append(Part(7, (row(label(""), said(hint, Tone.LABEL)),)))
+    parts += _gpu(scene, space)
+    if scene.course is not None and (took := took_row(scene.course, space)) is not None:
+        parts.append(Part(7, (took,)))
+    return parts
+
+
+def _gpu(scene: InstanceScene, space: Space) -> list[Part]:
+    return [Part(4, tuple(gpu_rows(scene.seen, space)))]
+
+
+# --- the other boxes --------------------------------------------------------------------------------------------------
+
+
+def _memory_parts(scene: InstanceScene, space: Space) -> list[Part]:
+    parts = []
+    if scene.one is not None and (claim := claim_row(scene.one, space)) is not None:
+        parts.append(Part(1, (claim,)))
+    if scene.seen.view.memory is not None:
+        shares, curve = share_part(scene.seen, space), trend_part(scene.seen, space)
+        parts += [memory_part(scene.seen, space), *([shares] if shares else []), *([curve] if curve else [])]
+    return parts if scene.seen.is_known else _faded(parts)
+
+
+def _plan(scene: InstanceScene, columns: int) -> list[Row]:
+    if scene.run is None:
+        return [row(said(scene.run_trouble or "being read from its container ...", Tone.STALE))]
+    return plan_rows(scene.run, columns)
+
+
+def _log(scene: InstanceScene, columns: int, lines: int) -> tuple[Row, ...]:
+    title = row(Span("log", Tone.LABEL), Span("   l", Tone.KEY), Span(" all of it", Tone.LABEL))
+    return _box(scene, title, tail_rows(scene.tail, scene.tail_trouble, lines - 2), columns, lines)

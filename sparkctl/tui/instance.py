@@ -1,0 +1,169 @@
+"""One instance: what it does, what it holds, what it runs with, what it just said; and why, when it failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from sparkctl.core.actions import INSTANCE, Action, Situation
+from sparkctl.core.record import masked
+from sparkctl.errors import DockerError, NodeError
+from sparkctl.model.events import Ended
+from sparkctl.model.log import LogLine
+from sparkctl.model.node import Node, NodeName
+from sparkctl.operations.launched import Launched, launched
+from sparkctl.present.instance_parts import plan_rows, verdict_text
+from sparkctl.present.instance_screen import InstanceScene, instance_rows
+from sparkctl.present.spans import Row, Tone
+from sparkctl.tui.log_feed import LogFeed, Reader
+from sparkctl.tui.room import Room
+from sparkctl.tui.screen import PanelScreen, bound
+from sparkctl.tui.sheet import Sheet
+
+_TAIL = 60  # lines
+
+
+def instance_screen(now: Situation) -> PanelScreen:
+    """Return the screen for the selected instance."""
+    assert now.node is not None
+    assert now.instance is not None
+    return Instance(now.node, now.instance)
+
+
+class Instance(PanelScreen):
+    """Stays with its instance, also when that is gone. Its plan is read back once for each container."""
+
+    PLACE = INSTANCE
+    BINDINGS: ClassVar[list[BindingType]] = bound(INSTANCE)
+
+    def __init__(self, node: NodeName, instance: str) -> None:
+        super().__init__()
+        self._node, self._instance = node, instance
+        self._lines: deque[str] = deque(maxlen=_TAIL)
+        self._trouble: str | None = None
+        self._feed: LogFeed | None = None
+        self._read: str | None = None  # the container whose plan was asked for
+        self._reading: asyncio.Task[None] | None = None
+        self._run: Launched | None = None
+        self._run_trouble: str | None = None
+
+    @property
+    def crumb(self) -> str:
+        """Which instance this is."""
+        return f"{self._node} › {self._instance}"
+
+    def selected(self, now: Situation) -> Situation:
+        """This instance, whatever is selected on the overview."""
+        return replace(now, node=self._node, instance=self._instance, has_verdict=self._end() is not None)
+
+    def _end(self) -> Ended | None:
+        room = self.panel.room
+        return None if room is None else room.bridge.ends.get((self._node, self._instance))
+
+    def body(self) -> Widget:
+        """Return the one sheet."""
+        return Sheet(self.panel.tones, id="instance")
+
+    def on_mount(self) -> None:
+        """Begin to read the end of the log."""
+        if (room := self.panel.room) is not None:
+            reader = Reader(self._lines.clear, self._take, self._tell)
+            self._feed = LogFeed(room, self._node, self._instance, reader, tail=_TAIL)
+
+    def on_unmount(self) -> None:
+        """End reading."""
+        if self._feed is not None:
+            self._feed.close()
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def picture(self) -> None:
+        """Paint what is known now."""
+        sheet, scene = self.query_one("#instance", Sheet), self._scene()
+        wide, high = sheet.size
+        if not wide or not high:
+            wide, high = self.size.width, self.size.height - 2
+        if scene is not None:
+            sheet.show(instance_rows(scene, wide, high))
+
+    def _scene(self) -> InstanceScene | None:
+        room = self.panel.room
+        if room is None or self._node not in room.bridge.store.nodes:
+            return None
+        store, seen = room.bridge.store, room.glance(self._node, self._instance)
+        one = room.instance(self._node, self._instance)
+        if one is not None and one.container_id not in (None, self._read):
+            self._read_plan(room, str(one.container_id))
+        return InstanceScene(
+            seen, self._instance, one, store.course(self._node, self._instance), seen.ends.get(self._instance),
+            self._run or _planned(room, self._node, self._instance), self._run_trouble or _why_no_plan(room),
+            tuple(self._lines), self._trouble, self.panel.ascii_only,
+        )  # fmt: skip
+
+    def do_copy_verdict(self, _: Action) -> None:
+        """Copy why it failed, as a message to somebody else."""
+        if (end := self._end()) is not None:
+            self.app.copy_to_clipboard(verdict_text(end))
+            self.panel.say("the verdict was copied")
+
+    def do_plan(self, _: Action) -> None:
+        """Show all of what it runs with."""
+        from sparkctl.tui.dialogs import Reader as Page
+
+        scene = self._scene()
+        if scene is None or scene.run is None:
+            self.panel.say((scene and scene.run_trouble) or "what it runs with is still being read")
+            return
+        rows: list[Row] = [(), *plan_rows(scene.run, min(110, self.size.width - 10)), ()]
+        self.panel.push_screen(Page(f"{self._instance} on {self._node} runs with", rows, Tone.ACCENT))
+
+    # --- what is read beside ---
+
+    def _read_plan(self, room: Room, container: str) -> None:
+        node = room.crew.node(self._node)
+        if node is None:
+            return
+        self._read = container
+        if self._reading is not None:
+            self._reading.cancel()
+        self._reading = asyncio.create_task(self._look(room, node, container))
+
+    async def _look(self, room: Room, node: Node, container: str) -> None:
+        try:
+            self._run, self._run_trouble = await launched(room.context, node, container), None
+        except (NodeError, DockerError) as error:
+            self._run, self._run_trouble = None, f"not known: {error.message}"
+            self._read = None if isinstance(error, NodeError) else container  # a node may answer later
+        room.remember_ready(self._node, self._instance, self._run)
+        room.bridge.changed()
+
+    def _take(self, lines: Sequence[LogLine]) -> None:
+        for line in lines[-_TAIL:]:
+            text = line.text.rstrip("\r\n").rpartition("\r")[2]  # of a progress bar what it shows now
+            if text.strip():
+                self._lines.append(text)
+        self._changed()
+
+    def _tell(self, words: str | None) -> None:
+        self._trouble = words
+        self._changed()
+
+    def _changed(self) -> None:
+        if (room := self.panel.room) is not None:
+            room.bridge.changed()
+
+
+def _planned(room: Room, node: NodeName, instance: str) -> Launched | None:
+    """Return the plan of a start that is watched here, while there is no container to ask."""
+    plan = room.bridge.store.plan(node, instance)
+    return None if plan is None else Launched(masked(plan), plan.ready, None)
+
+
+def _why_no_plan(room: Room) -> str | None:
+    return "this recording does not hold it" if room.is_replaying else None

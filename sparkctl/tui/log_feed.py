@@ -1,0 +1,143 @@
+"""Where a screen has an instance's log from: its container, followed through every break, or a recording.
+
+One task, ended by `close`. What follows the log and what is masked in it is the ``logs`` verb's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sparkctl.core.context import Interrupt
+from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, Outcome, Warned
+from sparkctl.model.log import LogLine
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.operations.logs import LogsRequest, logs
+
+if TYPE_CHECKING:
+    from sparkctl.tui.room import Room
+
+_AT_ONCE = 300  # lines between two looks at the keyboard
+_AGAIN = 5.0  # s until a node that could not be asked is asked again
+_LOOK = 1.0  # s between two looks whether the instance was started anew
+_REPLAYED = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads: ``begin`` is called before the first line of a container's log, ``take`` with lines in their order, and
+    ``tell`` with what is the matter, None when all is well. ``over``: the log is at its end, and whole."""
+
+    begin: Callable[[], None]
+    take: Callable[[Sequence[LogLine]], None]
+    tell: Callable[[str | None], None]
+    over: Callable[[], None] = lambda: None
+
+
+class LogFeed:
+    """The log of one instance on one node. ``tail``: only its last lines; their numbers then count from there."""
+
+    def __init__(self, room: Room, node: NodeName, instance: str, reader: Reader, tail: int | None = None) -> None:
+        self._room, self._node, self._instance, self._reader, self._tail = room, node, instance, reader, tail
+        self._taken = asyncio.Event()
+        self._container: str | None = None
+        self._task = asyncio.create_task(self._run(), name=f"log of {instance} on {node}")
+        self._task.add_done_callback(self._over)
+
+    def close(self) -> None:
+        """Read no further."""
+        self._task.remove_done_callback(self._over)
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        if self._room.is_replaying:
+            await self._replay()
+            return
+        while True:
+            self._container = self._listed()
+            self._reader.begin()
+            ended = await self._follow()
+            self._reader.over()
+            if ended is not None and ended.outcome is Outcome.UNREACHABLE:
+                self._reader.tell(f"{ended.message or 'its Spark does not answer'}; tried again every {_AGAIN:.0f} s")
+                await self._room.clock.sleep(_AGAIN)
+                continue
+            while self._listed() in (None, self._container):
+                await self._room.clock.sleep(_LOOK)
+
+    async def _follow(self) -> Ended | None:
+        node = self._room.crew.node(self._node)
+        if node is None:
+            self._reader.tell(f"{self._node} is not in the config any more")
+            return None
+        ctx = replace(self._room.context, interrupt=Interrupt())
+        request = LogsRequest(self._instance, [node], follow=True, tail=self._tail, pace=self._pace)
+        events: AsyncIterator[Event] = logs(ctx, request)
+        self._reader.tell(f"connecting to {self._node} ...")
+        warned: list[str] = []
+        async for event in events:
+            match event:
+                case LogArrived():
+                    self._reader.tell(None)
+                    await self._give(event.lines)
+                case NodeStateChanged():
+                    self._reader.tell(_broken(event))
+                case Warned():
+                    warned.append(event.message)
+                    self._reader.tell(event.message)
+                case Ended():
+                    # where it is a saved log, a warning has said so, and another may have said who ended it
+                    self._reader.tell(event.message or "; ".join(warned[-2:]) or str(event.outcome))
+                    return event
+                case _:
+                    pass
+        return None
+
+    async def _give(self, lines: Sequence[LogLine]) -> None:
+        for start in range(0, len(lines), _AT_ONCE):
+            self._reader.take(lines[start : start + _AT_ONCE])
+            await asyncio.sleep(0)
+        self._taken.set()
+
+    async def _pace(self) -> None:
+        self._taken.clear()
+        await self._taken.wait()
+
+    def _listed(self) -> str | None:
+        """Return the container that the instance has now, as far as it was listed and lives."""
+        store = self._room.bridge.store
+        if self._node not in store.nodes:
+            return None
+        views = store.last(self._node).instances
+        return next((one.container_id for one in views if one.name == self._instance and one.is_alive), None)
+
+    async def _replay(self) -> None:
+        """Give the lines that the recording holds, each when it is due."""
+        self._reader.begin()
+        mine = [one for one in self._room.recorded if isinstance(one, LogArrived) and self._is_mine(one)]
+        if not mine:
+            self._reader.tell("this recording holds no line of its log")
+        for event in mine:
+            while event.ts > self._room.now():
+                await self._room.clock.sleep(_REPLAYED)
+            await self._give(event.lines)
+        self._reader.over()
+
+    def _is_mine(self, event: LogArrived) -> bool:
+        return event.node == self._node and event.instance == self._instance
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        """A defect ends this log alone, and is said where the log stands."""
+        if not task.cancelled() and (defect := task.exception()) is not None:
+            self._reader.tell(f"a defect in sparkctl: {type(defect).__name__}: {defect}; please report it")
+
+
+def _broken(event: NodeStateChanged) -> str | None:
+    if event.state is NodeState.OK:
+        return None
+    words = f"{event.node}: {event.detail or event.state}"
+    if event.next_try is not None:
+        words += f"; attempt {event.attempt}, next try in {event.next_try:.0f} s"
+    return f"{words}; the log goes on where it stopped"

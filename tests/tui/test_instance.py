@@ -1,0 +1,116 @@
+"""The instance screen on simulated Sparks: what it reads back, what it says of a failure, and what becomes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.sim import SimulatedSparks
+from sparkctl.tui.log_view import LogView
+from tests.sim.clients import FAST
+from tests.tui.driving import Driver, on, screen, until
+
+
+@pytest.fixture(autouse=True)
+def _operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No config, profile or state of whoever runs the tests."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "SPARKCTL_STATE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+
+
+async def type_line(pilot: Driver, line: str) -> None:
+    await pilot.press("colon")
+    await pilot.pause()
+    pilot.app.screen.query_one(Input).value = line
+    await pilot.press("enter")
+
+
+async def test_enter_opens_it_with_its_figures_its_plan_and_what_it_says(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path, (120, 40)) as pilot:
+        await until(pilot, lambda text: text.count("tok/s") == 2)
+        await pilot.press("tab", "enter")
+        shown = await until(pilot, lambda text: "docker run -d" in text and "accept" in text and "Engine 000" in text)
+        assert "sparkctl › spark2 › qwen36-vllm" in shown
+        assert "● ready" in shown
+        assert "of 96.0 GiB expected" in shown
+        assert "vllm serve /models/Qwen3.6-27B-NVFP4" in shown
+        assert "/health answers" in shown
+        await pilot.press("d")
+        await until(pilot, "qwen36-vllm on spark2 runs with")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda text: "spark1 ● ready" in text and "spark2 ● ready" in text)
+
+
+async def test_the_footer_of_it_has_six_and_stop_is_about_this_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        async with on(sparks, tmp_path, commands=Grammar()) as pilot:
+            await until(pilot, lambda text: text.count("● ready") == 2)
+            await pilot.press("enter")
+            shown = await until(pilot, "─ qwen36-ngram")
+            assert [
+                key for key in ("u up", "x stop", "l logs", "c drop caches", "d plan", "? help") if key not in shown
+            ] == []
+            await pilot.press("x")
+            await until(pilot, "Stop qwen36-ngram on spark1?")
+            await pilot.press("tab", "enter")
+            await until(pilot, "It is not on this Spark now.", within=30)
+            await pilot.press("x")
+            await pilot.pause()
+            assert sparks.docker["spark2"].running, "nothing else is stopped in its place"
+            assert "Stop" not in screen(pilot)
+
+
+async def test_a_failed_start_says_why_and_its_proof_is_one_key_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", **FAST, faults={"spark1": "cuda-oom"}) as sparks:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        async with on(sparks, tmp_path, commands=Grammar()) as pilot:
+            await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+            await type_line(pilot, "up qwen36 --node spark1")
+            await until(pilot, "✕ failed", within=40)
+            await pilot.press("enter")
+            shown = await until(pilot, "copy verdict")
+            assert "CUDA ran out of memory" in shown.splitlines()[2]
+            line = shown.partition("log at line ")[2].split()[0]
+            await pilot.press("y")
+            assert f"log line {line}: torch.OutOfMemoryError" in pilot.app.clipboard
+            await pilot.press("l")
+            await until(pilot, "qwen36 › log")
+            view = await log(pilot, lambda view: view._current is not None)
+            found = view.book.line(view._current[1])
+            assert found is not None
+            assert (found.line, "torch.OutOfMemoryError" in found.text) == (int(line), True)
+            assert not view.is_following
+
+
+async def log(pilot: Driver, holds: object) -> LogView:
+    """Wait until a log is on the screen of which a claim holds."""
+    for _ in range(500):
+        for view in pilot.app.screen.query(LogView):
+            if holds(view):  # type: ignore[operator]
+                return view
+        await pilot.pause(0.02)
+    raise AssertionError(screen(pilot))
+
+
+@pytest.mark.parametrize("size", [(40, 10), (60, 15), (200, 50)])
+async def test_no_size_breaks_it(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("enter")
+        await until(pilot, "─ qwen36-ngram")
+        await pilot.resize_terminal(*size)
+        await until(pilot, "too small" if size[0] < 50 else "─ qwen36-ngram")
+        await pilot.press("l")
+        await log(pilot, lambda view: len(view.book.spool) > 5)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, "f follow")
+        await pilot.press("escape", "escape")
+        await until(pilot, "spark2 ●")

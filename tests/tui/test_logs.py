@@ -1,0 +1,99 @@
+"""The log of an instance on simulated Sparks: followed, through breaks, after its container is gone, and by every key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.core.actions import ACTIONS, LOGS, key_name
+from sparkctl.sim import SimulatedSparks
+from sparkctl.tui.log_pane import LogPane
+from sparkctl.tui.log_prompt import LogPrompt
+from sparkctl.tui.log_view import LogView
+from tests.sim.clients import FAST
+from tests.tui.driving import on, screen, until
+from tests.tui.test_instance import log
+
+
+@pytest.fixture(autouse=True)
+def _operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No config, profile or state of whoever runs the tests."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "SPARKCTL_STATE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+
+
+def test_the_table_of_actions_has_the_keys_that_the_log_has() -> None:
+    bound = {one.id: one.key for one in (*LogView.BINDINGS, *LogPane.BINDINGS)}  # type: ignore[union-attr]
+    for one in ACTIONS:
+        if LOGS in one.on and one.id.startswith("log."):
+            assert bound[one.id] == ",".join(map(key_name, one.keys)), one.id
+
+
+async def test_it_is_followed_and_every_action_is_done_by_its_name_too(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        shown = await until(pilot, "sparkctl › spark1 › qwen36-ngram › log")
+        assert "f follow   / find   & only   E first error   w wrap   ? help" in shown
+        view = await log(pilot, lambda view: len(view.book.spool) > 20)
+        lines = len(view.book.spool)
+        await log(pilot, lambda view: len(view.book.spool) > lines)
+        panel = pilot.app
+        panel.act("log.wrap")  # type: ignore[attr-defined]
+        panel.act("log.follow")  # type: ignore[attr-defined]
+        await pilot.pause()
+        assert (view.state.is_wrapped, view.is_following) == (True, False)
+        panel.act("log.find")  # type: ignore[attr-defined]
+        assert view.screen.query_one(LogPrompt).is_open
+        await pilot.press(*"decode", "enter")
+        await log(pilot, lambda view: view.state.found)
+        await pilot.press("escape", "escape")
+        await until(pilot, "spark2 ●")
+
+
+async def test_marks_are_those_of_its_engine(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        view = await log(pilot, lambda view: len(view.book.spool) > 20)
+        await pilot.press("right_square_bracket")
+        await log(pilot, lambda view: view._current is not None)
+        found = view.book.line(view._current[1])  # type: ignore[index]
+        assert found is not None
+        assert "ready to roll" in found.text
+
+
+async def test_a_break_is_said_and_the_log_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        view = await log(pilot, lambda view: len(view.book.spool) > 20)
+        sparks.sshd["spark1"].cut()
+        await until(pilot, lambda text: "next try" in text or "goes on where it stopped" in text)
+        before = len(view.book.spool)
+        await log(pilot, lambda view: len(view.book.spool) > before + 3)
+        await until(pilot, lambda text: "goes on where it stopped" not in text)
+        lines = [(line.line, line.text) for line in view.book.read(0, view.book.spool.end)]
+        numbers = [number for number, _ in lines]
+        assert numbers == sorted(numbers)
+        assert set(numbers) == set(range(1, numbers[-1] + 1)), "no line is lost"
+        assert len(set(lines)) == len(lines), "and none is twice; a progress bar has a line for each state"
+
+
+async def test_of_a_container_that_is_gone_the_saved_log_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        async with on(sparks, tmp_path, (120, 30), commands=Grammar()) as pilot:
+            await until(pilot, lambda text: text.count("● ready") == 2)
+            await pilot.press("enter", "x")
+            await until(pilot, "Stop qwen36-ngram on spark1?")
+            await pilot.press("tab", "enter")
+            await until(pilot, "It is not on this Spark now.", within=30)
+            await pilot.press("l")
+            await until(pilot, "this is its saved log")
+            await log(pilot, lambda view: len(view.book.spool) > 20)
+            assert "is gone from spark1" in screen(pilot)

@@ -1,0 +1,61 @@
+"""How a start went, phase by phase: what each took, and that nothing is told of what was not watched."""
+
+from __future__ import annotations
+
+from sparkctl.core.course import Course, after
+from sparkctl.model.events import PhaseChanged
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase, Step
+
+NODE = NodeName("spark1")
+
+
+def told(ts: float, phase: Phase, step: Step | None = None, expected: float | None = 415.0) -> PhaseChanged:
+    return PhaseChanged(ts, NODE, "qwen36", phase, step, ts - 100, expected)
+
+
+def course_of(*events: PhaseChanged) -> Course:
+    course: Course | None = None
+    for event in events:
+        course = after(course, event)
+    assert course is not None
+    return course
+
+
+def test_each_phase_has_what_it_took_and_steps_are_stretches_of_their_own() -> None:
+    course = course_of(
+        told(100, Phase.DROPPING_CACHES, expected=None), told(103, Phase.CREATING, expected=None), told(105, Phase.STARTING),
+        told(120, Phase.LOADING), told(125, Phase.LOADING, Step("weights", 1, 18)),
+        told(140, Phase.LOADING, Step("weights", 9, 18)),
+        told(200, Phase.LOADING, Step("compile")), told(230, Phase.WARMING),
+    )  # fmt: skip
+    took = [(one.phase, one.step.name if one.step else None, one.seconds(236)) for one in course.stretches]
+    assert took == [
+        (Phase.DROPPING_CACHES, None, 3), (Phase.CREATING, None, 2), (Phase.STARTING, None, 15),
+        (Phase.LOADING, "weights", 80), (Phase.LOADING, "compile", 30), (Phase.WARMING, None, 6),
+    ]  # fmt: skip
+    assert course.stretches[3].step == Step("weights", 9, 18)
+    assert course.seconds(236) == 136
+    assert course.expected == 415
+    done = course_of(told(230, Phase.WARMING), told(240, Phase.READY))
+    assert done.is_over
+    assert done.seconds(900) == 140, "a start that is over takes no longer"
+
+
+def test_another_start_is_another_course_and_a_stop_is_none() -> None:
+    first = course_of(told(100, Phase.CREATING), told(110, Phase.LOADING), told(120, Phase.FAILED))
+    again = after(first, told(300, Phase.DROPPING_CACHES))
+    assert again is not None
+    assert [one.began for one in again.stretches] == [300]
+    assert after(first, told(130, Phase.STOPPING)) is None
+
+
+def test_what_was_ready_already_has_no_course() -> None:
+    assert after(None, told(100, Phase.READY)) is None
+    done = course_of(told(100, Phase.CREATING), told(150, Phase.READY))
+    assert after(done, told(400, Phase.READY)) is done
+
+
+def test_an_engine_that_goes_to_and_fro_makes_no_endless_list() -> None:
+    steps = [told(100 + at, Phase.LOADING, Step("ab"[at % 2])) for at in range(500)]
+    assert len(course_of(*steps).stretches) <= 32

@@ -1,0 +1,185 @@
+"""The instance screen as text: what an owner reads first, at 80 and at 120 columns, and that it fits any room."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkctl.core.live import Store
+from sparkctl.model import events
+from sparkctl.model.container import ContainerState
+from sparkctl.model.events import Ended, Outcome
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.memory import Memory
+from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.plan import LaunchPlan, ReadyRule, Timeouts
+from sparkctl.model.sample import Gpu, Process, Sample
+from sparkctl.model.units import GIB
+from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.operations.launched import Launched
+from sparkctl.present.glance import glance
+from sparkctl.present.instance_parts import evidence_line, verdict_text
+from sparkctl.present.instance_screen import InstanceScene, instance_rows
+from sparkctl.present.spans import text, width
+
+NODE, ID = NodeName("spark1"), "ab" * 32
+READY = InstanceView(
+    "qwen36", NODE, "vllm-qwen36", "vllm/vllm-openai:v0.19.1", ContainerState.RUNNING, "Up 3 hours", ours=True, memory=None,
+    phase=Phase.READY, engine="vllm", container_id=ID, port=8000, operator="milo@desk", expected=96 * GIB,
+)  # fmt: skip
+NUMBERS = Numbers(
+    Activity.DECODING, generation_rate=23.3, running=3.0, waiting=0.0, kv_usage=0.31, prompt_rate=117.0, prefix_hit_rate=0.4,
+    acceptance=Acceptance(2.63, 0.543, (0.86, 0.52, 0.25), Estimator.COUNTERS), ttft=Quantiles(0.31, 1.2, 9),
+    inter_token=Quantiles(0.11, 0.2, 99),
+)  # fmt: skip
+VERDICT = Verdict(
+    Cause.CUDA_OUT_OF_MEMORY,
+    "The draft workspace did not fit: NEXTN asked for 0.82 × 112 GiB before the weights were loaded.",
+    (Evidence("torch.OutOfMemoryError: CUDA out of memory.", "log", 412), Evidence("exit code 1", "docker")),
+    "Lower args.mem-fraction-static.",
+    "args.mem-fraction-static",
+)
+END = Ended(148.0, Outcome.FAILED, 4, 48.0, NODE, "qwen36", verdict=VERDICT)
+PLAN = LaunchPlan(
+    NODE, "qwen36", "qwen36", "c6fce1d24079", "vllm", "vllm-qwen36", "vllm/vllm-openai:v0.19.1", None,
+    ("serve", "/models/q", "--port", "8000"), (("HF_TOKEN", "••••••"),), (), "all", "16g", "host", "host", (), (), (), (), 8000,
+    None, None, ReadyRule("startup complete", "/health"), Timeouts(), True, 30.0, 96 * GIB, None,
+)  # fmt: skip
+
+
+def store(*more: events.Event, one: InstanceView = READY) -> Store:
+    made = Store([NODE])
+    memory = Memory(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    held = (Process(7, container=ID, resident=2 * GIB, gpu_memory=86 * GIB),)
+    sample = Sample(1, 100.0, 100.0, memory, processes=held, gpus=(Gpu(0, "NVIDIA GB10", 0.96, 2411, 3003, 61.0, 71),))
+    made.apply(events.SampleArrived(100.0, NODE, sample, "boot"))
+    made.apply(events.ContainersListed(100.0, NODE, (one,)))
+    for event in more:
+        made.apply(event)
+    return made
+
+
+def scene(made: Store, *, now: float = 130.0, end: Ended | None = None, **more: object) -> InstanceScene:
+    seen = glance(made, NODE, now, ends={} if end is None else {"qwen36": end}, chosen="qwen36")
+    one = next((each for each in made.last(NODE).instances if each.name == "qwen36"), None)
+    return InstanceScene(seen, "qwen36", one, made.course(NODE, "qwen36"), end, **more)  # type: ignore[arg-type]
+
+
+def shown(one: InstanceScene, columns: int = 80, lines: int = 22) -> str:
+    rows = instance_rows(one, columns, lines)
+    assert len(rows) == lines
+    assert {width(each) for each in rows} == {columns}
+    return "\n".join(text(each) for each in rows)
+
+
+AT_WORK = (events.NumbersArrived(101.0, NODE, ID, NUMBERS),)
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 22), (120, 38)])
+def test_what_it_does_holds_and_says(columns: int, lines: int) -> None:
+    run = Launched(PLAN, PLAN.ready, None)
+    seen = shown(scene(store(*AT_WORK), run=run, tail=("INFO: one", "[W] two")), columns, lines)
+    assert "spark1 ─ ● ready, 3 hours ─ qwen36" in seen
+    assert "23.3 tok/s" in seen
+    assert "3 running" in seen
+    assert "KV  31 %" in seen
+    assert "2.63 per step" in seen
+    assert "310 ms p50, 1.20 s p95" in seen
+    assert " 88.0 of 96.0 GiB expected" in seen
+    assert "two" in seen
+    bars = [line for line in seen.splitlines() if "86 %" in line or "52 %" in line or "25 %" in line]
+    assert len(bars) == 3
+    assert bars[0].count("█") > bars[1].count("█") > bars[2].count("█") > 0
+
+
+def test_the_plan_stands_beside_where_there_is_room_and_is_a_key_away_where_not() -> None:
+    run = Launched(PLAN, PLAN.ready, None)
+    wide = shown(scene(store(*AT_WORK), run=run), 120, 38)
+    assert "docker run -d" in wide
+    assert "-e HF_TOKEN" in wide
+    assert "the line /startup complete/, then /health" in wide
+    assert "docker run" not in shown(scene(store(*AT_WORK), run=run))
+
+
+def test_a_start_has_its_phases_with_their_time_against_what_is_expected() -> None:
+    coming = replace(READY, phase=Phase.LOADING, status="Up 1 minute")
+    phases = (
+        (100.0, Phase.DROPPING_CACHES, None), (103.0, Phase.CREATING, None), (105.0, Phase.STARTING, None),
+        (126.0, Phase.LOADING, Step("weights", 12, 18)),
+    )  # fmt: skip
+    told = [events.PhaseChanged(ts, NODE, "qwen36", phase, step, ts - 100, 415.0) for ts, phase, step in phases]
+    seen = shown(scene(store(*told, one=coming), now=350.0))
+    assert "4:10 of about 6:55" in seen
+    assert "✓    0:21  starting" in seen
+    assert "◐    3:44  loading · weights" in seen
+    assert "12/18" in seen
+    assert "○ warming up" in seen
+
+
+def test_a_failure_says_why_first_and_where_the_proof_is() -> None:
+    made = store(one=replace(READY, phase=Phase.FAILED, status="Exited (1)"))
+    seen = shown(scene(made, end=END))
+    lines = seen.splitlines()
+    assert "✕ failed after 48 s" in lines[0]
+    assert "The draft workspace did not fit" in lines[1]
+    assert "line 412" in seen
+    assert "l log at line 412" in seen
+    assert "Lower args.mem-fraction-static." in seen
+    assert evidence_line(VERDICT) == 412
+    assert verdict_text(END).splitlines()[1] == "  log line 412: torch.OutOfMemoryError: CUDA out of memory."
+
+
+def test_a_failure_that_nobody_watched_says_that() -> None:
+    made = store(one=replace(READY, phase=Phase.FAILED, status="Exited (1)", detail="exit code 1"))
+    assert "nobody here watched this start" in shown(scene(made))
+
+
+def test_what_is_gone_is_said_to_be_gone_and_its_verdict_stays() -> None:
+    made = store(events.ContainersListed(120.0, NODE, ()))
+    assert "It is not on this Spark now." in shown(scene(made))
+    assert "The draft workspace did not fit" in shown(scene(made, end=END))
+
+
+def test_a_silent_node_fades_and_tells_no_figures() -> None:
+    lost = events.NodeStateChanged(110.0, NODE, NodeState.UNREACHABLE, "no answer within 10 s", 3, 8.0)
+    seen = shown(scene(store(*AT_WORK, lost)))
+    assert "tok/s" not in seen
+    assert "no answer within 10 s" in seen
+
+
+def test_more_than_it_claims_is_said_in_words() -> None:
+    assert "more than it claims" in shown(scene(store(one=replace(READY, expected=60 * GIB))))
+    unknown = shown(scene(store(one=replace(READY, expected=None))))
+    assert "no claim is known" in unknown
+
+
+def test_our_own_questions_are_not_what_the_engine_said() -> None:
+    seen = shown(scene(store(), tail=("weights read", '127.0.0.1:4 - "GET /metrics HTTP/1.1" 200 OK')))
+    assert "weights read" in seen
+    assert "GET /metrics" not in seen
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(10, 200),
+    st.integers(1, 60),
+    st.booleans(),
+    st.sampled_from((None, END)),
+    st.lists(st.text(max_size=80), max_size=9),
+)
+def test_any_room_is_filled_exactly_and_nothing_controls_the_terminal(
+    columns: int, lines: int, ascii_only: bool, end: Ended | None, tail: list[str]
+) -> None:
+    run = Launched(PLAN, None, None)
+    made = scene(store(*AT_WORK), end=end, run=run, tail=tuple(tail), tail_trouble="\x1b[2J", ascii_only=ascii_only)
+    rows = instance_rows(made, columns, lines)
+    assert len(rows) == lines
+    said = [text(each) for each in rows]
+    assert all(line.isprintable() for line in said)
+    assert {width(each) for each in rows} == {columns}
+    assert not ascii_only or all(line.isascii() for line in said)
