@@ -207,6 +207,7 @@ class Sample:
 
     ``psutil`` is the version of the node's own, where processes, disks and sensors were read through it.
     ``gpus`` None with ``gpu_silent_for``: the driver owes an answer for so long; with ``gpu_trouble``: why there is none.
+    ``devices_silent_for``, ``devices_trouble``: the same of what reads temperatures, disks, links and processes.
     """
 
     sequence: int
@@ -226,14 +227,22 @@ class Sample:
     devices_silent_for: float | None = None
     spent: float | None = None
     psutil: str | None = None
+    devices_trouble: str | None = None
 
     @property
     def gpu_memory(self) -> int | None:
-        """Bytes of the machine's memory that processes hold on the GPU's side; None where the driver does not say."""
-        if self.gpus is None or any(gpu.processes is None for gpu in self.gpus):
+        """Bytes of the machine's memory that processes hold on the GPU's side; None where the driver does not say of all."""
+        if self.gpus is None:
             return None
-        lists = [gpu.processes for gpu in self.gpus if gpu.shares_memory and gpu.processes is not None]
-        return sum(process.memory or 0 for processes in lists for process in processes)
+        held = 0
+        for gpu in self.gpus:
+            for process in (gpu.processes or ()) if gpu.shares_memory else ():
+                if process.memory is None:
+                    return None
+                held += process.memory
+            if gpu.processes is None:
+                return None
+        return held
 
     @property
     def process_memory(self) -> int | None:
@@ -243,10 +252,20 @@ class Sample:
         return self.detail.anonymous + (self.detail.shared or 0)
 
     def held_by(self, container: str) -> int | None:
-        """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
+        """Return the bytes a container's processes hold, CPU and GPU side together; None where a part is not known.
+
+        No process of it listed is not known, too: it may have started after the list was made.
+        """
         mine = [process for process in self.processes or () if process.container == container]
-        known = [size for one in mine for size in (one.resident, one.gpu_memory) if size is not None]
-        return sum(known) if known else None
+        if not mine or self.gpus is None or any(gpu.processes is None for gpu in self.gpus):
+            return None
+        on_gpu = {process.pid for gpu in self.gpus for process in gpu.processes or ()}
+        held = 0
+        for one in mine:
+            if one.resident is None or (one.gpu_memory is None and one.pid in on_gpu):
+                return None
+            held += one.resident + (one.gpu_memory or 0)
+        return held
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,12 @@ def _gpus(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
     for view in views:
         silent.add((view.name,), view.sample.gpu_silent_for if view.sample else None)
     yield silent
+    owing = _Family(
+        "devices_silent_seconds", "How long drives, links and sensors have owed an answer; absent else.", ("node",)
+    )
+    for view in views:
+        owing.add((view.name,), view.sample.devices_silent_for if view.sample else None)
+    yield owing
 
 
 def _devices(views: Sequence[LoadView], now: float) -> Iterator[_Family]:

@@ -96,9 +96,17 @@ def _machine_rows(sample: Sample, style: _Style) -> list[tuple[str, list[str]]]:
     disks = [disk for disk in sample.disks or () if not style.brief or _is_short(disk)]
     return [
         *([] if style.brief else [("CPU", _cpu(sample.cpu, sample.temperatures or ()))]),
+        *(("device", [words]) for words in silent_devices(sample)),
         *(("link", cells) for cells in link_rows(sample, style.ascii_only, only_idle=style.brief)),
         *(("disk", _disk(disk)) for disk in disks),
     ]
+
+
+def silent_devices(sample: Sample) -> list[str]:
+    """Return why nothing is known of drives, links, sensors and processes; nothing where they are."""
+    if sample.devices_silent_for is not None:
+        return [f"no answer for {sample.devices_silent_for:.0f} s (drives, links, temperatures, processes)"]
+    return [clean(sample.devices_trouble)] if sample.devices_trouble else []
 
 
 def _is_short(disk: DiskRoom) -> bool:

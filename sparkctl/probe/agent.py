@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # typing itself would cost the node a megabyte
 PROTOCOL = 1
 PATIENCE = 0.25  # seconds that a sample waits for the driver and the devices before it goes without them
 RARELY = 60.0  # seconds until an absent file, and five times that until an unsupported call, is asked for again
+SLOWLY, SLOW = 5.0, ("temperatures", "disks", "processes")  # seconds between two readings of what changes slowly
 CHUNK = 1 << 16
 GIDS = 32  # of a table of 256: the indices in use are its first
 PATH_LIMIT = 48  # sensors, processes: as many as a Spark has, and an end to what a strange machine may send
@@ -50,12 +51,16 @@ NETDEV = re.compile(rb"^\s*([^\s:]+):\s*(.+)$", re.MULTILINE)
 
 
 class Source:
-    """A file of /proc or /sys: opened once, read again from its beginning. ``long``: the kernel gives it in pieces."""
+    """A file of /proc or /sys: opened once, read again from its beginning. ``long``: the kernel gives it in pieces.
 
-    __slots__ = ("fd", "long", "path", "retry_at")
+    ``pause``: seconds after a failed read until it is opened again; 0 for what there always is.
+    """
 
-    def __init__(self, path: str, long: bool = False) -> None:
+    __slots__ = ("fd", "long", "path", "pause", "retry_at")
+
+    def __init__(self, path: str, long: bool = False, pause: float = RARELY) -> None:
         self.path = path
+        self.pause = pause
         self.long = long
         self.fd = -1
         self.retry_at = 0.0
@@ -91,11 +96,11 @@ class Source:
         return (text.decode("utf-8", "replace").strip("\0 \n") or None) if text is not None else None
 
     def close(self) -> None:
-        """Let go of it; it is opened again rarely."""
+        """Let go of it; it is opened again after its pause."""
         if self.fd >= 0:
             os.close(self.fd)
         self.fd = -1
-        self.retry_at = time.monotonic() + RARELY
+        self.retry_at = time.monotonic() + self.pause
 
     def _open(self) -> bool:
         if time.monotonic() < self.retry_at:
@@ -103,7 +108,7 @@ class Source:
         try:
             self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            self.retry_at = time.monotonic() + RARELY
+            self.retry_at = time.monotonic() + self.pause
             return False
         return True
 
@@ -451,11 +456,11 @@ class Devices:
             self.sensors = sensors_of(self.root)
             self.ports.find()
         return {
-            "temperatures": self.kept("temperatures", now, 5, self.temperatures),
+            "temperatures": self.kept("temperatures", now, SLOWLY, self.temperatures),
             "disks": self.kept("disks", now, 30, self.rooms),
             "links": self.links(now),
             "rdma": self.rdma(now),
-            "processes": self.kept("processes", now, 5, lambda: self.processes.read(gpu_pids)),
+            "processes": self.kept("processes", now, SLOWLY, lambda: self.processes.read(gpu_pids)),
             "psutil": self.psutil.version,
         }
 
@@ -559,10 +564,10 @@ def sensors_of(root: str) -> list[tuple[str, str | None, str | None, Source]]:
             device = os.path.basename(os.readlink(f"{base}/{chip}/device"))  # noqa: PTH115, PTH119
         except OSError:
             device = None
-        for file in names(f"{base}/{chip}"):
-            if re.match(r"temp\d+_input$", file):
-                label = text_once(f"{base}/{chip}/{file[:-6]}_label")
-                found.append((name, label, device, Source(f"{base}/{chip}/{file}")))
+        numbered = [file[:-6] for file in names(f"{base}/{chip}") if re.match(r"temp\d+_input$", file)]
+        for sensor in sorted(numbered):  # temp1, temp10, temp2: the order of psutil, without _input behind it
+            label = text_once(f"{base}/{chip}/{sensor}_label")
+            found.append((name, label, device, Source(f"{base}/{chip}/{sensor}_input")))
     chips = {chip for chip, _, _, _ in found}
     base = root + "/sys/class/thermal"
     for zone in names(base):
@@ -690,7 +695,10 @@ class Processes:
         self.psutil = Psutil()
 
     def read(self, gpu_pids: list[int]) -> list[Json]:
-        """Return them, the largest first. Which container a process is in is asked again after a minute."""
+        """Return them, the largest first: those of the GPU whatever they hold on the CPU's side, and not too many others.
+
+        Which container a process is in is asked again after a minute.
+        """
         now = time.monotonic()
         if now - self.checked_at >= RARELY:
             self.checked_at, self.containers = now, {}
@@ -702,7 +710,9 @@ class Processes:
         found = [one for one in (self.one(pid, now) for pid in wanted) if one is not None]
         self.before = {pid: seen for pid, seen in self.before.items() if pid in alive}
         found.sort(key=lambda one: -(one["resident"] or 0))
-        return found[:PATH_LIMIT]
+        others = [one for one in found if one["pid"] not in gpu_pids]
+        left_out = {one["pid"] for one in others[max(0, PATH_LIMIT - len(found) + len(others)) :]}
+        return [one for one in found if one["pid"] not in left_out]
 
     def one(self, pid: int, now: float) -> Json | None:
         """Return what one process holds and does; None if it has gone."""
@@ -713,6 +723,8 @@ class Processes:
         name = stat[stat.index(b"(") + 1 : stat.rindex(b")")].decode("utf-8", "replace")
         sizes = dict(STATUS.findall(once(f"{self.root}/proc/{pid}/status") or b""))
         anonymous = [int(sizes[name]) for name in (b"RssAnon", b"RssShmem") if name in sizes]
+        if words[0] == b"Z":  # it holds nothing any more, and the kernel says nothing of it
+            anonymous = [0]
         rss = int(sizes[b"VmRSS"]) * 1024 if b"VmRSS" in sizes else None
         used = (int(words[11]) + int(words[12])) / self.tick
         said = self.psutil.ask(lambda module: _by_psutil(module, pid))
@@ -756,6 +768,10 @@ def unit_of(root: str, pid: int) -> str | None:
 # -- the GPU: NVML, in a process of its own, because a driver that hangs cannot be interrupted
 
 
+# NVML's codes for: invalid argument, not supported, no permission, function not found, structure version, deprecated
+UNSUPPORTED = (2, 3, 4, 13, 25, 26)
+
+
 class Gpus:
     """NVML through the pynvml that travelled with us, or the installed one. What is not supported is asked again rarely."""
 
@@ -787,7 +803,7 @@ class Gpus:
         return {"gpus": found, "trouble": None}
 
     def ask(self, index: int, name: str, *words: object) -> Any:
-        """Return what a call answers; None where it is not supported, then left alone for some minutes."""
+        """Return what a call answers, None where it fails; what is not supported is left alone for some minutes."""
         if time.monotonic() < self.refused.get((name + str(words[1:]), index), 0):
             return None
         try:
@@ -797,6 +813,8 @@ class Gpus:
         except self.nvml.NVMLError as error:
             if error.value in (self.nvml.NVML_ERROR_GPU_IS_LOST, self.nvml.NVML_ERROR_UNINITIALIZED):
                 raise
+            if error.value not in UNSUPPORTED:
+                return None  # the next reading may have it
         self.refused[name + str(words[1:]), index] = time.monotonic() + 5 * RARELY
         return None
 
@@ -860,9 +878,10 @@ class Gpus:
         held: dict[int, int | None] = {}
         for process in [process for found in lists for process in found or []]:
             size = process.usedGpuMemory
-            before = held.get(process.pid)
-            known = size is not None and size < (1 << 62)  # 2^64 - 1 is "not available"
-            held[process.pid] = max(size, before or 0) if known else before
+            if size is not None and size >= (1 << 62):
+                size = None  # 2^64 - 1 is "not available"
+            before = held.get(process.pid, size)
+            held[process.pid] = None if size is None or before is None else max(size, before)
         shares = self.kept(index, "shares", 10, lambda: self.shares(index, handle))
         return [{"pid": pid, "memory": size, "busy": shares.get(pid)} for pid, size in sorted(held.items())]
 
@@ -874,7 +893,7 @@ class Gpus:
         try:
             found = self.nvml.nvmlDeviceGetProcessUtilization(handle, since)
         except self.nvml.NVMLError as error:
-            if error.value != self.nvml.NVML_ERROR_NOT_FOUND:  # that one says: no sample yet
+            if error.value in UNSUPPORTED:  # NOT_FOUND says: no sample yet
                 self.refused[name, index] = time.monotonic() + 5 * RARELY
             return {}
         self.utilisation_seen[index] = max([since] + [sample.timeStamp for sample in found])
@@ -1023,9 +1042,16 @@ def start_gpu_child(source: bytes | None) -> Part:
 
 
 def start_thread(reading: Callable[[list[int]], Json]) -> Part:
-    """Start a thread that answers with what ``reading`` returns."""
+    """Start a thread that answers with what ``reading`` returns, or with its ``devices_trouble``."""
+
+    def read(words: list[int]) -> Json:
+        try:
+            return reading(words)
+        except Exception as error:  # noqa: BLE001  # the thread's own end: what it cannot read is told, and read again
+            return {"devices_trouble": f"{type(error).__name__}: {error}"}
+
     requests, answers = os.pipe(), os.pipe()
-    threading.Thread(target=answer_all, args=(requests[0], answers[1], reading), daemon=True).start()
+    threading.Thread(target=answer_all, args=(requests[0], answers[1], read), daemon=True).start()
     return Part(requests[1], answers[0])
 
 
@@ -1033,7 +1059,7 @@ def start_thread(reading: Callable[[list[int]], Json]) -> Part:
 
 
 class Probe:
-    """Samples at its rate, for as long as it is fed. A guard of memory belongs in here: `Probe.run` waits for nothing."""
+    """Samples at its rate, for as long as it is fed; `Probe.run` waits for no device."""
 
     def __init__(self, root: str, every: float, fed: float, disks: list[str], nvml: bytes | None) -> None:
         self.root = root
@@ -1045,12 +1071,12 @@ class Probe:
         )  # before there is a thread: a fork takes only its own along
         self.devices = start_thread(Devices(root, disks, psutil=not root).read)
         self.parts = [part for part in (self.gpu, self.devices) if part is not None]
-        self.meminfo = Source(root + "/proc/meminfo")
-        self.vmstat = Source(root + "/proc/vmstat", long=True)
-        self.pressure = Source(root + "/proc/pressure/memory")
-        self.buddy = Source(root + "/proc/buddyinfo", long=True)
-        self.stat = Source(root + "/proc/stat", long=True)
-        self.load = Source(root + "/proc/loadavg")
+        self.meminfo = Source(root + "/proc/meminfo", pause=0.0)
+        self.vmstat = Source(root + "/proc/vmstat", long=True, pause=0.0)
+        self.pressure = Source(root + "/proc/pressure/memory", pause=0.0)
+        self.buddy = Source(root + "/proc/buddyinfo", long=True, pause=0.0)
+        self.stat = Source(root + "/proc/stat", long=True, pause=0.0)
+        self.load = Source(root + "/proc/loadavg", pause=0.0)
         self.cores = Cores()
         self.clusters = clusters_of(root)
         self.names: dict[int, tuple[str | None, str | None]] = {}
@@ -1095,7 +1121,8 @@ class Probe:
 
     def ask(self, now: float) -> float:
         """Ask the parts for what the next sample shall have of them."""
-        pids = [process["pid"] for gpu in self.gpus() or [] for process in gpu["processes"] or []]
+        last = self.gpu.answer.get("gpus") if self.gpu else None  # however old: whose processes to look at
+        pids = [process["pid"] for gpu in last or [] for process in gpu["processes"] or []]
         for part in self.parts:
             part.ask(now, pids)
         return now
@@ -1136,9 +1163,17 @@ class Probe:
             "gpu_silent_for": self.gpu.silent_for(now) if self.gpu else None,
             "devices_silent_for": self.devices.silent_for(now),
             "spent": round(spent.user + spent.system, 3),
-            **self.devices.answer,
-            "processes": self.processes(),
+            **self.seen(now),
+            "processes": self.processes(now),
         }
+
+    def seen(self, now: float) -> Json:
+        """Return what the devices said last. While they owe an answer, only what is read so rarely anyway, and not for long."""
+        silent = self.devices.silent_for(now)
+        if silent is None:
+            return self.devices.answer
+        names = ("psutil", *SLOW) if silent < SLOWLY else ("psutil",)
+        return {name: self.devices.answer.get(name) for name in names}
 
     def gpus(self) -> list[Json] | None:
         """Return the GPUs as of their last answer; None while the driver owes one."""
@@ -1152,15 +1187,15 @@ class Probe:
             return "no pynvml came along"
         return "the process that asks the driver has ended" if self.gpu.ended else self.gpu.answer.get("trouble")
 
-    def processes(self) -> list[Json] | None:
-        """Return the processes, each with what it holds of the GPU."""
-        listed = self.devices.answer.get("processes")
+    def processes(self, now: float) -> list[Json] | None:
+        """Return the processes, each with what it holds of the GPU; None while those of the CPU's side are not known."""
+        listed = self.seen(now).get("processes")
         held: dict[int, int | None] = {}
         for gpu in self.gpus() or []:
             for process in gpu["processes"] or []:
-                size = process["memory"]
-                held[process["pid"]] = size if size is None else size + (held.get(process["pid"]) or 0)
-        if listed is None and not held:
+                size, before = process["memory"], held.get(process["pid"], 0)
+                held[process["pid"]] = None if size is None or before is None else size + before
+        if listed is None:
             return None
         found = [dict(process, gpu_memory=held.pop(process["pid"], None)) for process in listed or []]
         found += [self.unlisted(pid, size) for pid, size in held.items()]
@@ -1172,7 +1207,10 @@ class Probe:
         if pid not in self.names:
             self.names[pid] = (text_once(f"{self.root}/proc/{pid}/comm"), container_of(self.root, pid))
         name, container = self.names[pid]
-        return {"pid": pid, "name": name, "container": container, "gpu_memory": size}
+        sizes = STATUS.findall(once(f"{self.root}/proc/{pid}/status") or b"")
+        anonymous = [int(kib) * 1024 for kind, kib in sizes if kind != b"VmRSS"]
+        resident = sum(anonymous) if anonymous else None
+        return {"pid": pid, "name": name, "container": container, "resident": resident, "gpu_memory": size}
 
     def say(self, message: Json) -> None:
         """Send one line. While the last one is not through, new ones are left out: old samples are worth nothing."""

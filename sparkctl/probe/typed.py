@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
+
+_MOST = 1 << 64  # no counter of a kernel or a driver goes further
 
 
 @cache
@@ -19,7 +20,8 @@ def _hints(kind: type) -> dict[str, object]:
 def build(hint: object, value: object) -> object:
     """Return ``value`` as the type ``hint`` asks for, None where it is something else: not known.
 
-    Dataclasses from mappings (fields that we do not have are passed over), tuples from lists, enums from their words.
+    Dataclasses from mappings (fields that we do not have are passed over), tuples from lists, enums from their words. A
+    number of more than 64 bits is none.
     """
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -32,13 +34,13 @@ def build(hint: object, value: object) -> object:
         return _number(value)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return next((member for member in hint if member.value == value), None)
+    if hint is int:
+        return value if type(value) is int and abs(value) < _MOST else None
     return value if type(value) is hint else None
 
 
-def _number(value: object) -> float | None:
-    if type(value) is float and math.isfinite(value):
-        return value
-    return float(value) if type(value) is int and abs(value) < 1 << 64 else None
+def _number(value: typing.Any) -> float | None:
+    return float(value) if type(value) in (int, float) and abs(value) < _MOST else None  # NaN is not less, either
 
 
 def _tuple(parts: tuple[object, ...], value: object) -> object:

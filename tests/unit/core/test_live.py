@@ -17,7 +17,7 @@ from sparkctl.model.memory import Memory
 from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.sample import Gpu, NetLink, Process, RdmaPort, Sample
+from sparkctl.model.sample import Gpu, GpuProcess, NetLink, Process, RdmaPort, Sample
 from sparkctl.model.units import GIB
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
@@ -32,7 +32,9 @@ NUMBERS = Numbers(Activity.DECODING, generation_rate=12.7)
 def arrived(ts: float, **more: object) -> events.SampleArrived:
     memory = Memory(120 * GIB, 50 * GIB, 20 * GIB, 30 * GIB, 0, 0)
     held = (Process(7, container=ID, resident=GIB, gpu_memory=40 * GIB),)
-    return events.SampleArrived(ts, ONE, replace(Sample(1, ts, ts, memory, processes=held), **more), "boot")  # type: ignore[arg-type]
+    gpu = Gpu(0, processes=(GpuProcess(7, 40 * GIB),))
+    sample = Sample(1, ts, ts, memory, processes=held, gpus=(gpu,))
+    return events.SampleArrived(ts, ONE, replace(sample, **more), "boot")  # type: ignore[arg-type]
 
 
 def applied(*some: events.Event) -> Store:
@@ -69,7 +71,9 @@ def test_an_instance_is_what_docker_the_probe_and_its_engine_say() -> None:
     assert store.apply(events.NumbersArrived(3.0, ONE, ID, NUMBERS, "hint")) == (Topic(What.NUMBERS, ONE, "qwen36"),)
     (one,) = store.view(ONE).instances
     assert (one.memory, one.numbers, one.metrics_hint, one.phase) == (41 * GIB, NUMBERS, "hint", Phase.READY)
-    store.apply(arrived(4.0, processes=None))
+    store.apply(arrived(4.0, gpus=None, gpu_silent_for=14.0))
+    assert store.view(ONE).instances[0].memory is None, "what the CPU's side holds is not all"
+    store.apply(arrived(5.0, processes=None))
     assert store.view(ONE).instances[0].memory is None  # not known any more, and not held
 
 

@@ -149,3 +149,10 @@ def test_no_name_from_a_node_breaks_the_page(name: str, path: str, clock: float)
 def test_two_of_the_same_labels_are_one_series() -> None:
     found = [p for p in points(replace(VIEW, instances=(OURS, OURS))) if p.name == "sparkctl_instance_held_bytes"]
     assert len(found) == 1
+
+
+def test_devices_that_owe_an_answer_are_told_and_their_old_figures_are_not() -> None:
+    hung = replace(SAMPLE, links=None, rdma=None, temperatures=None, disks=None, devices_silent_for=14.0)
+    by_name = {p.name: p.value for p in points(replace(VIEW, sample=hung))}
+    assert by_name["sparkctl_devices_silent_seconds"] == 14.0
+    assert not {"sparkctl_disk_free_bytes", "sparkctl_node_temperature_celsius", "sparkctl_link_up"} & set(by_name)

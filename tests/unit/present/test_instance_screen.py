@@ -18,7 +18,7 @@ from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Qua
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import LaunchPlan, ReadyRule, Timeouts
-from sparkctl.model.sample import Gpu, Process, Sample
+from sparkctl.model.sample import Gpu, GpuProcess, Process, Sample
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Cause, Evidence, Verdict
 from sparkctl.operations.launched import Launched
@@ -56,7 +56,9 @@ def store(*more: events.Event, one: InstanceView = READY) -> Store:
     made = Store([NODE])
     memory = Memory(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
     held = (Process(7, container=ID, resident=2 * GIB, gpu_memory=86 * GIB),)
-    sample = Sample(1, 100.0, 100.0, memory, processes=held, gpus=(Gpu(0, "NVIDIA GB10", 0.96, 2411, 3003, 61.0, 71),))
+    on_gpu = (GpuProcess(7, 86 * GIB),)
+    gpu = Gpu(0, "NVIDIA GB10", busy=0.96, sm_clock=2411, sm_clock_max=3003, power=61.0, celsius=71.0, processes=on_gpu)
+    sample = Sample(1, 100.0, 100.0, memory, processes=held, gpus=(gpu,))
     made.apply(events.SampleArrived(100.0, NODE, sample, "boot"))
     made.apply(events.ContainersListed(100.0, NODE, (one,)))
     for event in more:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import select
 import shutil
 import signal
 import sys
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -373,3 +376,86 @@ def _await(claim: object) -> None:
     while not claim():  # type: ignore[operator]
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def small(tmp_path: Path, **files: str) -> agent.Probe:
+    """A probe in this process, without a GPU, that is not run."""
+    return agent.Probe(machine(tmp_path, {f"/proc/{name}": text for name, text in files.items()}), 1.0, 10.0, [], b"")
+
+
+def heard(probe: agent.Probe, now: float) -> None:
+    probe.ask(now)
+    _await(lambda: select.select([probe.devices.answers], [], [], 0.01)[0])
+    probe.devices.hear()
+
+
+def test_devices_that_owe_an_answer_are_not_shown_as_of_now(tmp_path: Path) -> None:
+    probe, gate = small(tmp_path), threading.Event()
+    gate.set()
+
+    def read(_: list[int]) -> dict[str, Any]:
+        gate.wait(20)
+        return {"links": [{"name": "eth0"}], "temperatures": [], "processes": [{"pid": 1}], "psutil": "7.0"}
+
+    probe.devices = agent.start_thread(read)
+    probe.parts = [probe.devices]
+    heard(probe, 100.0)
+    gate.clear()
+    assert probe.sample(100.1)["links"] == [{"name": "eth0"}]
+    probe.ask(102.0)
+    late = probe.sample(103.0)
+    assert late["devices_silent_for"] == 1.0
+    assert "links" not in late, "a rate is of its moment"
+    assert late["processes"] == [{"pid": 1, "gpu_memory": None}], "read every five seconds anyway"
+    later = probe.sample(116.0)
+    assert (later["devices_silent_for"], later["processes"], later.get("temperatures")) == (14.0, None, None)
+    gate.set()
+    _await(lambda: select.select([probe.devices.answers], [], [], 0.01)[0])
+    probe.devices.hear()
+    assert probe.sample(117.0)["links"] == [{"name": "eth0"}]
+
+
+def test_devices_that_cannot_be_read_say_why_and_are_read_again(tmp_path: Path) -> None:
+    probe, answers = small(tmp_path), iter([ValueError("not hex"), None])
+
+    def read(_: list[int]) -> dict[str, Any]:
+        if (wrong := next(answers)) is not None:
+            raise wrong
+        return {"links": []}
+
+    probe.devices = agent.start_thread(read)
+    probe.parts = [probe.devices]
+    heard(probe, 1.0)
+    first = probe.sample(1.1)
+    assert (first["devices_trouble"], first.get("links")) == ("ValueError: not hex", None)
+    heard(probe, 2.0)
+    second = probe.sample(2.1)
+    assert (second.get("devices_trouble"), second["links"]) == (None, [])
+
+
+def test_the_essentials_are_read_again_at_once_after_a_failure(tmp_path: Path) -> None:
+    probe = small(tmp_path)
+    assert probe.sample(1.0)["memory"] is None
+    machine(tmp_path, {"/proc/meminfo": GB10_MEMINFO, "/proc/vmstat": "oom_kill 3\n"})
+    found = probe.sample(2.0)
+    assert found["memory"]["total"] == 127535224 * KIB
+    assert found["detail"]["oom_kill"] == 3
+
+
+def test_a_process_of_the_gpu_is_never_left_out(tmp_path: Path) -> None:
+    files = {}
+    for pid in (*range(100, 170), 4242):
+        small_one = pid == 4242
+        files[f"/proc/{pid}/cgroup"] = f"0::/system.slice/docker-{'ab' * 32}.scope\n"
+        files[f"/proc/{pid}/stat"] = f"{pid} (x) S 1 0 0 0 0 0 0 0 0 0 250 50 0 0 0 0 0\n"
+        files[f"/proc/{pid}/status"] = f"RssAnon:\t {1 if small_one else pid * 1000} kB\n"
+    found = agent.Processes(machine(tmp_path, files)).read([4242])
+    assert len(found) == agent.PATH_LIMIT
+    assert found[-1]["pid"] == 4242
+    assert [one["pid"] for one in found[:3]] == [169, 168, 167]
+
+
+def test_a_process_that_has_ended_and_was_not_asked_for_holds_nothing(tmp_path: Path) -> None:
+    files = {"/proc/7/stat": "7 (x) Z 1 0 0 0 0 0 0 0 0 0 250 50 0 0 0 0 0\n", "/proc/7/status": "State:\tZ\n"}
+    (found,) = agent.Processes(machine(tmp_path, files)).read([7])
+    assert found["resident"] == 0

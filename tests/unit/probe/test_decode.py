@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from sparkctl.core.record import decode as event_of
 from sparkctl.core.record import encode
+from sparkctl.core.rings import Rings
 from sparkctl.model.events import SampleArrived
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName
@@ -99,8 +101,36 @@ def test_what_a_container_holds_is_both_sides_of_the_one_memory() -> None:
         {"pid": 7, "container": "ab", "resident": 10, "gpu_memory": 90},
         {"pid": 8, "container": "ab", "resident": 5},
     ]
-    said = sample(processes=[*mine, {"pid": 9, "container": None, "gpu_memory": 3}])
+    gpus = [{"index": 0, "processes": [{"pid": 7, "memory": 90}, {"pid": 9, "memory": 3}]}]
+    said = sample(processes=[*mine, {"pid": 9, "container": None, "gpu_memory": 3}], gpus=gpus)
     assert (said.held_by("ab"), said.held_by("cd")) == (105, None)
+
+
+@pytest.mark.parametrize("gpus", [None, [{"index": 0, "processes": None}], [{"index": 0, "processes": [{"pid": 7}]}]])
+def test_what_a_container_holds_is_not_known_while_the_gpus_side_is_not(gpus: Any) -> None:
+    said = sample(processes=[{"pid": 7, "container": "ab", "resident": 1 << 30}], gpus=gpus)
+    assert said.held_by("ab") is None
+
+
+def test_a_process_that_was_not_looked_at_yet_leaves_the_whole_unknown() -> None:
+    mine = [{"pid": 7, "container": "ab", "resident": 10}, {"pid": 8, "container": "ab", "gpu_memory": 90}]
+    assert sample(processes=mine, gpus=[]).held_by("ab") is None
+
+
+@pytest.mark.parametrize("huge", ["1" + "0" * 400, "1e400", "1e308", str(1 << 64)])
+def test_a_number_beyond_any_counter_is_not_known_and_ends_nothing(huge: str) -> None:
+    text = json.dumps(
+        {"probe": 1, "kind": "sample", "sequence": 1, "time": 1.0, "uptime": 1.0, "memory": dict(MEMORY, total=0),
+         "detail": {"oom_kill": 0}, "gpus": [{"index": 0, "power": 0}]}
+    )  # fmt: skip
+    said = decode(re.sub(r'("(?:total|oom_kill|power)": )0', rf"\g<1>{huge}", text).encode())
+    assert isinstance(said, Sample)
+    assert said.memory is None
+    assert said.detail is not None
+    assert said.detail.oom_kill is None
+    assert said.gpus is not None
+    assert said.gpus[0].power is None
+    assert Rings().take(said, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +139,7 @@ def test_what_a_container_holds_is_both_sides_of_the_one_memory() -> None:
         (None, None),
         ([], 0),
         ([{"index": 0, "processes": None}], None),
-        ([{"index": 0, "processes": [{"pid": 1, "memory": 5}, {"pid": 2, "memory": None}]}], 5),
+        ([{"index": 0, "processes": [{"pid": 1, "memory": 5}, {"pid": 2, "memory": None}]}], None),
         ([{"index": 0, "memory_total": 80, "processes": [{"pid": 1, "memory": 5}]}], 0),  # memory of its own
         ([{"index": 0, "name": "NVIDIA GB10", "memory_total": 80, "processes": [{"pid": 1, "memory": 5}]}], 5),
     ],

@@ -50,8 +50,40 @@ def test_a_gb10_is_read_as_far_as_it_answers(python: str, tmp_path: Path) -> Non
     assert gpu.events is not None
     assert gpu.events.sw_thermal is None
     assert gpu.processes == (GpuProcess(4242, 5_000_000_000), GpuProcess(4243, None))
-    assert read.gpu_memory == 5_000_000_000
+    assert read.gpu_memory is None, "of one process the driver does not say it"
     assert read.held_by(CONTAINER) == 5_000_000_000 + (1024 << 10)
     assert read.processes is not None
     process = next(one for one in read.processes if one.pid == 4242)
     assert (process.name, process.parent, process.container) == ("VLLM::Worker_TP0 (1)", 4200, CONTAINER)
+
+
+def third_sample(tmp_path: Path) -> list[Sample]:
+    found = []
+    with probe(root=machine(tmp_path / "root", {"/proc/meminfo": GB10_MEMINFO}), every=0.1) as running:
+        running.said()
+        for _ in range(3):
+            read = decode(running.line())
+            assert isinstance(read, Sample)
+            found.append(read)
+            running.feed()
+    return found
+
+
+@pytest.mark.usefixtures("stub")
+def test_a_driver_that_counts_bandwidth_is_asked_between_two_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STUB_GPM", "1")
+    gpus = [read.gpus[0] for read in third_sample(tmp_path) if read.gpus]
+    shares = [gpu.bandwidth_share for gpu in gpus]
+    assert shares == [None, 0.44, 0.44][-len(shares) :]
+    assert shares[-2:] == [0.44, 0.44]
+    assert gpus[-1].bandwidth_peak == 2 * 4_266_000_000 * 256 // 8
+
+
+@pytest.mark.usefixtures("stub")
+def test_an_error_that_passes_silences_no_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STUB_STUMBLES", "1")
+    powers = [read.gpus[0].power for read in third_sample(tmp_path) if read.gpus]
+    assert None in powers
+    assert powers[-1] == 62.4

@@ -156,3 +156,16 @@ def test_the_distributions_own_is_found_without_site() -> None:
         read = decode(running.line())
     assert isinstance(read, Sample)
     assert read.psutil is not None
+
+
+def test_ten_sensors_of_a_chip_are_told_in_psutils_order(tmp_path: Path) -> None:
+    files = {"/sys/class/hwmon/hwmon0/name": "coretemp\n"}
+    for number in range(1, 13):
+        files[f"/sys/class/hwmon/hwmon0/temp{number}_input"] = f"{number}000\n"
+        files[f"/sys/class/hwmon/hwmon0/temp{number}_label"] = f"core {number}\n"
+    in_order = sorted(range(1, 13), key=lambda number: f"temp{number}")  # as psutil sorts what it found
+    said = {"coretemp": [Reading(f"core {number}", float(number), None, None) for number in in_order]}
+    reader = devices(False, root=machine(tmp_path, files), disks=[])
+    reader.psutil = agent.Psutil(stand_in(sensors_temperatures=lambda: said))
+    found = {one["label"]: one["celsius"] for one in reader.read([])["temperatures"]}
+    assert found == {f"core {number}": float(number) for number in range(1, 13)}
