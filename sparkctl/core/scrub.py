@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkctl.model.secrets import MASK, is_secret_name, redact_word, redact_words
+
+# name = value, as INI files write it, and name: value behind another name; what follows is masked to the line's end.
+_NAMED = re.compile(
+    rf"""["']?(?P<name>[A-Za-z_][\w.-]*)["']?(?:\s*:\s+|\s+=\s*|=\s+)(?=\S)(?!["']?{MASK}|(?:Bearer|Basic|Token)\s+{MASK})"""
+)
+# name: with its value on the lines below, which are further in: a block of YAML, or a map.
+_OPENED = re.compile(r"""(?P<indent>[\s-]*)["']?(?P<name>[A-Za-z_][\w.-]*)["']?\s*:\s*(?:[|>][-+\d]*\s*)?(?:#.*)?""")
+_PEM_BEGIN, _PEM_END = re.compile(r"-----BEGIN [\w ]*PRIVATE KEY-----"), re.compile(r"-----END [\w ]*PRIVATE KEY-----")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +25,24 @@ class Scrubber:
     known: frozenset[str] = frozenset()
 
     def text(self, text: str) -> str:
-        """Return a text, each line masked."""
-        return "\n".join(redact_word(line, self.known) for line in text.split("\n"))
+        """Return a text, each line masked; whole lines where they are the value of a name above, or a private key's."""
+        found: list[str] = []
+        within: int | None = None  # the column of the name whose value these lines are
+        in_key = False
+        for line in text.split("\n"):
+            inset = len(line) - len(line.lstrip())
+            if within is not None and line.strip() and inset <= within:
+                within = None
+            ends = in_key and _PEM_END.search(line) is not None
+            if line.strip() and ((in_key and not ends) or within is not None):
+                found.append(line[:inset] + MASK)
+            else:
+                found.append(self._line(line))
+            opened = _OPENED.fullmatch(line) if within is None else None
+            if opened and is_secret_name(opened["name"]):
+                within = len(opened["indent"])
+            in_key = not ends and (in_key or _PEM_BEGIN.search(line) is not None)
+        return "\n".join(found)
 
     def data(self, value: object) -> object:
         """Return decoded JSON, masked: values under names like secrets, words behind flags like secrets, and the rest."""
@@ -33,6 +59,23 @@ class Scrubber:
         if all(isinstance(one, str) for one in values):  # a command or an environment
             return [self.text(word) for word in redact_words([str(one) for one in values], self.known)]
         return [self.data(one) for one in values]
+
+    def _line(self, line: str) -> str:
+        line = redact_word(line, self.known)
+        if _is_json(line):
+            return line  # a map or a list was masked from within
+        named = next((one for one in _NAMED.finditer(line) if is_secret_name(one["name"])), None)
+        return line if named is None else line[: named.end()] + MASK
+
+
+def _is_json(text: str) -> bool:
+    if not text.startswith(("{", "[")):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _blank(value: object) -> object:

@@ -9,7 +9,7 @@ from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.core.store import InstanceView, NodeView
 from sparkctl.core.together import together
-from sparkctl.errors import DockerError, NodeError
+from sparkctl.errors import DockerError, NodeError, NoSuchContainer
 from sparkctl.model.container import Container
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import Node, NodeState
@@ -100,7 +100,10 @@ async def _look_or_wait(ctx: Context, session: Session, returning: dict[str, asy
 
 
 async def instance_view(session: Session, container: Container, held: int | None) -> InstanceView | None:
-    """Return what a container is to an operator, ``held`` being its memory; None for a foreign one that has ended."""
+    """Return what a container is to an operator, ``held`` being its memory.
+
+    None for a foreign one that has ended, and for one that went while it was asked about.
+    """
     if not container.is_ours:
         if not container.is_alive:
             return None
@@ -108,7 +111,10 @@ async def instance_view(session: Session, container: Container, held: int | None
             container.name, session.node.name, container.name, container.image, container.state, container.status,
             ours=False, memory=held, phase=None, container_id=container.id,
         )  # fmt: skip
-    phase, step, detail = await _phase(session, container)
+    try:
+        phase, step, detail = await _phase(session, container)
+    except NoSuchContainer:
+        return None
     return InstanceView(
         container.label(Label.INSTANCE) or container.name, session.node.name, container.name, container.image,
         container.state, container.status, ours=True, memory=held, phase=phase, step=step,

@@ -11,6 +11,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.sample import Cpu, DiskRoom, Gpu, MemoryBar, Sample, Temperature
 from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, gib, spoken
+from sparkctl.present.bars import memory_bar
 from sparkctl.present.findings import trouble_lines
 from sparkctl.present.fold import flow, fold
 from sparkctl.present.instance_block import instance_block
@@ -33,7 +34,6 @@ _BAR, _SHORT_BAR, _WIDE = 40, 30, 100
 _OLD = 15.0  # seconds: Docker is asked every five, and has ten to answer
 _SHORT = 0.05  # of a disk: less free than that is told however little room there is
 _LEFT_OUT = "(CPU, links and disks in good order are left out: a taller window shows them)"
-_PARTS = ("█▓░ ", "#=. ")  # GPU processes, other used, page cache, free
 
 
 def top_lines(
@@ -161,12 +161,8 @@ def _gib(size: int | None) -> str:
 
 def memory_cells(bar: MemoryBar, ascii_only: bool, width: int = _BAR) -> str:
     """Return the four parts as one bar of so many cells."""
-    marks = _PARTS[1 if ascii_only else 0]
-    ends, cells, upto = "[]" if ascii_only else "▕▏", "", 0
-    for mark, size in zip(marks, (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free), strict=True):
-        upto += size
-        cells += mark * (round(upto / bar.total * width) - len(cells))
-    return f"{ends[0]}{cells}{ends[1]}"
+    ends = "[]" if ascii_only else "▕▏"
+    return ends[0] + "".join(span.text for span in memory_bar(bar, width, ascii_only)) + ends[1]
 
 
 def _gpu_rows(sample: Sample, read: Bandwidth | None) -> list[tuple[str, list[str]]]:

@@ -14,9 +14,11 @@ import pytest
 from sparkctl.core.clock import SystemClock
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
+from sparkctl.core.session import Session
 from sparkctl.core.store import LoadView
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.plan import Label, ReadyRule
+from sparkctl.operations.status import instance_view
 from sparkctl.operations.top import watch
 from sparkctl.sim import SimulatedSparks, docker_api
 from sparkctl.sim.http import Reply
@@ -118,3 +120,16 @@ async def test_a_login_that_was_refused_is_tried_again_where_that_is_wanted(
             seen = await until(views, lambda view: view.sample)
             assert seen.state is NodeState.OK
         await views.aclose()
+
+
+async def test_a_container_that_goes_between_two_questions_is_gone_and_docker_is_known(
+    stacks: SimulatedSparks,
+) -> None:
+    async with Session(node_of(stacks)) as session, asyncio.timeout(20):
+        await session.link.connect()
+        (listed,) = await session.docker.list()
+        await session.docker.stop(listed.id, 1.0)
+        (ended,) = await session.docker.list()
+        assert await instance_view(session, ended, None) is not None
+        await session.docker.remove(listed.id)
+        assert await instance_view(session, ended, None) is None

@@ -23,6 +23,15 @@ TEXTS = [
     f"proxy http://me:{SECRET}@host:3128/",
     f"[   12.5] cmdline: root=/dev/sda1 wifi_password={SECRET} quiet",
     "token hf_" + "a" * 30,
+    f"password = {SECRET}",
+    f"password ={SECRET} and more",
+    f"vllm.conf: password = '{SECRET}'",
+    f"level: error, api_key: {SECRET}",
+    f"[   12.5] node: password = {SECRET}",
+    f"PRIVATE_KEY: |\n  {SECRET}\n\n  {SECRET}",
+    f"  - private_key: >-\n      first\n      {SECRET}",
+    f"credentials:\n  name: {SECRET}",
+    f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}\n-----END OPENSSH PRIVATE KEY-----",
 ]
 DATA: list[object] = [
     {"Config": {"Env": ["PATH=/bin", f"HF_TOKEN={SECRET}"]}},
@@ -54,6 +63,12 @@ def test_a_known_value_is_masked_wherever_it_turns_up() -> None:
     scrubber = Scrubber(frozenset([SECRET]))
     assert SECRET not in scrubber.text(f"kernel: somebody said {SECRET} here")
     assert SECRET not in json.dumps(scrubber.data({"Env": [f"INNOCENT={SECRET}"], SECRET: [1, SECRET, None]}))
+
+
+def test_what_stands_below_a_masked_block_stays() -> None:
+    text = "PRIVATE_KEY: |\n  one\n  two\nport: 8000\nengine:\n  args: 5\nkey:\nport: 1"
+    below = "port: 8000\nengine:\n  args: 5\nkey:\nport: 1"
+    assert Scrubber().text(text).split("\n", 3)[3] == below
 
 
 def test_what_is_no_secret_stays() -> None:

@@ -59,7 +59,7 @@ def test_a_node_at_work() -> None:
 def test_the_bar_is_as_long_as_it_should_be() -> None:
     bar = VIEW.memory
     assert bar is not None
-    assert memory_cells(bar, True) == "[" + "#" * 27 + "=" * 5 + "." * 7 + " " + "]"
+    assert memory_cells(bar, True) == "[" + "#" * 27 + "=" * 5 + "-" * 7 + "." + "]"
 
 
 def test_what_is_not_known_is_said() -> None:
