@@ -122,7 +122,7 @@ class Gpu:
 class Process:
     """A process of a container or of the GPU. ``resident`` is anonymous + shared memory, ``rss`` that and mapped files.
 
-    ``cpu`` is in cores. ``unit`` is the systemd unit of one that is in no container.
+    ``cpu`` is in cores. ``unit`` and ``parent_name`` are the systemd unit, and the parent, of one that is in no container.
     """
 
     pid: int
@@ -134,6 +134,7 @@ class Process:
     cpu: float | None = None
     gpu_memory: int | None = None
     rss: int | None = None
+    parent_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -735,6 +735,7 @@ class Processes:
         return {
             "pid": pid,
             "parent": int(words[1]),
+            "parent_name": None if self.containers.get(pid) else text_once(f"{self.root}/proc/{int(words[1])}/comm"),
             "name": name,
             "container": self.containers.get(pid),
             "unit": None if self.containers.get(pid) else unit_of(self.root, pid),

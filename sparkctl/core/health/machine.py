@@ -53,12 +53,18 @@ class FullDisk:
         return found
 
 
+_ADOPTER, _DESKTOP = "systemd", "app-"
+
+
 class Orphan:
     """A process that holds 1 GiB or more of the GPU's memory and that nobody looks after; for 30 s.
 
-    Either its parent has gone (it is process 1's) and it is in no container and no systemd service, or it is in a
-    container that Docker listed alive before and no longer does. The real one was a VLLM::EngineCore with 104,277 MiB. 30 s,
-    because the driver takes seconds to give memory back after a stop.
+    Either its parent has gone (it is process 1's, or that of a user's own systemd) and it is in no container and no
+    systemd service, or it is in a container that Docker listed alive before and no longer does. The real one was a
+    VLLM::EngineCore with 104,277 MiB. 30 s, because the driver takes seconds to give memory back after a stop.
+
+    Only what is certain: what a desktop starts is its systemd's child from the beginning, and in a container that lives a
+    worker whose engine has gone looks like any other child of the container's first process.
     """
 
     LEAST, SECONDS = GIB, 30.0
@@ -105,7 +111,8 @@ class Orphan:
         if process.container is None:
             if process.parent is None or process.unit is None:
                 return None
-            return process.parent == 1 and not process.unit.endswith(".service")
+            adopted = process.parent == 1 or (process.parent_name == _ADOPTER and not process.unit.startswith(_DESKTOP))
+            return adopted and not process.unit.endswith(".service")
         if listed is None:
             return None
         return process.container not in listed and process.container in self._seen

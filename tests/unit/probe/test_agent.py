@@ -459,3 +459,13 @@ def test_a_process_that_has_ended_and_was_not_asked_for_holds_nothing(tmp_path: 
     files = {"/proc/7/stat": "7 (x) Z 1 0 0 0 0 0 0 0 0 0 250 50 0 0 0 0 0\n", "/proc/7/status": "State:\tZ\n"}
     (found,) = agent.Processes(machine(tmp_path, files)).read([7])
     assert found["resident"] == 0
+
+
+def test_who_adopted_a_process_of_the_gpu_is_told(tmp_path: Path) -> None:
+    files = {
+        "/proc/7/stat": "7 (VLLM::EngineCor) S 2100 0 0 0 0 0 0 0 0 0 250 50 0 0 0 0 0\n",
+        "/proc/7/cgroup": "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn-3f.scope\n",
+        "/proc/2100/comm": "systemd\n",
+    }
+    (found,) = agent.Processes(machine(tmp_path, files)).read([7])
+    assert (found["parent"], found["parent_name"], found["unit"]) == (2100, "systemd", "vte-spawn-3f.scope")

@@ -55,7 +55,14 @@ def test_an_engine_whose_parent_died_is_told() -> None:
     assert "kill 4711" in (finding.remedy or "")
 
 
+def test_one_that_a_users_own_systemd_adopted_from_a_terminal_is_told_too() -> None:
+    adopted = replace(LOST, parent=2100, parent_name="systemd", unit="vte-spawn-3f.scope")
+    assert run(Orphan(), every(2, 40, lambda at: processes(at, adopted)))[-1]
+
+
 CARED_FOR = {
+    "a user's own service": replace(LOST, parent=2100, parent_name="systemd", unit="engine.service"),
+    "what a desktop started": replace(LOST, parent=2100, parent_name="systemd", unit="app-gnome-lmstudio-7.scope"),
     "a child of a shell": replace(LOST, parent=880),
     "a service": replace(LOST, unit="ollama.service", name="ollama"),
     "the desktop": replace(LOST, gpu_memory=559 * MIB, name="Xorg"),
