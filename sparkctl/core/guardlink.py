@@ -55,10 +55,10 @@ class GuardLink:
         started = await _start(session)
         try:
             streams = await session.link.open_unix(started.socket)
-        except OSError as refused:
-            raise GuardTrouble(
-                f"the guard runs on {session.node.name}, and its socket cannot be reached ({refused})", _FORWARDING
-            ) from refused
+        except OSError:
+            if started.already:  # it may have ended since it was found, having had nothing to watch
+                started = await _start(session)
+            streams = await _reached(session, started)
         link = cls(session, streams, on_event)
         link.already = started.already
         return link
@@ -98,7 +98,7 @@ class GuardLink:
         )  # fmt: skip
 
     async def phase(self, container: str, weights: bool) -> GuardState:
-        """Say whether weights are being loaded now, which for ten seconds allows dropping page cache."""
+        """Say whether weights are being loaded now, which for four seconds allows dropping page cache."""
         return await self._told(do="phase", container=container, weights=weights)
 
     async def unwatch(self, container: str, why: UnwatchReason) -> GuardState:
@@ -165,6 +165,15 @@ class GuardLink:
             end = GuardTrouble(f"the guard on {self._node} says something else ({wrong})")
         finally:
             self._answers.put_nowait(end)
+
+
+async def _reached(session: Session, started: GuardStarted) -> tuple[ByteReader, ByteWriter]:
+    try:
+        return await session.link.open_unix(started.socket)
+    except OSError as refused:
+        raise GuardTrouble(
+            f"the guard runs on {session.node.name}, and its socket cannot be reached ({refused})", _FORWARDING
+        ) from refused
 
 
 async def _start(session: Session) -> GuardStarted:

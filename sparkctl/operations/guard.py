@@ -19,6 +19,7 @@ from sparkctl.model.plan import GuardRule, Label
 from sparkctl.model.text import clean
 from sparkctl.model.units import size
 from sparkctl.operations import receipts
+from sparkctl.operations.start_guard import above_available
 from sparkctl.operations.stream import Emit, ended_by, stream
 from sparkctl.wire.link import state_of
 
@@ -62,14 +63,16 @@ async def status(ctx: Context, nodes: Sequence[Node]) -> tuple[GuardView, ...]:
 
 async def _view(ctx: Context, session: Session) -> GuardView:
     name, left = session.node.name, await receipts.look(session)
-    lost: list[str] = []
+    notes = list(left.notes(name))
+    lost, hints = [what for what, _ in notes], [hint for _, hint in notes]
     for receipt in left.receipts:
         receipts.keep(ctx, session, receipt, lost.append)
-    detail, hint, state = "; ".join(lost) or None, None, None
+    state = None
     try:
         state = await _state(session, left.socket)
     except GuardTrouble as trouble:
-        detail, hint = trouble.message, trouble.hint
+        lost, hints = [trouble.message, *lost], [trouble.hint, *hints]
+    detail, hint = "; ".join(lost) or None, next((one for one in hints if one), None)
     return GuardView(name, NodeState.OK, ctx.clock.now(), detail, hint, state, left.receipts)
 
 
@@ -139,6 +142,10 @@ async def _arm_on(
     link = await GuardLink.start(session, lambda event: None)
     try:
         state = await link.state()
+        for what, hint in (await receipts.look(session)).notes(name):
+            emit(Warned(ctx.clock.now(), name, what, hint))
+        if state.available is not None and request.rule.floor >= state.available:
+            raise above_available(request.rule.floor, state.available, name)
         if state.docker is False:
             hint = f"on {name}: ls -l /var/run/docker.sock; id"
             emit(Warned(ctx.clock.now(), name, f"the guard on {name} cannot reach Docker: it can warn, not act", hint))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sparkctl.core.context import Context
@@ -13,7 +13,12 @@ from sparkctl.model.guard import GuardRole, Receipt
 from sparkctl.model.verdict import Cause
 from sparkctl.probe.decode_guard import decode_said
 
-_LOOK = """d=/tmp/sparkctl-guard-$(id -u)
+_LOOK = r"""for c in /proc/[0-9]*/comm; do
+  if read -r n 2>/dev/null <"$c" && [ "$n" = sparkctl-guard ] && ! [ -O "$c" ]; then echo "@@ other"; fi
+done 2>/dev/null
+if grep -qsE '^[[:space:]]*KillUserProcesses[[:space:]]*=[[:space:]]*(yes|true|on|1)' \
+  /etc/systemd/logind.conf /etc/systemd/logind.conf.d/*.conf; then echo "@@ logout"; fi
+d=/tmp/sparkctl-guard-$(id -u)
 if [ -h "$d" ] || ! [ -d "$d" ] || ! [ -O "$d" ]; then exit 0; fi
 echo "@@ dir $d"
 if [ -S "$d/guard.sock" ]; then echo "@@ socket"; fi
@@ -23,27 +28,45 @@ for f in "$d"/receipt-*.json; do if [ -s "$f" ]; then cat "$f"; echo; fi; done
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """``socket``: where a guard of ours may be listening, None: there is none."""
+    """``socket``: where a guard of ours may be listening, None: there is none. ``others``: guards of other users there.
+
+    ``ends_at_logout``: the node's logind ends what a user started when that user's last session ends.
+    """
 
     socket: str | None = None
     receipts: tuple[Receipt, ...] = ()
+    others: int = 0
+    ends_at_logout: bool = False
+
+    def notes(self, node: str) -> Iterator[tuple[str, str | None]]:
+        """Yield what else is to be known of guards on this node, each with what to do."""
+        if self.ends_at_logout:
+            what = "ends a user's processes at logout (KillUserProcesses in logind.conf)"
+            remedy = "in /etc/systemd/logind.conf: KillUserProcesses=no, then: sudo systemctl restart systemd-logind"
+            yield f"{node} {what}: the guard goes with the last connection", f"on {node}, {remedy}"
+        if self.others:
+            yield f"another user's guard runs on {node}, too: when memory runs out, each of them ends an instance", None
 
 
 async def look(session: Session) -> Left:
     """Return what lies in the guard's directory on the node. A receipt that cannot be read is as good as none."""
     done = await session.run(["sh", "-c", _LOOK, "sparkctl-guard"])
-    directory, listens, receipts = None, False, []
+    directory, listens, others, at_logout, receipts = None, False, 0, False, []
     for line in done.stdout.splitlines():
         if line.startswith(b"@@ dir "):
             directory = line[7:].decode("utf-8", "replace")
         elif line == b"@@ socket":
             listens = True
+        elif line == b"@@ other":
+            others += 1
+        elif line == b"@@ logout":
+            at_logout = True
         elif line.startswith(b"{") and directory is not None:
             receipt = _receipt(line)
             if receipt is not None:
                 receipts.append(receipt)
     socket = f"{directory}/guard.sock" if listens and directory else None
-    return Left(socket, tuple(sorted(receipts, key=lambda receipt: receipt.at)))
+    return Left(socket, tuple(sorted(receipts, key=lambda receipt: receipt.at)), others, at_logout)
 
 
 def _receipt(line: bytes) -> Receipt | None:

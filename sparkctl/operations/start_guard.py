@@ -9,18 +9,19 @@ from contextlib import suppress
 from sparkctl.core.context import Context
 from sparkctl.core.guardlink import GuardLink
 from sparkctl.core.session import Session
-from sparkctl.errors import GuardTrouble, LinkLost, NodeError, SparkctlError
+from sparkctl.errors import GuardTrouble, LinkLost, NodeError, Refused, SparkctlError
 from sparkctl.model.events import GuardActed, Warned
 from sparkctl.model.guard import GuardAct, GuardEvent, GuardRole, GuardState, Receipt, UnwatchReason
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import GuardRule, LaunchPlan
 from sparkctl.model.text import clean
+from sparkctl.model.units import gib
 from sparkctl.operations import receipts
 from sparkctl.operations.drop_caches import sudoers_hint
 from sparkctl.operations.stream import Emit
 
-_LEASE = 3.0  # seconds between two words about weights; the guard believes one for ten
+_LEASE = 1.5  # seconds between two words about weights; the guard believes one for four
 _RETRY = 0.5
 _RECEIPT_WHOLE = 6.0  # seconds: the readings after the act belong to it, too
 _RECEIPT_AT_ALL = 1.5
@@ -54,8 +55,10 @@ class StartGuard:
         self._container: str | None = None
         self._link: GuardLink | None = None
         self._since: float | None = None  # when the limit began to count
-        self._seen = float("-inf")  # the node's time of the last event told
+        self._seen: set[GuardEvent] = set()  # told, or from before us
+        self._guard: tuple[int, float] | None = None  # which one it was: its process, and since when
         self._watched = False
+        self._is_unsure = False  # it was told to watch, and whether it does is not known
         self._ended = False
         self._killed = False
         self._leased = False
@@ -75,9 +78,16 @@ class StartGuard:
         try:
             self._link = await GuardLink.start(self._session, self._tell)
             state = await self._link.state()
+            left = await receipts.look(self._session)
         except (GuardTrouble, NodeError) as trouble:
             return await self._give_up(trouble)
-        self._seen = max((event.at for event in state.events), default=self._seen)
+        for what, hint in left.notes(self._plan.node):
+            self._warn(what, hint)
+        self._seen.update(state.events)
+        self._guard = state.pid, state.since
+        if state.available is not None and self._rule.floor >= state.available:
+            await self.leave()
+            raise above_available(self._rule.floor, state.available, self._session.node.name)
         self._tell_rights(state, drop_was_told)
         return None
 
@@ -100,7 +110,9 @@ class StartGuard:
         except LinkLost:
             pass  # `attend` comes back to it
         except (GuardTrouble, NodeError) as trouble:
-            await self._give_up(trouble)
+            self._is_unsure = not self._link.is_open
+            if self._link.is_open:  # it said no; one that has ended, or is silent, `attend` comes back to
+                await self._give_up(trouble)
 
     async def attend(self, loads: Callable[[], bool]) -> None:
         """Keep the lease on dropping page cache while ``loads`` says so; come back to the guard after a lost link."""
@@ -184,12 +196,14 @@ class StartGuard:
                 return False
         assert self._link is not None
         assert self._container is not None
+        is_same = self._guard == (state.pid, state.since)
+        self._guard = state.pid, state.since
         for event in state.events:
-            if event.at > self._seen:
+            if event not in self._seen:
                 self._tell(event)
         if any(watch.container == self._container for watch in state.watches):
             return True
-        if self._watched and self._link.already:
+        if self._watched and is_same:
             return False  # it ended the watch itself, and has said why
         if self._watched:
             self._warn(f"the guard on {self._plan.node} was gone; another one watches now", None)
@@ -199,10 +213,14 @@ class StartGuard:
     async def _give_up(self, trouble: SparkctlError) -> None:
         await self.leave()
         message = trouble.message if isinstance(trouble, GuardTrouble) else f"no guard: {trouble.message}"
+        if self._watched or self._is_unsure:
+            what = f"if it still runs, it guards {self._plan.instance} all the same, unheard"
+            self._warn(f"{message}; {what}", trouble.hint or f"sparkctl guard status --node {self._plan.node}")
+            return
         self._warn(f"{message}. {self._plan.instance} starts without one", trouble.hint)
 
     def _tell(self, event: GuardEvent) -> None:
-        self._seen = max(self._seen, event.at)
+        self._seen.add(event)
         self._emit(acted(self._ctx.clock.now(), self._session, event))
         if event.container is None or event.container != self._container:
             return
@@ -224,6 +242,14 @@ class StartGuard:
 
     def _warn(self, message: str, hint: str | None) -> None:
         self._emit(Warned(self._ctx.clock.now(), self._session.node.name, message, hint))
+
+
+def above_available(floor: int, available: int, node: str) -> Refused:
+    """Return the refusal of a floor that is crossed before anything is started or watched."""
+    return Refused(
+        f"the guard's floor of {gib(floor)} is above the {gib(available)} that are available on {node}",
+        "free memory there (sparkctl status), or set a lower floor: start.guard.floor in the profile, --floor of guard arm",
+    )
 
 
 def acted(now: float, session: Session, event: GuardEvent) -> GuardActed:

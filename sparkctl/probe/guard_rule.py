@@ -153,6 +153,15 @@ def cache_starves(now: Reading, below: int) -> bool:
     return now.free < below and now.page_cache > CACHE_WORTH
 
 
+def pause_after(pause: float, before: Reading, after: Reading) -> float:
+    """Return how long to wait after a drop that was waited ``pause`` for: twice as long where it freed next to nothing.
+
+    Page cache that is mapped or dirty counts as page cache and stays through every drop; each stalls whoever reads.
+    """
+    freed = max(after.free - before.free, before.page_cache - after.page_cache)
+    return 0.0 if freed >= CACHE_WORTH // 4 else min(60.0, 2 * pause)
+
+
 def default_cache_below(total: int | None) -> int:
     """Return the default of ``cache_below`` for a machine of ``total`` bytes."""
     return CACHE_BELOW if total is None else min(CACHE_BELOW, int(total * CACHE_SHARE))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from sparkctl.operations.status import status as node_status
 from sparkctl.operations.up import UpRequest, up
 from sparkctl.present.guard_table import guard_lines
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
+from sparkctl.sim.guard import SimGuard
 from sparkctl.sim.memory import GIB
 from tests.sim.clients import FAST
 from tests.sim.test_command import demo, result
@@ -249,7 +250,59 @@ async def test_without_the_right_to_drop_it_is_said_once_with_the_line_that_give
     assert end_of(events).outcome is Outcome.READY
 
 
+async def test_a_floor_that_is_crossed_already_is_refused_before_anything_is_there(
+    sparks: SimulatedSparks, ctx: Context
+) -> None:
+    ended = end_of(await all_of(up(ctx, request(sparks, "start.guard.floor=1000g"))))
+    assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
+    assert "floor of 1000.0 GiB is above the" in (ended.message or "")
+    assert not sparks.docker["spark1"].containers
+
+
+async def cut_at_weights(sparks: SimulatedSparks, ctx: Context, meanwhile: Callable[[SimGuard], None]) -> list[Event]:
+    """Start one, and lose the link once while weights load; return what was told."""
+    told: list[Event] = []
+    is_cut = False
+    async for event in up(ctx, request(sparks)):
+        told.append(event)
+        if not is_cut and isinstance(event, PhaseChanged) and event.step is not None and event.step.name == "weights":
+            is_cut = True
+            meanwhile(sparks.guards["spark1"])
+            sparks.sshd["spark1"].cut()
+    assert is_cut
+    return told
+
+
+async def test_another_guard_that_somebody_else_started_is_told_to_watch(sparks: SimulatedSparks, ctx: Context) -> None:
+    def replace_it(guard: SimGuard) -> None:
+        guard.watches.clear()
+        guard.events.clear()
+        guard.since += 5
+
+    told = await cut_at_weights(sparks, ctx, replace_it)
+    assert [event.message for event in told if isinstance(event, Warned) and "another one watches now" in event.message]
+    assert [event["why"] for event in sparks.guards["spark1"].events if event["what"] == "ended"] == ["ready"]
+
+
+async def test_what_was_missed_is_told_whatever_the_nodes_clock_says(sparks: SimulatedSparks, ctx: Context) -> None:
+    def set_back(guard: SimGuard) -> None:
+        guard.events.append({"at": 1.0, "what": "drop-failed", "why": "in 1970"})
+
+    told = await cut_at_weights(sparks, ctx, set_back)
+    assert [event.why for event in told if isinstance(event, GuardActed) and event.at == 1.0] == ["in 1970"]
+
+
 # armed by hand
+
+
+async def test_a_floor_above_what_is_available_is_refused_by_hand_too(ctx: Context) -> None:
+    async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as sparks:
+        nodes = load_config(sparks.config_path).nodes
+        rule = GuardRule(floor=1000 * GIB, limit=3600.0)
+        ended = end_of(await all_of(arm(ctx, ArmRequest(nodes, None, (), rule))))
+        assert ended.exit_code == 6
+        assert "is above the" in (ended.message or "")
+        assert not [watch for guard in sparks.guards.values() for watch in guard.watches]
 
 
 async def test_arm_watches_what_runs_and_stops_nothing_that_is_well(ctx: Context) -> None:

@@ -20,6 +20,7 @@ from sparkctl.errors import GuardTrouble
 from sparkctl.model.guard import GuardAct, GuardEvent, GuardRole, UnwatchReason
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import GuardRule
+from sparkctl.operations import receipts
 from sparkctl.probe import travel
 
 CONTAINER = "ab" * 32
@@ -185,3 +186,43 @@ async def test_a_start_that_brings_no_guard_says_why(
     with pytest.raises(GuardTrouble, match=words) as trouble:
         await GuardLink.start(session, lambda event: None)
     assert (trouble.value.hint or "").endswith(hint or "")
+
+
+async def test_one_that_ended_after_it_was_found_is_started_again(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline():
+            writer.write(json.dumps(STATE).encode() + b"\n")
+
+    await asyncio.start_unix_server(peer, tmp_path / "peer.sock")
+    hello = json.dumps({"probe": 1, "kind": "guard", "pid": 7, "socket": "PLACE", "already": True})
+    gone, there = (hello.replace("PLACE", str(tmp_path / name)) for name in ("gone.sock", "peer.sock"))
+    python = tmp_path / "python3"
+    python.write_text(
+        f"#!/bin/sh\nif [ -e {tmp_path}/once ]; then echo '{there}'; else echo '{gone}'; fi\n: > {tmp_path}/once\n"
+    )
+    python.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    link = await GuardLink.start(session, lambda event: None)
+    assert (await link.state()).pid == 7
+    await link.close()
+
+
+async def test_what_else_is_to_be_known_of_guards_on_a_node(session: Session) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("starts a process of another user")
+    named = (
+        "import ctypes,time; ctypes.CDLL(None).prctl(15, b'sparkctl-guard', 0, 0, 0); print(flush=True); time.sleep(60)"
+    )
+    before = (await receipts.look(session)).others
+    other = await asyncio.create_subprocess_exec("python3", "-c", named, stdout=subprocess.PIPE, user=12345)
+    try:
+        assert other.stdout is not None
+        await other.stdout.readline()
+        left = await receipts.look(session)
+    finally:
+        other.kill()
+        await other.wait()
+    assert left.others == before + 1
+    assert "another user's guard runs on here" in dict(left.notes("here")).popitem()[0]

@@ -23,6 +23,7 @@ from sparkctl.probe.guard_rule import (
     decide,
     default_cache_below,
     lowered,
+    pause_after,
 )
 
 settings.register_profile("curves", max_examples=60, deadline=None)
@@ -221,6 +222,16 @@ def test_it_looks_rarely_far_from_the_floor_and_often_near_it() -> None:
     assert course(lambda _: 60 * GIB, 10).looks == pytest.approx(101, abs=1)
     assert course(lambda _: 0.9 * GIB, 10).looks == pytest.approx(101, abs=1), "one lives well near a GiB"
     assert course(lambda _: 0.7 * GIB, 10).looks == pytest.approx(1000, rel=0.02)
+
+
+def test_a_drop_that_frees_nothing_is_repeated_ever_more_rarely() -> None:
+    now = Reading(0.0, 60 * GIB, 2 * GIB, 50 * GIB, 0)
+    assert pause_after(5.0, now, now._replace(free=40 * GIB, page_cache=12 * GIB)) == 0
+    assert pause_after(5.0, now, now._replace(page_cache=45 * GIB)) == 0, "an engine took what came free"
+    pauses = [5.0]
+    for _ in range(6):
+        pauses.append(pause_after(pauses[-1], now, now._replace(free=now.free + MIB)))
+    assert pauses == [5, 10, 20, 40, 60, 60, 60]
 
 
 def test_the_cache_guards_default_is_the_smaller_of_the_two() -> None:
