@@ -20,7 +20,8 @@ while len(s)<n:
  if not d:os._exit(0)
  s+=d
 exec(compile(s,"sparkctl-probe","exec",optimize=2))"""
-# Several modules, named with their lengths; the packages around them are empty. The last one's main is the program.
+# Several modules, named with their lengths, each after those that it imports; the packages around them are empty. The
+# last one's main is the program.
 BOOT_GUARD = """import os,sys
 def take(n):
  s=b""
@@ -34,7 +35,10 @@ for w in sys.argv[1].split(","):
  m=sys.modules[k]=type(sys)(k)
  exec(compile(take(int(n)),k,"exec",optimize=2),m.__dict__)
 m.main(sys.argv[2:]) # sparkctl-guard"""
-GUARD_MODULES = ("agent", "guard_rule", "guard_http", "guard")
+GUARD_MODULES = (
+    "agent", "guard_rule", "guard_http", "guard_watch", "guard_events", "guard_memory", "guard_receipt",
+    "guard_socket", "guard_cache", "guard_ask", "guard_kill", "guard_start", "guard",
+)  # fmt: skip
 
 WORD = re.compile(r"\w+")
 _PIECE = re.compile(r"(?:^@.*\n)*^[\w].*\n(?:(?![@\w]).*\n?)*", re.MULTILINE)

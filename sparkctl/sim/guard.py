@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from sparkctl.probe import agent
-from sparkctl.probe.guard import GUARD_PROTOCOL, LEASE, LINGER, Watch, said_as
+from sparkctl.probe.guard import LEASE, LINGER
 from sparkctl.probe.guard_rule import (
     CALM,
     FAST,
@@ -24,6 +24,8 @@ from sparkctl.probe.guard_rule import (
     decide,
     default_cache_below,
 )
+from sparkctl.probe.guard_socket import GUARD_PROTOCOL
+from sparkctl.probe.guard_watch import Watch, said_as
 from sparkctl.sim.dockerd import Dockerd
 from sparkctl.sim.http import Reader, Request, Writer
 from sparkctl.sim.memory import GIB, SWAP_TOTAL, TOTAL

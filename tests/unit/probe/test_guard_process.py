@@ -27,6 +27,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, wh
 SOURCES = [Path(travel.__file__).parent / f"{name}.py" for name in travel.GUARD_MODULES]
 
 
+def test_everything_of_the_guard_travels() -> None:
+    here = {path.name for path in Path(travel.__file__).parent.glob("guard*.py")}
+    assert here | {"agent.py"} == {path.name for path in SOURCES}
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_what_travels_is_python_3_8_and_imports_the_standard_library_and_what_travels_with_it(path: Path) -> None:
     tree = ast.parse(path.read_text(), feature_version=(3, 8))

@@ -1,0 +1,55 @@
+"""What the guard tells of: each event as it is told to everybody attached, and the last ones for whoever comes later.
+
+Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from sparkctl.probe.guard_memory import Memory
+    from sparkctl.probe.guard_rule import Step
+    from sparkctl.probe.guard_watch import Watch
+
+    Json = dict[str, Any]
+
+EVENTS = 50
+
+
+class Events:
+    """The last ones. ``say`` tells everybody."""
+
+    def __init__(self, memory: Memory, say: Callable[[Json], None]) -> None:
+        self.memory = memory
+        self.say = say
+        self.last: deque[Json] = deque(maxlen=EVENTS)
+
+    def event(self, what: str, why: str, watch: Watch | None = None, step: Step | None = None) -> Json:
+        """Return an event of now."""
+        now = self.memory.now
+        return {
+            "at": round(time.time(), 3),
+            "what": what,
+            "container": watch.container if watch else None,
+            "instance": watch.instance if watch else None,
+            "available": now.available if now else None,
+            "free": now.free if now else None,
+            "rate": round(step.rate) if step and step.rate else None,
+            "to_zero": round(step.to_zero, 3) if step and step.to_zero is not None else None,
+            "why": why,
+        }
+
+    def tell(self, event: Json) -> None:
+        """Keep an event and tell everybody."""
+        self.last.append(event)
+        self.say({"kind": "event", "event": event})
+
+    def about(self, watch: Watch) -> list[Json]:
+        """Return those of a watch, and those of none in particular."""
+        return [one for one in self.last if one["container"] in (None, watch.container)]

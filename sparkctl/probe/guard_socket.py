@@ -1,0 +1,159 @@
+"""Whom the guard listens to: the directory that only its user enters, the lock and the socket in it, the clients.
+
+Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
+GUARD_PROTOCOL = 1
+CLIENTS = 16
+LINE_LIMIT, UNSENT_LIMIT = 1 << 16, 1 << 18
+
+
+class Refused(Exception):
+    """The guard cannot be started here; the sentence says why."""
+
+
+class Client:
+    """Somebody on the socket."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.socket = connection
+        self.taken = b""
+        self.unsent = b""
+        self.is_gone = False
+
+    def fileno(self) -> int:
+        """Return its descriptor, for select."""
+        return self.socket.fileno()
+
+    def say(self, message: Json) -> None:
+        """Send a line; one who does not read is left."""
+        line = json.dumps(dict({"guard": GUARD_PROTOCOL}, **message), separators=(",", ":")).encode("ascii", "replace")
+        self.unsent += line + b"\n"
+        self.flush()
+        if len(self.unsent) > UNSENT_LIMIT:
+            self.is_gone = True
+
+    def flush(self) -> None:
+        """Send what can be sent now."""
+        try:
+            while self.unsent:
+                self.unsent = self.unsent[self.socket.send(self.unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.is_gone = True
+
+    def hear(self) -> None:
+        """Take in what there is; a line too long, and the end, are the end."""
+        try:
+            said = self.socket.recv(LINE_LIMIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        self.taken += said
+        if not said or (len(self.taken) > LINE_LIMIT and b"\n" not in self.taken[:LINE_LIMIT]):
+            if said:
+                self.say({"kind": "refused", "what": f"a line of more than {LINE_LIMIT} bytes"})
+            self.is_gone = True
+
+    def line(self) -> bytes | None:
+        """Return the next whole line, None without one."""
+        if b"\n" not in self.taken:
+            return None
+        line, _, self.taken = self.taken.partition(b"\n")
+        return line
+
+
+class Clients:
+    """All of them, and the socket that they come to."""
+
+    def __init__(self, path: str) -> None:
+        self.listener = listen(path)
+        self.there: list[Client] = []
+
+    def __len__(self) -> int:
+        return len(self.there)
+
+    def welcome(self) -> None:
+        """Take a connection, if there are not too many."""
+        try:
+            connection, _ = self.listener.accept()
+        except OSError:
+            return
+        client = Client(connection)
+        if len(self.there) >= CLIENTS:
+            client.say({"kind": "refused", "what": f"more than {CLIENTS} connections"})
+            connection.close()
+            return
+        self.there.append(client)
+
+    def part(self) -> list[Client]:
+        """Close the connections of those who have gone, and return these."""
+        gone = [client for client in self.there if client.is_gone]
+        for client in gone:
+            client.socket.close()
+            self.there.remove(client)
+        return gone
+
+    def say(self, message: Json) -> None:
+        """Tell everybody."""
+        for client in self.there:
+            client.say(message)
+
+
+def own_directory(path: str) -> str:
+    """Make the directory that only we enter, or take the one there is. Raises `Refused` for one that is not ours alone."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)  # noqa: PTH102
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise Refused(f"{path} is not a directory of this user alone: see who made it, and remove it")
+    return path
+
+
+def take_lock(place: str) -> bool:
+    """Take the lock that only one guard holds; False where another one does.
+
+    A record lock: a child that hangs in the driver does not inherit it, and so does not keep it for us.
+    """
+    fd = os.open(place + "/guard.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            return False
+        raise
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+    return True
+
+
+def listen(path: str) -> socket.socket:
+    """Return a listening socket at this path."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    os.chmod(path, 0o600)  # noqa: PTH101
+    listener.listen(CLIENTS)
+    listener.setblocking(False)
+    return listener
