@@ -47,37 +47,17 @@ def plan(
     command = engine.argv(profile)
     step = per_step.encode(per_step.per_step(profile.model, engine.decoding(command)))
     return LaunchPlan(
-        node=node.name,
-        instance=instance,
-        profile=profile.name,
-        profile_hash=profile.digest,
-        engine=profile.engine,
-        container_name=container_name(profile),
-        image=profile.image,
-        entrypoint=box.entrypoint,
-        command=command,
-        env=env,
-        mounts=tuple(mount(text, home) for text in profile.mounts),
-        gpus=_wanted(box.gpus, engine.defaults.gpus),
-        shm_size=box.shm_size,
-        ipc=box.ipc,
-        network=network,
-        ulimits=box.ulimits,
-        devices=box.devices,
-        options=box.options,
+        node=node.name, instance=instance, profile=profile.name, profile_hash=profile.digest, engine=profile.engine,
+        container_name=container_name(profile), image=profile.image, entrypoint=box.entrypoint, command=command, env=env,
+        mounts=tuple(mount(text, home) for text in profile.mounts), gpus=_wanted(box.gpus, engine.defaults.gpus),
+        shm_size=box.shm_size, ipc=box.ipc, network=network, ulimits=box.ulimits, devices=box.devices, options=box.options,
         labels=_labels(profile, instance, operator, node_port(port, network, box.options), ready, step),
-        port=port,
-        served_model=profile.model.served_name or profile.model.path,
+        port=port, served_model=profile.model.served_name or profile.model.path,
         api_key=engine.api_key(profile) or next((value for name, value in env if name in _SERVER_KEYS), None),
-        ready=ready,
-        timeouts=rules.timeouts,
-        drop_caches=rules.drop_caches,
-        stop_grace=profile.stop_grace,
-        expected_memory=profile.expected_memory,
-        floor_memory=profile.floor_memory,
-        guard=guard_rule(profile),
+        ready=ready, timeouts=rules.timeouts, drop_caches=rules.drop_caches, stop_grace=profile.stop_grace,
+        expected_memory=profile.expected_memory, floor_memory=profile.floor_memory, guard=guard_rule(profile),
         secrets=secrets,
-    )
+    )  # fmt: skip
 
 
 def container_name(profile: Profile) -> str:

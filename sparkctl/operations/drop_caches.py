@@ -8,9 +8,10 @@ from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import Refused, SparkctlError
 from sparkctl.model.ask import SudoPassword
-from sparkctl.model.events import CachesDropped, Ended, Event, Outcome, Warned
+from sparkctl.model.events import CachesDropped, Ended, Event, Outcome
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import Node
+from sparkctl.operations.in_turn import in_turn
 from sparkctl.operations.stream import Emit, ended_by, stream
 from sparkctl.probe.look import Look
 
@@ -85,18 +86,11 @@ def drop_caches(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
 
     async def job(emit: Emit) -> Ended:
         began = ctx.clock.monotonic()
-        failure: SparkctlError | None = None
-        for node in nodes:
-            try:
-                async with Session(node, ctx.asker, ctx.clock) as session:
-                    session.report_to(emit)
-                    await session.link.connect()
-                    await drop(session, ctx, emit)
-            except SparkctlError as error:
-                if len(nodes) == 1:
-                    raise
-                failure = failure or error
-                emit(Warned(ctx.clock.now(), node.name, error.message, error.hint))
+
+        async def drop_on(session: Session) -> None:
+            await drop(session, ctx, emit)
+
+        failure = await in_turn(ctx, nodes, emit, drop_on)
         seconds = ctx.clock.monotonic() - began
         if failure is not None:
             return ended_by(failure, ctx, seconds)

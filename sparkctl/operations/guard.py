@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
@@ -19,6 +19,7 @@ from sparkctl.model.plan import GuardRule, Label
 from sparkctl.model.text import clean
 from sparkctl.model.units import size
 from sparkctl.operations import receipts
+from sparkctl.operations.in_turn import in_turn
 from sparkctl.operations.start_guard import above_available
 from sparkctl.operations.stream import Emit, ended_by, stream
 from sparkctl.wire.link import state_of
@@ -101,7 +102,7 @@ def arm(ctx: Context, request: ArmRequest) -> AsyncIterator[Event]:
             if chosen:
                 armed.extend(await _arm_on(ctx, session, request, chosen, emit))
 
-        failure = await _on_each(ctx, request.nodes, emit, one)
+        failure = await in_turn(ctx, request.nodes, emit, one)
         where = " or ".join(node.name for node in request.nodes)
         if failure is not None and not armed:
             return ended_by(failure, ctx, ctx.clock.monotonic() - began, request.instance)
@@ -175,7 +176,7 @@ def disarm(ctx: Context, nodes: Sequence[Node], instance: str | None) -> AsyncIt
         async def one(session: Session) -> None:
             ended.extend(await _disarm_on(session, instance))
 
-        failure = await _on_each(ctx, nodes, emit, one)
+        failure = await in_turn(ctx, nodes, emit, one)
         seconds = ctx.clock.monotonic() - began
         if failure is not None:
             message = f"not guarded any more: {', '.join(ended)}" if ended else None
@@ -186,25 +187,6 @@ def disarm(ctx: Context, nodes: Sequence[Node], instance: str | None) -> AsyncIt
         return Ended(ctx.clock.now(), Outcome.DONE, 0, seconds, instance=instance, message=message)
 
     return stream(ctx, job, instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status")
-
-
-async def _on_each(
-    ctx: Context, nodes: Sequence[Node], emit: Emit, act: Callable[[Session], Awaitable[None]]
-) -> SparkctlError | None:
-    """Act on one node after the other; return the first one's trouble. The trouble of an only node is raised."""
-    failure: SparkctlError | None = None
-    for node in nodes:
-        try:
-            async with Session(node, ctx.asker, ctx.clock) as session:
-                session.report_to(emit)
-                await session.link.connect()
-                await act(session)
-        except SparkctlError as error:
-            if len(nodes) == 1:
-                raise
-            failure = failure or error
-            emit(Warned(ctx.clock.now(), node.name, error.message, error.hint))
-    return failure
 
 
 def _partly(failure: SparkctlError, ctx: Context, seconds: float, instance: str | None, done: str | None) -> Ended:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
-from sparkctl.core.earlyoom import rule_of
+from sparkctl.core.earlyoom import Rule, rule_of
 from sparkctl.model.finding import Figure, Finding, FindingKind, Severity, worst_first
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
@@ -26,6 +26,7 @@ _MANY_KIBIBYTES = 2 * 1024 * 1024  # of vm.min_free_kbytes: memory that no engin
 _HEALTHY = 4 * GIB  # a good configuration may leave less than this
 _TOO_LATE = GIB // 2
 _USUAL_SWAPPINESS = 60
+_EARLYOOM_REMEDY = 'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom'
 
 
 def findings(node: NodeName, who: Hello, sample: Sample) -> Iterator[Finding]:
@@ -143,53 +144,33 @@ def _earlyoom(node: NodeName, who: Hello, sample: Sample) -> Iterator[Finding]:
         return
     rule, command = rule_of(found.argv), " ".join(found.argv[1:])
     if rule is None or memory is None:
-        yield Finding(
-            FindingKind.EARLYOOM, Severity.UNKNOWN, node, f"earlyoom runs as `{command}`, which is not understood here"
-        )
+        what = f"earlyoom runs as `{command}`, which is not understood here"
+        yield Finding(FindingKind.EARLYOOM, Severity.UNKNOWN, node, what)
         return
-    anonymous = sample.detail.anonymous if sample.detail else None
-    limit = rule.acts_below(found.version, memory.total, anonymous)
+    limit = rule.acts_below(found.version, memory.total, sample.detail.anonymous if sample.detail else None)
     below = "at a limit that is not known" if limit is None else f"below {gib(limit)} available"
     swap = f" and {rule.swap:g} % of swap free" if memory.swap_total else ""
     acts = f"earlyoom {found.version or ''} acts {below}{swap} (`{command or 'no arguments'}`)".replace("  ", " ")
-    if limit is None or rule.dry:
-        yield Finding(
-            FindingKind.EARLYOOM, Severity.NOTE, node, acts + (": it only pretends (--dryrun)" if rule.dry else "")
-        )
-    elif memory.swap_total and rule.swap < 50:
-        yield Finding(
-            FindingKind.EARLYOOM,
-            Severity.WARNING,
-            node,
-            f"{acts}: both must hold, and while swap is free it never acts; the freeze comes first",
-            'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
-        )
-    elif limit > _HEALTHY:
-        yield Finding(
-            FindingKind.EARLYOOM,
-            Severity.WARNING,
-            node,
-            f"{acts}: a healthy engine may leave less than that, and is killed",
-            'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
-        )
-    elif limit < _TOO_LATE:
-        yield Finding(
-            FindingKind.EARLYOOM,
-            Severity.WARNING,
-            node,
-            f"{acts}: since 1.8 its per cents are of available + anonymous memory, and CUDA memory is in neither",
-            "do not count on it; watch memory with sparkctl",
-        )
-    else:
-        yield Finding(FindingKind.EARLYOOM, Severity.GOOD, node, acts)
+    severity, but, remedy = _doubt(rule, limit, has_swap=bool(memory.swap_total))
+    yield Finding(FindingKind.EARLYOOM, severity, node, acts + but, remedy)
     if found.configured is not None and _words(found.configured) not in (None, list(found.argv[1:])):
-        yield Finding(
-            FindingKind.EARLYOOM,
-            Severity.WARNING,
-            node,
-            f"/etc/default/earlyoom says {found.configured}, which is not how it runs: {_LANDMINE}",
-            "sudo systemctl restart earlyoom",
-        )
+        what = f"/etc/default/earlyoom says {found.configured}, which is not how it runs: {_LANDMINE}"
+        yield Finding(FindingKind.EARLYOOM, Severity.WARNING, node, what, "sudo systemctl restart earlyoom")
+
+
+def _doubt(rule: Rule, limit: int | None, has_swap: bool) -> tuple[Severity, str, str | None]:
+    """Return how bad it is that earlyoom acts by this rule, below ``limit`` bytes; why, and what to do."""
+    if limit is None or rule.dry:
+        return Severity.NOTE, ": it only pretends (--dryrun)" if rule.dry else "", None
+    if has_swap and rule.swap < 50:
+        but = ": both must hold, and while swap is free it never acts; the freeze comes first"
+        return Severity.WARNING, but, _EARLYOOM_REMEDY
+    if limit > _HEALTHY:
+        return Severity.WARNING, ": a healthy engine may leave less than that, and is killed", _EARLYOOM_REMEDY
+    if limit < _TOO_LATE:
+        but = ": since 1.8 its per cents are of available + anonymous memory, and CUDA memory is in neither"
+        return Severity.WARNING, but, "do not count on it; watch memory with sparkctl"
+    return Severity.GOOD, "", None
 
 
 def _words(configured: str) -> list[str] | None:
