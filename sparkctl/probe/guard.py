@@ -5,8 +5,10 @@ it prints one line, goes into the background and outlives the connection, until 
 per node and user. It is spoken to in lines of JSON on a unix socket in a directory that only its user enters.
 
 Whatever may be needed in the worst moment is there before it: memory is locked where that is allowed, the connections to
-Docker are open, `tee` waits to drop caches, the receipt has its room on the disk. The loop forks nothing and waits for
-nothing. The GPU's driver and the processes are asked in parts of their own, and a part that hangs delays nothing.
+Docker are open, `tee` waits to drop caches, the receipt has its room on the disk. The loop forks nothing and, until the
+request to end an instance is sent, waits for nothing; the receipt after it, and the room for one when a watch begins, may
+wait for the disk under /tmp. The GPU's driver and the processes are asked in parts of their own, and a part that hangs
+delays nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ DOCKER = "/var/run/docker.sock"
 LINGER = 60.0  # seconds without a watch after which it ends
 IDLE = 1.0  # seconds between readings while there is no watch
 TICK = 1.0  # everything that is not memory
-LEASE = 10.0  # seconds that "weights are loading" holds
+TOUCH = 3600.0  # seconds after which our files look used again
+LEASE = 4.0  # seconds that "weights are loading" holds
 ASK_EVERY = 5.0  # seconds between questions about a container
 REARM = 60.0  # seconds far from the floor until a watch is calm again
 AT_ONCE = 4  # commands of one client before the others, and memory, get their turn
@@ -74,7 +77,7 @@ class Guard:
         self.kills = Kills(self.docker, self.watches, self.memory, self.holdings.grown, self.receipts)
         self.since = time.time()
         self.is_close = False
-        self.look_at = self.tick_at = time.monotonic()
+        self.look_at = self.tick_at = self.touched_at = time.monotonic()
         self.docker.open()
         self.is_locked = lock_memory()
 
@@ -137,7 +140,10 @@ class Guard:
         self.tick_at = now + TICK
         self.memory.keep_one()
         self.holdings.ask(now)
-        self.caches.prove(now)
+        self.caches.prove(now, self.memory.now)
+        if now - self.touched_at >= TOUCH:
+            self.touched_at = now
+            self.receipts.touch()
         self.kills.settle(now)
         for watch in self.watches:
             if now - watch.began >= watch.limit:

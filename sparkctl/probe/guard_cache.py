@@ -9,7 +9,7 @@ import os
 import re
 
 from sparkctl.probe.agent import Source
-from sparkctl.probe.guard_rule import cache_starves, default_cache_below
+from sparkctl.probe.guard_rule import cache_starves, default_cache_below, pause_after
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class Caches:
         self.tees = {path: Tee(sudo, path) for path in (DROP, COMPACT)}
         self.vmstat = Source(root + "/proc/vmstat", long=True)
         self.events = events
-        self.drop: tuple[float, int | None, Watch] | None = None
+        self.drop: tuple[Reading, int | None, Watch, float] | None = None
+        self.pause = 0.0  # longer than usual while drops free nothing
         self.dropped_at = self.compacted_at = -COMPACT_EVERY
 
     def rights(self) -> dict[str, bool]:
@@ -72,32 +73,37 @@ class Caches:
         """Drop where a watch's step says so, or where its weights load and page cache keeps memory from the engine."""
         below = watch.cache_below if watch.cache_below is not None else default_cache_below(total)
         if step.act == "drop":
-            self.drop_caches(watch, reading.at, DROP_EVERY)
+            self.drop_caches(watch, reading, DROP_EVERY)
         elif reading.at < watch.weights_until and step.act != "kill" and cache_starves(reading, below):
-            self.drop_caches(watch, reading.at, CACHE_EVERY)
+            self.drop_caches(watch, reading, CACHE_EVERY)
 
-    def drop_caches(self, watch: Watch, now: float, every: float) -> None:
+    def drop_caches(self, watch: Watch, reading: Reading, every: float) -> None:
         """Ask for a drop of the page cache, unless one was asked for lately or is still under way."""
-        if self.drop is not None or now - self.dropped_at < every or not self.tees[DROP].pid:
+        every = max(every, self.pause)
+        if self.drop is not None or reading.at - self.dropped_at < every or not self.tees[DROP].pid:
             return
-        self.dropped_at = now
+        self.dropped_at = reading.at
         before = self.drops()
         if self.tees[DROP].write(b"3\n"):
-            self.drop = (now, before, watch)
+            self.drop = (reading, before, watch, every)
         else:
             self.events.tell(
                 self.events.event("drop-failed", "the process that drops the page cache takes nothing", watch)
             )
 
-    def prove(self, now: float) -> None:
+    def prove(self, now: float, reading: Reading | None) -> None:
         """Tell of a drop once the kernel has counted it, and that it failed where it does not."""
-        if self.drop is None:
+        if self.drop is None or reading is None:
             return
-        began, before, watch = self.drop
+        first, before, watch, every = self.drop
+        began = first.at
         count = self.drops()
         if count is not None and before is not None and count > before:
-            self.drop = None
-            self.events.tell(self.events.event("dropped", f"page cache dropped within {now - began:.1f} s", watch))
+            self.drop, self.pause = None, pause_after(every, first, reading)
+            futile = f" and freed little; the next one not before {self.pause:.0f} s" if self.pause else ""
+            self.events.tell(
+                self.events.event("dropped", f"page cache dropped within {now - began:.1f} s{futile}", watch)
+            )
             if now - self.compacted_at >= COMPACT_EVERY and self.tees[COMPACT].write(b"1\n"):
                 self.compacted_at = now
                 self.events.tell(self.events.event("compacted", "the kernel was asked to join free memory", watch))

@@ -47,9 +47,17 @@ class Events:
 
     def tell(self, event: Json) -> None:
         """Keep an event and tell everybody."""
-        self.last.append(event)
+        keep(self.last, event)
         self.say({"kind": "event", "event": event})
 
     def about(self, watch: Watch) -> list[Json]:
         """Return those of a watch, and those of none in particular."""
         return [one for one in self.last if one["container"] in (None, watch.container)]
+
+
+def keep(events: deque[Json], event: Json) -> None:
+    """Add an event; where there are too many, the oldest about page cache goes before any of an end or a warning."""
+    if len(events) == events.maxlen:
+        minor = (one for one in events if one["what"] in ("dropped", "compacted", "drop-failed"))
+        events.remove(next(minor, events[0]))
+    events.append(event)

@@ -8,13 +8,19 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from sparkctl.probe.agent import Processes, Source, memory_of, start_thread
+from sparkctl.probe.agent import Processes, Source, container_of, memory_of, start_thread
 from sparkctl.probe.guard_rule import Reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from sparkctl.probe.agent import Part
 
+    Json = dict[str, Any]
+
+GROWTH = 8.0  # seconds over which a container's growth is taken
 PROMPT = 0.003  # seconds that a reading may take; one that takes longer was interrupted
 
 
@@ -75,29 +81,56 @@ class Holdings:
         self.gpu = gpu
         self.processes = start_thread(lambda pids: {"processes": processes.read(pids)})
         self.parts = [part for part in (gpu, self.processes) if part is not None]
-        self.held: deque[dict[str, int]] = deque(maxlen=6)
+        self.root = root
+        self.held: deque[tuple[float, dict[str, int]]] = deque(maxlen=6)
+        self.taken: list[Json] = []  # the answers that the last reading is made of
+        self.unlisted: dict[int, str | None] = {}
         self.has_gpus = False
 
     def ask(self, now: float) -> None:
-        """Ask for another reading, and keep what the last one brought."""
-        on_gpu: dict[int, int] = {}
+        """Keep what the last questions brought, once all have been answered anew, and ask again."""
         gpus = self.gpu.answer.get("gpus") if self.gpu else None
         if (gpus is not None) != self.has_gpus:  # what it held all along would look like growth
             self.has_gpus = gpus is not None
             self.held.clear()
-        for reading in gpus or []:
-            for process in reading["processes"] or []:
-                on_gpu[process["pid"]] = on_gpu.get(process["pid"], 0) + (process["memory"] or 0)
-        total: dict[str, int] = {}
-        for process in self.processes.answer.get("processes") or []:
-            if process["container"]:
-                both = (process["resident"] or 0) + on_gpu.get(process["pid"], 0)
-                total[process["container"]] = total.get(process["container"], 0) + both
-        self.held.append(total)
+        on_gpu = gpu_memory(gpus or [])
+        asked = [part for part in self.parts if not part.ended]
+        answers = [part.answer for part in asked]
+        is_new = len(answers) != len(self.taken) or not any(a is b for a, b in zip(answers, self.taken))  # noqa: B905
+        if is_new and self.processes.answer.get("processes") is not None:
+            self.taken = answers
+            self.held.append((now, self.total(on_gpu)))
         for part in self.parts:
             part.ask(now, sorted(on_gpu))
 
+    def total(self, on_gpu: dict[int, int]) -> dict[str, int]:
+        """Return what each container holds, by what is known of its processes."""
+        left = dict(on_gpu)
+        found: dict[str, int] = {}
+        for process in self.processes.answer["processes"]:
+            size = left.pop(process["pid"], 0)
+            if process["container"]:
+                found[process["container"]] = found.get(process["container"], 0) + (process["resident"] or 0) + size
+        for pid, size in left.items():  # not among the largest of the list, but it holds memory of the GPU
+            if pid not in self.unlisted:
+                self.unlisted[pid] = container_of(self.root, pid)
+            container = self.unlisted[pid]
+            if container:
+                found[container] = found.get(container, 0) + size
+        self.unlisted = {pid: container for pid, container in self.unlisted.items() if pid in left}
+        return found
+
     def grown(self, container: str) -> int | None:
-        """Return by how many bytes it grew over the last seconds, None where it was not seen."""
-        seen = [total[container] for total in self.held if container in total]
-        return seen[-1] - seen[0] if seen else None
+        """Return by how many bytes it grew over the last seconds, None where that is not known."""
+        now = time.monotonic()
+        seen = [total[container] for at, total in self.held if now - at <= GROWTH and container in total]
+        return seen[-1] - seen[0] if len(seen) > 1 else None
+
+
+def gpu_memory(gpus: Sequence[Json]) -> dict[int, int]:
+    """Return what each process holds on all GPUs."""
+    found: dict[int, int] = {}
+    for reading in gpus:
+        for process in reading["processes"] or []:
+            found[process["pid"]] = found.get(process["pid"], 0) + (process["memory"] or 0)
+    return found

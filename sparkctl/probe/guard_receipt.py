@@ -125,6 +125,16 @@ class Receipts:
             if at >= RECEIPTS or time.time() - when > RECEIPT_AGE:
                 self.remove(short)
 
+    def touch(self) -> None:
+        """Look used, so that what cleans /tmp by age leaves the directory alone; receipts keep their time."""
+        try:
+            names = os.listdir(self.place)  # noqa: PTH208
+        except OSError:
+            return
+        for path in (self.place, *(f"{self.place}/{name}" for name in names if not RECEIPT.fullmatch(name))):
+            with contextlib.suppress(OSError):
+                os.utime(path)
+
     def remove(self, short: str) -> None:
         """Remove a receipt, if it is there."""
         with contextlib.suppress(OSError):

@@ -6,12 +6,17 @@ import json
 import os
 import sys
 import time
+from collections import deque
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sparkctl.model.guard import GuardAct, GuardRights, GuardRole
 from sparkctl.model.units import GIB, MIB
+from sparkctl.probe.guard_events import keep
+from sparkctl.probe.guard_memory import Holdings
+from sparkctl.probe.guard_receipt import Receipts
 from tests.unit.probe.guarding import FLOOR, LOADING, SERVING, THIRD, Guarded, guarded, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
@@ -188,6 +193,52 @@ NVML_ERROR_GPU_IS_LOST = NVML_ERROR_UNINITIALIZED = NVML_ERROR_NOT_FOUND = 0
         time.sleep(3.5)
         machine.proc.set(0.3)
         assert machine.killed()[0][1] == LOADING
+
+
+class Told:
+    """A part whose answers are given by hand."""
+
+    def __init__(self) -> None:
+        self.answer: dict[str, Any] = {}
+        self.ended = False
+
+    def ask(self, now: float, words: list[int]) -> bool:
+        return True
+
+
+def test_growth_is_unknown_while_the_driver_is_silent_and_known_of_what_the_list_left_out(tmp_path: Path) -> None:
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/7/cgroup").write_text(f"0::/system.slice/docker-{LOADING}.scope\n")
+    holdings = Holdings(str(tmp_path), None)
+    gpu, processes = Told(), Told()
+    holdings.gpu, holdings.processes, holdings.parts = gpu, processes, [gpu, processes]  # type: ignore[assignment]
+    small = [{"pid": pid, "container": SERVING, "resident": 1 << 30} for pid in range(100, 148)]
+    for at in range(4):
+        gpu.answer = {"gpus": [{"processes": [{"pid": 7, "memory": (10 + 10 * at) * GIB}]}]}
+        processes.answer = {"processes": small}
+        holdings.ask(time.monotonic())
+    assert holdings.grown(LOADING) == 30 * GIB
+    assert holdings.grown(SERVING) == 0
+    for _ in range(6):
+        processes.answer = {"processes": small}
+        holdings.ask(time.monotonic())
+    assert holdings.grown(LOADING) == 30 * GIB, "an old answer is no new one"
+    holdings.held = deque((at - 20, total) for at, total in holdings.held)
+    assert holdings.grown(LOADING) is None
+
+
+def test_drops_push_no_end_out_of_what_is_told_and_files_look_used(tmp_path: Path) -> None:
+    events: deque[dict[str, Any]] = deque([{"what": "killed"}], maxlen=5)
+    for at in range(20):
+        keep(events, {"what": "dropped", "at": at})
+    assert [event["what"] for event in events] == ["killed", *["dropped"] * 4]
+    assert events[-1]["at"] == 19
+    for name in ("guard.lock", "receipt-0123456789ab.json"):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1.0, 1.0))
+    Receipts(str(tmp_path), None, None).touch()  # type: ignore[arg-type]
+    assert (tmp_path / "guard.lock").stat().st_mtime > 1.0
+    assert (tmp_path / "receipt-0123456789ab.json").stat().st_mtime == 1.0
 
 
 def test_no_alarm_at_one_gib_and_at_most_one_warning(tmp_path: Path) -> None:
