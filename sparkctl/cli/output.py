@@ -98,7 +98,7 @@ def screen(lines: Iterable[str]) -> None:
     """Repaint a terminal from the top; what it has no room for is counted, because scrolling would spoil the picture."""
     from sparkctl.present.fold import fitting
 
-    body = "\x1b[K\n".join(fitting(list(lines), rows(sys.stdout)))
+    body = "\x1b[K\n".join(fitting(list(lines), rows(sys.stdout) - 1))
     sys.stdout.write(f"\x1b[H{body}\x1b[K\n\x1b[J")
     sys.stdout.flush()
 

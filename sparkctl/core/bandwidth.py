@@ -93,6 +93,8 @@ class Reads:
     draft_passes: float = 1.0
     draft_tokens: int = 0
     kv_per_token: float | None = None
+    whole: int | None = None  # the checkpoint, of which ``ranks`` nodes read a share each
+    ranks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,8 @@ def reads_of(facts: PerStep | None) -> Reads | None:
         draft_passes=1.0 if facts.draft_passes is None else facts.draft_passes,
         draft_tokens=facts.draft_tokens or 0,
         kv_per_token=None if facts.kv_per_token is None else facts.kv_per_token / ranks,
+        whole=facts.weights,
+        ranks=ranks,
     )
 
 
@@ -261,9 +265,17 @@ def _step_inputs(numbers: Numbers) -> list[tuple[str, str]]:
 
 
 def _read_inputs(numbers: Numbers, reads: Reads, tokens: float, context: float | None) -> list[tuple[str, str]]:
-    inputs = [("weights", _size(reads.weights))] if reads.weights else []
+    inputs = []
+    if reads.whole is not None and (reads.ranks > 1 or reads.experts is not None):
+        share = f", by {reads.ranks} nodes: {_size(reads.whole / reads.ranks)} on each" if reads.ranks > 1 else ""
+        inputs.append(("checkpoint", f"{_size(reads.whole)}{share}"))
+    if reads.weights:
+        inputs.append(("weights", _size(reads.weights)))
     if reads.experts is not None:
-        inputs.append(("experts", _experts_words(reads.experts, tokens)))
+        verified = f" x (1 + {reads.draft_tokens} drafts)" if reads.draft_tokens else ""
+        inputs.append(("tokens a step", f"{tokens:.1f} = {numbers.batch or 1.0:.1f} requests{verified}"))
+        name = "active share" if reads.experts.are_parameters else "experts"
+        inputs.append((name, _experts_words(reads.experts, tokens)))
     if reads.draft is None:
         inputs.append(("draft model", "not counted: model.draft_weights in the profile would tell its size"))
     elif reads.draft:

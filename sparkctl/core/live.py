@@ -20,8 +20,10 @@ from sparkctl.model.container import ContainerState
 from sparkctl.model.events import (
     CachesDropped,
     ContainersListed,
+    Ended,
     Event,
     Found,
+    GuardActed,
     LogArrived,
     MemorySampled,
     NodeStateChanged,
@@ -31,6 +33,7 @@ from sparkctl.model.events import (
     SampleArrived,
 )
 from sparkctl.model.finding import Finding, FindingKind, Severity, worst_first
+from sparkctl.model.guard import GuardAct
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName, NodeState
@@ -260,6 +263,22 @@ class Store:
         return (Topic(What.PHASE, event.node, event.instance),)
 
     @_apply.register
+    def _(self, event: GuardActed, live: _Live) -> tuple[Topic, ...]:
+        topics: tuple[Topic, ...] = ()
+        if live.memory is not None and event.available is not None and event.free is not None:
+            live.memory = replace(live.memory, available=event.available, free=event.free)
+            topics = (Topic(What.MEMORY, event.node),)
+        if event.what is GuardAct.KILLED and event.instance is not None:
+            topics += _ended_by(live, event.instance, f"stopped by the guard: {event.why}")
+        return topics
+
+    @_apply.register
+    def _(self, event: Ended, live: _Live) -> tuple[Topic, ...]:
+        if event.verdict is None or event.instance is None:
+            return ()
+        return _ended_by(live, event.instance, event.verdict.summary)
+
+    @_apply.register
     def _(self, event: LogArrived, live: _Live) -> tuple[Topic, ...]:
         if not event.lines:
             return ()
@@ -271,6 +290,15 @@ class Store:
     def _(self, event: Found, live: _Live) -> tuple[Topic, ...]:
         live.told[event.check, event.instance] = event
         return (Topic(What.FINDINGS, live.state.node),)
+
+
+def _ended_by(live: _Live, instance: str, why: str) -> tuple[Topic, ...]:
+    """Keep why a start that was followed has ended."""
+    phase = live.phases.get(instance)
+    if phase is None:
+        return ()
+    live.phases[instance] = replace(phase, step=None, detail=why)
+    return (Topic(What.PHASE, live.state.node, instance),)
 
 
 def _new(name: NodeName, now: float) -> _Live:

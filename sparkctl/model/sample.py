@@ -83,7 +83,7 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True)
 class GpuEvents:
-    """The driver's counters of time spent slowed down, by reason; only their growth means something."""
+    """The driver's counters of time spent slowed down, by reason, in nanoseconds; only their growth means something."""
 
     power_cap: int | None = None
     sw_thermal: int | None = None

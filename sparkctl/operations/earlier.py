@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
@@ -37,9 +37,17 @@ async def ask_before_a_third(ctx: Context, plan: LaunchPlan, again: str) -> None
         return
     raise Refused(
         f"{plan.profile} failed on {plan.node} {len(failures)} times within the last hour "
-        f"({', '.join(how for _, how in failures)}); nothing was started",
+        f"({_hows([how for _, how in failures])}); nothing was started",
         f"see why: sparkctl logs {plan.instance} --node {plan.node}\nstart it all the same: {again} --again",
     )
+
+
+def _hows(causes: Sequence[str]) -> str:
+    """Return how the starts failed, in words, each way once."""
+    words = [cause.replace("-", " ") for cause in causes]
+    if len(set(words)) == 1:
+        return f"each time: {words[0]}"
+    return ", ".join(words)
 
 
 def remember_failure(ctx: Context, plan: LaunchPlan, container: str, cause: Cause, warn: Warn) -> None:

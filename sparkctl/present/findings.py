@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sparkctl.model.events import Found
 from sparkctl.model.finding import Finding
@@ -24,21 +24,22 @@ def finding_lines(found: Found, ascii_only: bool = False) -> list[str]:
 
 
 def trouble_lines(
-    findings: Sequence[Finding], now: float, ascii_only: bool = False, width: int | None = None, brief: bool = False
-) -> list[str]:
+    findings: Sequence[Finding], now: float, ascii_only: bool = False, width: int | None = None,
+    wanted: Collection[str] | None = None,
+) -> list[str]:  # fmt: skip
     """Return the block of what is wrong with a node: the sentence, its evidence and since when, the remedy.
 
-    ``now`` is unix seconds by the node's own clock, as ``since`` is. ``brief``: the sentence and since when alone.
+    ``now`` is unix seconds by the node's own clock, as ``since`` is. ``wanted``: of the first finding ``proof 0`` and
+    ``try 0``, and so on, those that there is room for beside the sentence; None: all.
     """
     lines: list[str] = []
-    for one in findings:
-        if brief:
-            words = f"{clean(one.summary)} · {_since(one.since, now)}"
-            lines += fold(f"{'':{_INDENT}}{symbol(one.severity, ascii_only)} {words}", width, _HANG)
-            continue
-        lines += fold(f"{'':{_INDENT}}{symbol(one.severity, ascii_only)} {clean(one.summary)}", width, _HANG)
-        lines += fold(f"{'':{_HANG}}{_proof(one, now)}", width, _HANG)
-        if one.remedy:
+    for index, one in enumerate(findings):
+        proven = wanted is None or f"proof {index}" in wanted
+        words = clean(one.summary) if proven else f"{clean(one.summary)} · {_since(one.since, now)}"
+        lines += fold(f"{'':{_INDENT}}{symbol(one.severity, ascii_only)} {words}", width, _HANG)
+        if proven:
+            lines += fold(f"{'':{_HANG}}{_proof(one, now)}", width, _HANG)
+        if one.remedy and (wanted is None or f"try {index}" in wanted):
             lines += fold(f"{'':{_HANG}}try: {clean(one.remedy)}", width, _HANG)
     return lines
 

@@ -13,6 +13,7 @@ from sparkctl.present.fold import flow, fold
 
 _INDENT = "      "
 _GAP = " · "
+_SILENT = "no figures: neither /metrics nor its log tells what it does"
 _MORE = 1.1  # times what is expected
 
 
@@ -45,7 +46,7 @@ def _as_expected(one: InstanceView) -> bool:
 def _figures(one: InstanceView, view: LoadView, brief: bool) -> list[list[str]]:
     numbers = one.numbers or Numbers()
     drafted = None if one.per_step is None else one.per_step.draft_tokens
-    first = [words.throughput(numbers)]
+    first = [_SILENT if one.numbers is None else words.throughput(numbers)]
     if numbers.activity is not Activity.IDLE and one.numbers is not None:
         first += _load(numbers)
     if one.metrics_hint is not None and not brief:

@@ -8,6 +8,7 @@ from sparkctl.core.store import InstanceView, NodeView
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.sample import memory_bar
 from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, gib
 from sparkctl.present.fold import fold
@@ -62,13 +63,13 @@ def _hint(view: NodeView, width: int | None) -> list[str]:
 
 
 def memory_words(memory: Memory | None) -> str:
-    """Return used of total, then what could be had; page cache is shown and never counted as used."""
+    """Return used of total, then what could be had; page cache, as `top` has it, is shown and never counted as used."""
     if memory is None:
         return "memory —"
     words = [
         f"{memory.used / GIB:.1f} of {gib(memory.total)} used",
         f"{memory.available / GIB:.1f} available",
-        f"{memory.page_cache / GIB:.1f} cache",
+        f"{memory_bar(memory, None).page_cache / GIB:.1f} cache",
         f"{memory.free / GIB:.1f} free",
     ]
     if memory.swap_used >= GIB / 20:  # what would be shown as 0.0 is not worth a word

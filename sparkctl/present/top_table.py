@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparkctl.core.bandwidth import Bandwidth, of_node
 from sparkctl.core.store import LoadView
+from sparkctl.model.finding import FindingKind, Severity, worst_first
 from sparkctl.model.node import NodeState
 from sparkctl.model.sample import Cpu, DiskRoom, Gpu, MemoryBar, Sample, Temperature
 from sparkctl.model.text import clean
@@ -33,7 +35,7 @@ REASONS = {
 _BAR, _SHORT_BAR, _WIDE = 40, 30, 100
 _OLD = 15.0  # seconds: Docker is asked every five, and has ten to answer
 _SHORT = 0.05  # of a disk: less free than that is told however little room there is
-_LEFT_OUT = "(CPU, links and disks in good order are left out: a taller window shows them)"
+_TALLER = "a taller window shows them"
 
 
 def top_lines(
@@ -46,23 +48,28 @@ def top_lines(
     """Return the lines of the whole picture, none longer than ``width`` columns that can be broken.
 
     ``explain`` adds, under each instance, the formula of its bandwidth with all inputs, or why there is none. Where the
-    lines are more than ``height``, CPU, links and disks in good order are left out, and that is said.
+    lines are more than ``height``, what is least needed is left out, item by item, and that is said.
     """
     style = _Style(ascii_only, width, explain)
     lines = _picture(views, style)
     if height is not None and len(lines) > height:
-        lines = [*_picture(views, replace(style, brief=True)), _LEFT_OUT]
+        lines = _within_height(views, style, max(1, height))
     return [to_ascii(line) for line in lines] if ascii_only else lines
 
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """How the picture is wanted."""
+    """How the picture is wanted; ``brief``: only what is not in order, and the items that there is room for."""
 
     ascii_only: bool
     width: int | None
     explain: bool
     brief: bool = False
+    items: frozenset[tuple[str, str]] = frozenset()  # (node, what)
+
+    def has(self, node: str, what: str) -> bool:
+        """Say whether there is room for it."""
+        return not self.brief or (node, what) in self.items
 
 
 def _picture(views: Sequence[LoadView], style: _Style) -> list[str]:
@@ -70,6 +77,78 @@ def _picture(views: Sequence[LoadView], style: _Style) -> list[str]:
     for view in views:
         lines += ([""] if lines else []) + _node(view, style)
     return lines
+
+
+def _within_height(views: Sequence[LoadView], style: _Style, height: int) -> list[str]:
+    """Return the picture in so many lines: in brief, then one item more after the other while there is room."""
+    style = replace(style, brief=True)
+    wanted = _items(views)
+    lines, missing = _picture(views, style), list(wanted)
+    if len(lines) + len(_left_out(missing, style.width)) > height:
+        return _cut(views, style, height)
+    for item in wanted:
+        more = replace(style, items=style.items | {item})
+        picture, left = _picture(views, more), [one for one in missing if one != item]
+        if len(picture) + len(_left_out(left, style.width)) <= height:
+            style, lines, missing = more, picture, left
+    return [*lines, *_left_out(missing, style.width)]
+
+
+def _items(views: Sequence[LoadView]) -> list[tuple[str, str]]:
+    """Return what a brief picture lacks, what is needed most first: remedies of the worst, their proofs, then the rest."""
+    there = [view for view in views if view.state is NodeState.OK]
+    found = worst_first([one for view in there for one in view.findings])
+    ranked = [
+        (one.node, next(view for view in there if view.name == one.node).findings.index(one), one) for one in found
+    ]
+    items: list[tuple[str, str]] = [(node, f"try {index}") for node, index, one in ranked if one.remedy]
+    items += [(node, f"proof {index}") for node, index, one in ranked]
+    sampled = [view for view in there if view.sample is not None]
+    items += [(view.name, "instances") for view in there if view.instances]
+    return items + [(view.name, what) for what in ("CPU", "links", "disks") for view in sampled]
+
+
+def _left_out(missing: Sequence[tuple[str, str]], width: int | None) -> list[str]:
+    """Return the line that says what was left out, nothing where that is nothing."""
+    whats = {what.split()[0] for _, what in missing}
+    words = {
+        "try": "remedies", "proof": "evidence", "instances": "details of instances", "CPU": "CPU", "links": "links",
+        "disks": "disks in good order",
+    }  # fmt: skip
+    named = [word for what, word in words.items() if what in whats]
+    return fold(f"(left out: {', '.join(named)}; {_TALLER})", width, 1) if named else []
+
+
+def _cut(views: Sequence[LoadView], style: _Style, height: int) -> list[str]:
+    """Return what matters most where not even the brief picture has room: every node's head and findings go first."""
+    blocks = [_node(view, replace(style, items=frozenset({(view.name, "first")}))) for view in views]
+    whole = sum(len(block) for block in blocks)
+    footer = fold(f"({whole} lines in all: make the window taller, or choose with --node)", style.width, 1)
+    room = max(len(blocks), height - len(footer))
+    shares = [0] * len(blocks)
+    while sum(shares) < min(room, whole):  # a line each in turn: a short block leaves its room to the others
+        for index, block in enumerate(blocks):
+            if shares[index] < len(block) and sum(shares) < room:
+                shares[index] += 1
+    hidden = [
+        f"{view.name}: {words}"
+        for view, share in zip(views, shares, strict=True)
+        if (words := _hidden(view, share - 1, style))
+    ]
+    lines = [line for block, share in zip(blocks, shares, strict=True) for line in block[:share]]
+    if not hidden:
+        return [*lines, *footer]
+    more = fold(f"(more: {'; '.join(hidden)}; make the window taller, or choose with --node)", style.width, 1)
+    return [*lines[: max(0, height - len(more))], *more]
+
+
+def _hidden(view: LoadView, room: int, style: _Style) -> str:
+    """Return how many findings of each severity are not within so many lines under the node's head."""
+    counts: Counter[Severity] = Counter()
+    for one in view.findings if view.state is NodeState.OK else ():
+        room -= len(trouble_lines([one], view.when, style.ascii_only, style.width, ()))
+        counts[one.severity] += room < 0
+    return ", ".join(f"{count} {symbol(severity, style.ascii_only)}" for severity, count in counts.items() if count)
 
 
 def _node(view: LoadView, style: _Style) -> list[str]:
@@ -82,22 +161,31 @@ def _node(view: LoadView, style: _Style) -> list[str]:
     rows = _memory_rows(view.memory, view.sample, ascii_only, width)
     if view.sample is not None:
         rows += _gpu_rows(view.sample, of_node(view))
-        rows += _machine_rows(view.sample, style)
-    lines = [head, *(line for name, cells in rows for line in flow(f"    {name:<6}  ", cells, width))]
+        rows += _machine_rows(view, view.sample, style)
+    now = view.sample.time if view.sample is not None else view.when
+    found_first = style.brief and (view.name, "first") in style.items
+    wanted = [part for what, part in style.items if what == view.name] if style.brief else None
+    troubles = trouble_lines(view.findings, now, ascii_only, width, wanted)
+    lines = [
+        head,
+        *(troubles if found_first else []),
+        *(line for name, cells in rows for line in flow(f"    {name:<6}  ", cells, width)),
+    ]
     if not view.docker_known:
         lines += fold(f"    Docker: {clean(view.detail or 'no answer')}", width) + hint
     lines += _instances(view, style)
-    now = view.sample.time if view.sample is not None else view.when
-    return lines + trouble_lines(view.findings, now, ascii_only, width, style.brief)
+    return lines + ([] if found_first else troubles)
 
 
-def _machine_rows(sample: Sample, style: _Style) -> list[tuple[str, list[str]]]:
-    """Return CPU, links and disks; in brief only what is not in order."""
-    disks = [disk for disk in sample.disks or () if not style.brief or _is_short(disk)]
+def _machine_rows(view: LoadView, sample: Sample, style: _Style) -> list[tuple[str, list[str]]]:
+    """Return CPU, links and disks; in brief only what is not in order and what no finding says anyway."""
+    disks = [disk for disk in sample.disks or () if style.has(view.name, "disks") or _is_short(disk)]
+    all_links = style.has(view.name, "links")
+    said = not all_links and any(one.kind is FindingKind.IDLE_FUNCTION for one in view.findings)
     return [
-        *([] if style.brief else [("CPU", _cpu(sample.cpu, sample.temperatures or ()))]),
+        *([("CPU", _cpu(sample.cpu, sample.temperatures or ()))] if style.has(view.name, "CPU") else []),
         *(("device", [words]) for words in silent_devices(sample)),
-        *(("link", cells) for cells in link_rows(sample, style.ascii_only, only_idle=style.brief)),
+        *(("link", cells) for cells in ([] if said else link_rows(sample, style.ascii_only, only_idle=not all_links))),
         *(("disk", _disk(disk)) for disk in disks),
     ]
 
@@ -123,7 +211,7 @@ def _instances(view: LoadView, style: _Style) -> list[str]:
         return [*lines, "    nothing runs"]
     rows = instance_blocks(view.instances, style.ascii_only, style.width)
     for one, row in zip(in_order(view.instances), rows, strict=True):
-        lines += [*row, *instance_block(one, view, style.width, style.explain, style.brief)]
+        lines += [*row, *instance_block(one, view, style.width, style.explain, not style.has(view.name, "instances"))]
     return lines
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from sparkctl.sim.decoding import Counts, Decoding
 from sparkctl.sim.launch import Kind, Launch
-from sparkctl.sim.metrics import KV_TOKENS
+from sparkctl.sim.metrics import CONTEXT, KV_TOKENS
 from sparkctl.sim.steps import NOW
 
 VLLM_SECONDS = 10.0
@@ -54,7 +54,7 @@ def _lines(launch: Launch, decoding: Decoding, done: Counts, seconds: float) -> 
 
 
 def _sglang(launch: Launch, decoding: Decoding, done: Counts, seconds: float) -> str:
-    tokens = decoding.running * 2100
+    tokens = decoding.running * CONTEXT
     usage = f"#token: {tokens}, token usage: {tokens / KV_TOKENS:.2f}"
     spec = ""
     if launch.draft_tokens:
@@ -71,7 +71,7 @@ def _vllm(decoding: Decoding, done: Counts) -> str:
     return (
         f"(APIServer pid=1) INFO {NOW} [loggers.py:259] Engine 000: Avg prompt throughput: {done.prompt / VLLM_SECONDS:.1f} tokens/s, "
         f"Avg generation throughput: {done.generated / VLLM_SECONDS:.1f} tokens/s, Running: {decoding.running} reqs, Waiting: 0 reqs, "
-        f"GPU KV cache usage: {decoding.running * 210000 / KV_TOKENS:.1f}%, Prefix cache hit rate: 40.0%"
+        f"GPU KV cache usage: {decoding.running * CONTEXT * 100 / KV_TOKENS:.1f}%, Prefix cache hit rate: 40.0%"
     )
 
 

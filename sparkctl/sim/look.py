@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from sparkctl.sim.memory import KIB
-from sparkctl.sim.node import HOME, KERNEL, USER, SimNode, Sudo
+from sparkctl.sim.node import FULL_FREE, HOME, KERNEL, USER, SimNode, Sudo, Trouble
 
 FIRST_LINE = "# sparkctl look 1"
 
@@ -89,6 +89,8 @@ def _health(node: SimNode) -> list[str]:
 def _disk(node: SimNode, path: str) -> list[str]:
     if path in node.options.missing:
         return [f"df: {path}: No such file or directory"]
+    if Trouble.FULL_DISK in node.options.troubles:
+        return [f"/dev/nvme0n1p2     3780636740 {3780636740 - (FULL_FREE // KIB)} {FULL_FREE // KIB}     100% /"]
     return ["/dev/nvme0n1p2     3780636740 1204311480 2384206868      34% /"]
 
 

@@ -8,6 +8,7 @@ from sparkctl.sim.memory import GIB
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 KV_TOKENS = 486_211
+CONTEXT = 21_000  # tokens of a request
 Rows = list[tuple[str, str, float]]  # name, kind, value
 
 
@@ -32,7 +33,7 @@ def exposition(launch: Launch, decoding: Decoding) -> str:
 
 
 def _used(decoding: Decoding) -> float:
-    return min(0.97, decoding.running * 2100 / KV_TOKENS)
+    return min(0.97, decoding.running * CONTEXT / KV_TOKENS)
 
 
 def _vllm(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
@@ -77,7 +78,7 @@ def _sglang(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
         ("sglang:num_running_reqs", "gauge", float(decoding.running)),
         ("sglang:num_queue_reqs", "gauge", 0.0),
         ("sglang:token_usage", "gauge", _used(decoding)),
-        ("sglang:num_used_tokens", "gauge", float(decoding.running * 2100)),
+        ("sglang:num_used_tokens", "gauge", float(decoding.running * CONTEXT)),
         ("sglang:max_total_num_tokens", "gauge", float(KV_TOKENS)),
         ("sglang:gen_throughput", "gauge", decoding.rate),
         ("sglang:cache_hit_rate", "gauge", 0.0),

@@ -33,6 +33,9 @@ class Output(Protocol):
     def write(self, data: bytes) -> None: ...
 
 
+FULL_FREE = 14 * GIB  # bytes left on a disk that is nearly full
+
+
 class Fault(StrEnum):
     """What can go wrong with an engine, chosen by ``SIM_FAULT`` in the container's Env or per node."""
 

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from sparkctl.probe import agent
 from sparkctl.sim.docker_api import VERSION
 from sparkctl.sim.http import Reader
-from sparkctl.sim.memory import GIB, MAPPED_FILES, SWAP_TOTAL
-from sparkctl.sim.node import HOME, KERNEL, SimNode, Trouble
+from sparkctl.sim.memory import MAPPED_FILES, SWAP_TOTAL
+from sparkctl.sim.node import FULL_FREE, HOME, KERNEL, SimNode, Trouble
 
 SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
 IDLE, SW_POWER_CAP, SW_THERMAL = 0x1, 0x4, 0x20
@@ -187,7 +187,7 @@ class _Probe:
             clock, power = int(self._jitter(799, 6)), round(self._jitter(19.5, 0.6), 1)
             return {"sm_clock": clock, "power": power, "celsius": 52, "reasons": 0}
         if Trouble.HOT in troubles:
-            slowed = events | {"sw_thermal": int(time.monotonic() * 400_000)}
+            slowed = events | {"sw_thermal": int((time.monotonic() - self.began) * 4e8) + 2_507_085_031}
             return {"sm_clock": int(self._jitter(1890, 40)), "celsius": 92, "reasons": SW_THERMAL, "events": slowed}
         if Trouble.BUSY_WAIT in troubles:
             return {"busy": 0.96, "power": round(self._jitter(18, 0.5), 1), "celsius": 55, "reasons": 0}
@@ -206,7 +206,7 @@ class _Probe:
         if path.replace("~", HOME, 1) in self.node.options.missing:
             return {"path": path, "total": None, "free": None}
         full = Trouble.FULL_DISK in self.node.options.troubles
-        return {"path": path, "total": 3_780_636_740 << 10, "free": 14 * GIB if full else 2_384_206_868 << 10}
+        return {"path": path, "total": 3_780_636_740 << 10, "free": FULL_FREE if full else 2_384_206_868 << 10}
 
     def _links(self) -> list[dict[str, Any]]:
         carries = {"enP7s7": 10000, "enp1s0f0np0": 200000, "enP2p1s0f0np0": 200000}

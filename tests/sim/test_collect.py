@@ -51,6 +51,7 @@ def test_the_command_writes_one_file_and_says_where(tmp_path: Path) -> None:
     again = demo("doctor", "--collect", str(file), scenario="two-stacks")
     assert again.returncode == 2
     assert "is there already" in again.stderr
+    assert "reading" not in again.stderr, "judged before a node is asked"
 
 
 def test_without_a_name_it_makes_one_up_and_json_tells_it(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def test_top_says_what_both_engines_do() -> None:
         line.split()[1]: [each.strip() for each in lines[at + 1 :]] for at, line in enumerate(lines) if "ready" in line
     }
     speed = r"\d+(\.\d)? tok/s · {} running · KV \d+(\.\d)? % · "
-    accepts = r"accepts \d\.\d\d per step · \d+ % of {} drafts"
+    accepts = r"accepts \d\.\d\d per step · \d+(\.\d)? % of {} drafts"
     sglang, vllm = under["qwen36-ngram"], under["qwen36-vllm"]
     assert re.fullmatch(speed.format(2) + r"/metrics is off; in the profile: args\.enable-metrics: true", sglang[0])
     assert re.fullmatch(accepts.format(11) + " · by its log", sglang[1])
@@ -328,3 +328,43 @@ def test_serve_prints_a_config_that_other_terminals_can_use() -> None:
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
+
+
+def test_in_the_demo_it_is_said_what_ended_with_it() -> None:
+    ready = demo("up", "qwen36-vllm", "--node", "spark1")
+    assert ready.returncode == 0, ready.stderr
+    assert "its endpoint too" in ready.stderr
+    refused = demo("up", "qwen36-vllm", "--node", "spark1", "--set", "env.SIM_FAULT=nosuch")
+    assert refused.returncode != 0
+    assert "memory-runaway" in refused.stderr, "the faults that there are"
+    assert "and this log" not in refused.stderr
+    nothing = demo("up", "nosuch", "--node", "spark1")
+    assert "and this log" not in nothing.stderr
+
+
+def test_a_terminal_that_is_closed_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "--serve"],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert list(tmp_path.iterdir())
+    process.send_signal(signal.SIGHUP)
+    process.wait(20)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", [["up", "qwen36", "--node", "spark1"], ["top", "--json"]])
+def test_a_verb_whose_terminal_is_closed_leaves_nothing_behind(tmp_path: Path, verb: list[str]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", "demo", "--scenario", "empty", *verb],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert list(tmp_path.iterdir())
+    process.send_signal(signal.SIGHUP)
+    process.stdout.read()
+    process.wait(20)
+    assert list(tmp_path.iterdir()) == []

@@ -178,7 +178,7 @@ async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
     assert end_of(events).verdict is not None
     refused = end_of(await all_of(up(ctx, request(sparks))))
     assert (refused.outcome, refused.exit_code) == (Outcome.REFUSED, 6)
-    assert "guard-stopped, guard-stopped" in (refused.message or "")
+    assert "(each time: guard stopped)" in (refused.message or "")
 
 
 async def test_an_up_that_was_cut_off_is_told_of_by_the_next(sparks: SimulatedSparks, ctx: Context) -> None:

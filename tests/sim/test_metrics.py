@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 
@@ -67,6 +69,11 @@ def test_a_scraper_sees_what_is_known_then(served: tuple[subprocess.Popen[str], 
     assert {value for _, value in found["sparkctl_node_up"]} == {1}
     listening = [each.laddr.ip for each in psutil.Process(running.pid).net_connections() if each.status == "LISTEN"]
     assert set(listening) == {"127.0.0.1"}
+    for wanted, method, status in (("/nonsense", "GET", 404), ("/metrics", "HEAD", 405), ("/", "GET", 200)):
+        connection = http.client.HTTPConnection("127.0.0.1", urllib.parse.urlsplit(url).port or 0, timeout=10)
+        connection.request(method, wanted)
+        assert connection.getresponse().status == status, wanted
+        connection.close()
     running.send_signal(signal.SIGINT)
     assert running.wait(20) == 0
 

@@ -33,6 +33,8 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
     sparkctl demo up qwen36 --node spark1
     sparkctl demo --scenario two-stacks status
     sparkctl demo --scenario trouble top      a stuck clock, heat, half a fabric ...: findings come within half a minute
+    sparkctl demo up qwen36-vllm --node spark1 --set env.SIM_FAULT=cuda-oom      a start that fails; the faults:
+        cuda-oom oom-killed hang exit0 no-token bad-flag memory-runaway
     sparkctl demo --serve                     then, elsewhere, with the two variables it prints: any verb
     """
     if serve and verb:
@@ -44,6 +46,7 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
     from sparkctl.sim import background
 
     with (
+        _until_hung_up(),
         tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
         background(scenario=scenario or ("empty" if verb or serve else "two-stacks"), speed=speed) as config,
     ):
@@ -53,11 +56,35 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
             if not verb:
                 return panel.open_panel(simulated=True)
             code = _invoke(verb)
-    if verb and verb[0] == "up" and code:
+            has_log = any(Path(home).rglob("*.log"))
+    if verb and verb[0] == "up":
         from sparkctl.cli import narrate
 
-        narrate.say("the simulated Sparks, and this log, ended with the command; `sparkctl demo --serve` keeps them")
+        narrate.say(_what_ended(code, has_log))
     return code
+
+
+def _what_ended(code: int, has_log: bool) -> str:
+    """Say what became of what `up` speaks of: here nothing goes on without us."""
+    kept = "`sparkctl demo --serve` keeps them"
+    if code in (0, 130):
+        return f"the simulated Sparks ended with the command, and with them what it started, its endpoint too; {kept}"
+    return f"the simulated Sparks{', and this log,' if has_log else ''} ended with the command; {kept}"
+
+
+@contextmanager
+def _until_hung_up() -> Iterator[None]:
+    """Make the end of the terminal an end like Ctrl-C: what lies in temporary directories goes, keys among it."""
+    import signal
+
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGHUP, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def _invoke(verb: tuple[str, ...]) -> int:
@@ -99,9 +126,11 @@ def _serve(config: Path, home: Path) -> int:
 
     output.text(f"export SPARKCTL_CONFIG={config}")
     output.text(f"export SPARKCTL_STATE={home / 'state'}")
-    narrate.say("two simulated Sparks are running; Ctrl-C ends them")
+    narrate.say(
+        "two simulated Sparks are running; Ctrl-C ends them. Endpoints of what you start answer inside them only"
+    )
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     while not stop.wait(0.5):
         pass

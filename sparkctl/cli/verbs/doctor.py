@@ -51,6 +51,7 @@ def _collect(context: Context, nodes: Sequence[Node], file: str, as_json: bool) 
     from sparkctl.cli import narrate, output
     from sparkctl.cli.drive import drive
     from sparkctl.cli.tellers import JsonTeller, WordTeller
+    from sparkctl.core.bundle import Bundle
     from sparkctl.core.paths import config_file
     from sparkctl.model.events import Ended, Event
     from sparkctl.operations.collect import collect
@@ -66,6 +67,8 @@ def _collect(context: Context, nodes: Sequence[Node], file: str, as_json: bool) 
         config = config_file().read_text(encoding="utf-8", errors="replace")
     except OSError:
         config = None
+    with Bundle(path):  # a name that cannot be is said before a node is asked
+        pass
     if not as_json:
         narrate.say(f"reading {', '.join(node.name for node in nodes)}; this may take a minute")
     return drive(

@@ -58,12 +58,12 @@ async def _once(context: Context, nodes: Sequence[Node]) -> int:
 
 async def _serve(context: Context, nodes: Sequence[Node], port: int) -> int:
     """Keep a probe running on each node and answer each scrape with what is known then."""
+    import threading
     from contextlib import aclosing
-
-    from prometheus_client import start_http_server
 
     from sparkctl.cli import narrate, output
     from sparkctl.cli.drive import until_stopped
+    from sparkctl.cli.scrape import scraped
     from sparkctl.core.sampler import IN_THE_BACKGROUND
     from sparkctl.core.store import LoadView
     from sparkctl.errors import InvalidInput
@@ -73,7 +73,7 @@ async def _serve(context: Context, nodes: Sequence[Node], port: int) -> int:
 
     latest = tuple(LoadView(node.name, NodeState.UNKNOWN, context.clock.now()) for node in nodes)
     try:
-        server, thread = start_http_server(port, _HERE, registry(lambda: latest, context.clock.now))
+        server = scraped(port, _HERE, registry(lambda: latest, context.clock.now))
     except OSError as error:
         raise InvalidInput(
             f"cannot serve on {_HERE}:{port}: {error.strerror or error}", "another port: --serve PORT"
@@ -85,6 +85,8 @@ async def _serve(context: Context, nodes: Sequence[Node], port: int) -> int:
             async for views in looks:
                 latest = views
 
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     output.text(f"http://{_HERE}:{server.server_port}/metrics")
     narrate.say("each scrape reads what is known then; Ctrl-C ends it")
     try:

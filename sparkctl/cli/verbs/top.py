@@ -140,7 +140,7 @@ async def _show(looks: AsyncGenerator[tuple[LoadView, ...], None], paper: Paper)
             async for views in looks:
                 if painting:
                     clock = time.strftime("%H:%M:%S", time.localtime(max((view.when for view in views), default=0)))
-                    output.screen([clock, "", *paper.lines(views, output.height() - 2)])
+                    output.screen([clock, "", *paper.lines(views, output.height() - 3)])
                 else:
                     paper.show(views)
 

@@ -6,6 +6,7 @@ from sparkctl.core.health.sight import Lasting, Sight, Standing
 from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
 from sparkctl.model.metrics import Activity
 from sparkctl.model.sample import Gpu, GpuEvents, Sample
+from sparkctl.model.units import spoken
 
 _IDLE = 0x1
 _THERMAL = {0x20: "thermal (software)", 0x40: "thermal (hardware)"}
@@ -71,7 +72,7 @@ class Thermal:
     RECENT, SECONDS = 30.0, 10.0
 
     def __init__(self) -> None:
-        self._lasting = Lasting()
+        self._begun = Lasting()
         self._bit = Lasting(self.SECONDS)
         self._counts: dict[int, int] = {}
         self._grew: dict[int, float] = {}
@@ -83,9 +84,10 @@ class Thermal:
             grew = self._grew_lately(gpu, sight.sample)
             claim = None if gpu.reasons is None else bool(gpu.reasons & sum(_THERMAL))
             bit = self._bit.holds(gpu.index, claim, sight.sample)
-            slowed = (bit is not None if grew is None else grew) if claim else claim
-            standing = self._lasting.holds(gpu.index, slowed, sight.sample)
-            if standing is not None:
+            standing = self._begun.holds(
+                gpu.index, claim, sight.sample
+            )  # heat that was there before us has no beginning
+            if standing is not None and (bit is not None if grew is None else grew):
                 found.append(self._finding(sight, gpu, standing))
         return found
 
@@ -103,7 +105,7 @@ class Thermal:
         reasons = ", ".join(name for bit, name in _THERMAL.items() if (gpu.reasons or 0) & bit)
         evidence = [*_figures(gpu), Figure("event reasons", reasons, None, "nvml")]
         if (count := _thermal_count(gpu.events)) is not None:
-            evidence.append(Figure("thermal counter", f"{count}, growing", None, "nvml"))
+            evidence.append(Figure("slowed by heat so far", spoken(count / 1e9), None, "nvml"))
         return Finding(
             FindingKind.THERMAL,
             Severity.WARNING,

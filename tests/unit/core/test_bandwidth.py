@@ -130,9 +130,9 @@ def test_what_a_rank_reads_is_its_share_of_the_model() -> None:
     facts = PerStep(
         weights=60 * 10**9, draft_weights=2 * 10**9, draft_passes=3, draft_tokens=3, kv_per_token=1001, ranks=2
     )
-    assert reads_of(facts) == Reads(30 * 10**9, None, 10**9, 3, 3, 500.5)
+    assert reads_of(facts) == Reads(30 * 10**9, None, 10**9, 3, 3, 500.5, 60 * 10**9, 2)
     routed = replace(facts, experts=RoutedExperts(56 * 10**9, 128, 8))
-    assert reads_of(routed) == Reads(2 * 10**9, Experts(28 * 10**9, 128, 8), 10**9, 3, 3, 500.5)
+    assert reads_of(routed) == Reads(2 * 10**9, Experts(28 * 10**9, 128, 8), 10**9, 3, 3, 500.5, 60 * 10**9, 2)
     dense = replace(facts, parameters=27 * 10**9, active_parameters=27 * 10**9)
     assert reads_of(dense) == reads_of(facts)
     share = reads_of(PerStep(weights=60 * 10**9, parameters=30 * 10**9, active_parameters=3 * 10**9))
@@ -236,5 +236,18 @@ def test_the_explanation_names_formula_and_inputs() -> None:
         weights=2 * 10**9, experts=Experts(64 * 10**9, 128, 8), draft=10**8, draft_tokens=3, kv_per_token=1000
     )
     more = "\n".join(of(replace(DECODING, kv_tokens=5000, prompt_rate=400), reads).explain())
+    facts = PerStep(weights=146 * 10**9, parameters=235 * 10**9, active_parameters=22 * 10**9, ranks=2)
+    shared = reads_of(facts)
+    assert shared is not None
+    told = "\n".join(of(DECODING, shared).explain())
+    for part in (
+        "146.00 GB, by 2 nodes: 73.00 GB on each",
+        "active share",
+        "22.0 billion",
+        "of 235.0 billion",
+        "= 1.0 requests",
+    ):
+        assert part in told
+    assert "experts " not in told.partition("\n")[2]
     for part in ("8 of 128", "4 tokens at once: 29", "0.10 GB x 1", "5.0 MB (5000 tokens", "400 tok/s were read"):
         assert part in more

@@ -11,6 +11,7 @@ from sparkctl.core.rings import Series
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.guard import GuardAct
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
@@ -19,6 +20,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sample import Gpu, GpuProcess, NetLink, Process, RdmaPort, Sample
 from sparkctl.model.units import GIB
+from sparkctl.model.verdict import Cause, Verdict
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 ID = "ab" * 32
@@ -196,3 +198,24 @@ def test_nodes_turn_up_by_themselves() -> None:
     store = Store()
     store.apply(arrived(1.0))
     assert store.nodes == (ONE,)
+
+
+def test_a_recorded_kill_is_told_with_the_memory_it_saw_and_its_reason() -> None:
+    look = events.MemorySampled(1.5, ONE, Memory(120 * GIB, 100 * GIB, 60 * GIB, 38 * GIB, 0, 0))
+    up = events.NodeStateChanged(1.0, ONE, NodeState.OK)
+    failed = events.PhaseChanged(3.0, ONE, "qwen36", Phase.FAILED, Step("weights", 3, 12))
+    killed = events.GuardActed(
+        2.0, ONE, GuardAct.KILLED, "266 MiB are available", 2.0, "qwen36", ID, 266 << 20, 200 << 20
+    )
+    store = applied(up, look, failed)
+    assert set(store.apply(killed)) == {Topic(What.MEMORY, ONE), Topic(What.PHASE, ONE, "qwen36")}
+    view = store.view(ONE)
+    assert view.memory is not None
+    assert (view.memory.available, view.memory.free) == (266 << 20, 200 << 20)
+    assert view.instances[0].detail == "stopped by the guard: 266 MiB are available"
+    verdict = Verdict(Cause.GUARD_STOPPED, "The guard stopped qwen36.", (), "Lower it.")
+    store.apply(events.Ended(4.0, events.Outcome.FAILED, 1, 3.0, ONE, "qwen36", verdict=verdict))
+    assert (store.view(ONE).instances[0].detail, store.view(ONE).instances[0].step) == (
+        "The guard stopped qwen36.",
+        None,
+    )

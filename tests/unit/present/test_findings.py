@@ -23,7 +23,7 @@ def test_a_block_of_findings() -> None:
         "      since before we looked",
     ]
     assert trouble_lines([], 1250.0) == []
-    brief = trouble_lines([STUCK], 1250.0, brief=True)
+    brief = trouble_lines([STUCK], 1250.0, wanted=())
     assert brief == ["    ✕ the GPU is stuck at 799 of 3003 MHz · for 4 min 10 s"]
 
 

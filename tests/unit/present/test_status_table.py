@@ -35,7 +35,7 @@ def view(*instances: InstanceView, swap_used: float = 0.0) -> NodeView:
 
 
 def test_memory_is_one_line_of_80_columns_and_swap_is_told_when_used() -> None:
-    head = "● spark1   102.8 of 121.7 GiB used · 18.9 available · 17.9 cache · 1.3 free"
+    head = "● spark1   102.8 of 121.7 GiB used · 18.9 available · 17.6 cache · 1.3 free"
     assert status_lines([view()], width=80) == [head, "    nothing runs"]
     assert status_lines([view(swap_used=0.2)])[0] == head + " · swap 0.2"
     assert "·" not in "".join(status_lines([view(swap_used=0.2)], ascii_only=True))

@@ -9,6 +9,7 @@ import pytest
 
 from sparkctl.core.store import InstanceView, LoadView
 from sparkctl.model.container import ContainerState
+from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
 from sparkctl.model.memory import Memory
 from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
 from sparkctl.model.node import NodeName, NodeState
@@ -111,7 +112,7 @@ def test_figures_stand_under_their_instance() -> None:
     )  # fmt: skip
     foreign = replace(ready, name="a", ours=False, phase=None)
     unknown = text(replace(VIEW, instances=(foreign, ready))).splitlines()[-3:]
-    assert unknown[1] == "      —"
+    assert unknown[1] == "      no figures: neither /metrics nor its log tells what it does"
     assert "foreign" in unknown[2]
     idle = replace(ready, numbers=Numbers(Activity.IDLE, generation_rate=0.0), metrics_hint="args.x: true")
     assert text(replace(VIEW, instances=(idle,))).endswith(
@@ -253,9 +254,9 @@ def test_a_low_window_leaves_out_what_is_in_order_and_says_so() -> None:
     view = replace(VIEW, sample=replace(SAMPLE, disks=disks, rdma=idle), instances=(BUSY,))
     whole = top_lines([view])
     assert top_lines([view], height=len(whole)) == whole
-    brief = top_lines([view], height=len(whole) - 1)
+    brief = top_lines([view], height=len(whole) - 3)
     shown = "\n".join(brief)
-    assert brief[-1].startswith("(CPU, links and disks in good order are left out")
+    assert brief[-1] == "(left out: details of instances, CPU, disks in good order; a taller window shows them)"
     for kept in ("GPU processes", "held back by", "/full", "IDLE while", "12.7 tok/s", "accepts 1.75", "196 GB/s"):
         assert kept in shown
     for gone in ("/roomy", "CPU     ", "first token", "holds 98.0"):
@@ -263,5 +264,41 @@ def test_a_low_window_leaves_out_what_is_in_order_and_says_so() -> None:
         assert gone not in shown
     swollen = replace(BUSY, memory=110 * GIB)
     assert "holds 110.0 GiB · 96.0 GiB expected" in "\n".join(
-        top_lines([replace(view, instances=(swollen,))], height=5)
+        top_lines([replace(view, instances=(swollen,))], height=len(whole) - 2)
     )
+
+
+def ill(name: str, *severities: Severity) -> LoadView:
+    findings = tuple(
+        Finding(FindingKind.DISK, severity, NodeName(name), f"{name} has trouble {index}", f"mend {name} {index}",
+                evidence=(Figure("free", "1", "GiB"),))
+        for index, severity in enumerate(severities)
+    )  # fmt: skip
+    return replace(VIEW, name=NodeName(name), findings=findings)
+
+
+def test_a_window_is_filled_with_the_remedy_of_the_worst_first() -> None:
+    views = [ill("spark1", Severity.WARNING), ill("spark2", Severity.PROBLEM, Severity.WARNING)]
+    whole = top_lines(views)
+    least = next(height for height in range(5, 40) if top_lines(views, height=height)[-1].startswith("(left out"))
+    for height in range(1, len(whole) + 2):
+        lines = top_lines(views, height=height)
+        assert len(lines) <= max(height, 2), "the picture never scrolls"
+        said = "\n".join(lines)
+        if height >= least:
+            assert all(f"trouble {index}" in said for index in (0, 1))
+        assert "mend spark2 0" in said or "mend" not in said, "the worst one's remedy comes first"
+    assert "mend spark2 0" in "\n".join(top_lines(views, height=least + 1))
+    assert "mend spark1 0" not in "\n".join(top_lines(views, height=least + 1))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_where_even_the_brief_picture_is_too_long_every_node_has_its_findings(width: int) -> None:
+    views = [ill("spark1", Severity.WARNING), ill("spark2", Severity.PROBLEM, Severity.WARNING, Severity.WARNING)]
+    lines = top_lines(views, width=width, height=9)
+    assert len(lines) <= 9
+    assert all(len(line) <= width for line in lines)
+    assert "spark2 has trouble 0" in "\n".join(lines)
+    lines = top_lines(views, True, width, height=5)
+    assert "spark2: " in "\n".join(lines), lines
+    assert len(lines) <= 5

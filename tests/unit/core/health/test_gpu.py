@@ -121,19 +121,21 @@ def test_nothing_is_told_before_it_has_lasted_in_one_piece(steps: list[tuple[flo
 
 
 def events(at: float, one: Gpu, grown: int) -> Gpu:
-    return replace(one, events=GpuEvents(sw_thermal=27_600_000 + grown, hw_thermal=0))
+    return replace(one, events=GpuEvents(sw_thermal=27_600_000_000 + grown, hw_thermal=0))
 
 
 def test_heat_is_a_reason_bit_and_a_growing_counter() -> None:
     cool = gpu(0, events(0, WORKING, 0))
-    hot = every(2, 40, lambda at: gpu(at, events(at, HOT, int(at // 10) * 400_000)), begin=2)
+    hot = every(2, 40, lambda at: gpu(at, events(at, HOT, int(at // 10) * 400_000_000)), begin=2)
     said = run(Thermal(), [cool, *hot])
     assert not said[4], "no growth has been read yet"
     (finding,) = said[-1]
     assert finding.kind is FindingKind.THERMAL
     assert "92 °C" in finding.summary
-    assert finding.since == BEGIN + 10
-    assert "growing" in str(finding.evidence[-1])
+    assert finding.since == BEGIN + 2, "the heat's own beginning, not that of our knowing"
+    assert str(finding.evidence[-1]) == "slowed by heat so far 29 s"
+    (finding,) = run(Thermal(), hot)[-1]
+    assert finding.since is None, "it was there before we looked"
     assert "-lgc 0,2100" in (finding.remedy or "")
 
 
