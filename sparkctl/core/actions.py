@@ -288,8 +288,11 @@ def action(name: str) -> Action:
 
 
 def aimed(now: Situation, words: Sequence[str]) -> Situation:
-    """Return the situation that a command line of a screen means: its instance and its node in place of the selected."""
-    node, instance, rest = now.node, now.instance, list(words[1:])
+    """Return the situation that a command line of a screen means: its instance and its node in place of the selected.
+
+    Where no node is named it is the one on which that instance is, the selected one before others.
+    """
+    node, instance, rest = None, now.instance, list(words[1:])
     while rest:
         word, *rest = rest
         name, given, value = word.partition("=")
@@ -297,6 +300,9 @@ def aimed(now: Situation, words: Sequence[str]) -> Situation:
             node = NodeName(value if given else rest.pop(0))
         elif not word.startswith("-"):
             instance = word
+    if node is None:
+        there = [view.name for view in now.views if any(one.name == instance for one in view.instances)]
+        node = now.node if now.node in there or not there else there[0]
     return replace(now, node=node, instance=instance)
 
 

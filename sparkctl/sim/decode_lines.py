@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-from sparkctl.sim.decoding import Counts, Decoding
+from sparkctl.sim.decoding import Counts, Decoding, by_position
 from sparkctl.sim.launch import Kind, Launch
 from sparkctl.sim.metrics import CONTEXT, KV_TOKENS
 from sparkctl.sim.steps import NOW
@@ -78,7 +78,7 @@ def _vllm(decoding: Decoding, done: Counts) -> str:
 def _vllm_speculation(launch: Launch, done: Counts) -> str:
     accepted, drafted = done.generated - done.steps, done.steps * launch.draft_tokens
     share = accepted / drafted if drafted else 0.0
-    positions = ", ".join(f"{min(0.97, share * (1.25 - 0.25 * n)):.3f}" for n in range(launch.draft_tokens))
+    positions = ", ".join(f"{accepted:.3f}" for accepted in by_position(share, launch.draft_tokens))
     return (
         f"(APIServer pid=1) INFO {NOW} [metrics.py:101] SpecDecoding metrics: Mean acceptance length: {launch.accept_length:.2f}, "
         f"Accepted throughput: {accepted / VLLM_SECONDS:.2f} tokens/s, Drafted throughput: {drafted / VLLM_SECONDS:.2f} tokens/s, "

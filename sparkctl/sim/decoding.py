@@ -79,3 +79,8 @@ class Decoding:
     async def generate(self, tokens: int) -> None:
         """Wait as long as so many tokens of one request take."""
         await asyncio.sleep(tokens / (self.launch.tokens_per_second * self.pace.decode))
+
+
+def by_position(share: float, drafted: int) -> list[float]:
+    """Return how often each draft token is accepted: the later the less."""
+    return [max(0.0, min(0.97, share * (1.25 - 0.25 * at))) for at in range(drafted)]

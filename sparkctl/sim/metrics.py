@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from sparkctl.sim.decoding import Counts, Decoding
+from sparkctl.sim.decoding import Counts, Decoding, by_position
 from sparkctl.sim.launch import Kind, Launch
 from sparkctl.sim.memory import GIB
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 KV_TOKENS = 486_211
 CONTEXT = 21_000  # tokens of a request
+_FIRST_TOKEN = (("0.1", 0.0), ("0.25", 0.35), ("0.5", 0.85), ("1.0", 0.95), ("2.5", 1.0), ("+Inf", 1.0))  # share up to
+_BETWEEN = ("0.025", "0.05", "0.075", "0.1", "0.15", "0.2", "0.3", "0.5", "1.0", "+Inf")
 Rows = list[tuple[str, str, float]]  # name, kind, value
 
 
@@ -24,10 +26,13 @@ def exposition(launch: Launch, decoding: Decoding) -> str:
     else:
         labels, rows = "", _llama(decoding, counts)
     lines: list[str] = []
+    before = ""
     for name, kind, value in rows:
         bare, _, more = name.partition("|")
         inside = ",".join(part for part in (labels, more) if part)
-        lines += [f"# HELP {bare} {bare.replace('_', ' ')}", f"# TYPE {bare} {kind}"]
+        if bare != before:
+            lines += [f"# HELP {bare} {bare.replace('_', ' ')}", f"# TYPE {bare} {kind}"]
+        before = bare
         lines.append(f"{bare}{'{' + inside + '}' if inside else ''} {value!r}")
     return "\n".join([*lines, ""])
 
@@ -56,13 +61,29 @@ def _vllm(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
             ("vllm:spec_decode_num_draft_tokens_total", "counter", counts.steps * launch.draft_tokens // 1),
             ("vllm:spec_decode_num_accepted_tokens_total", "counter", (counts.generated - counts.steps) // 1),
         ]
+        share = (counts.generated - counts.steps) / max(1.0, counts.steps * launch.draft_tokens)
+        rows += [
+            (
+                f'vllm:spec_decode_num_accepted_tokens_per_pos_total|position="{at}"',
+                "counter",
+                counts.steps * accepted // 1,
+            )
+            for at, accepted in enumerate(by_position(share, launch.draft_tokens))
+        ]
     return rows
 
 
 def _latencies(prefix: str, launch: Launch, counts: Counts) -> Rows:
     name = f"{prefix}time_to_first_token_seconds"
     between = f"{prefix}inter_token_latency_seconds"
+    first = [(f'{name}_bucket|le="{le}"', "counter", float(int(counts.requests * share))) for le, share in _FIRST_TOKEN]
+    step = 1 / launch.steps_per_second
+    steps = [
+        (f'{between}_bucket|le="{le}"', "counter", counts.steps // 1 if step <= float(le) else 0.0) for le in _BETWEEN
+    ]
     return [
+        *first,
+        *steps,
         (f"{name}_count", "counter", float(counts.requests)),
         (f"{name}_sum", "counter", counts.requests * 0.31),
         (f"{between}_count", "counter", counts.steps // 1),

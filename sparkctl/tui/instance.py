@@ -64,7 +64,7 @@ class Instance(PanelScreen):
 
     def _end(self) -> Ended | None:
         room = self.panel.room
-        return None if room is None else room.bridge.ends.get((self._node, self._instance))
+        return None if room is None else room.failure(self._node, self._instance)
 
     def body(self) -> Widget:
         """Return the one sheet."""
@@ -101,7 +101,7 @@ class Instance(PanelScreen):
         if one is not None and one.container_id not in (None, self._read):
             self._read_plan(room, str(one.container_id))
         return InstanceScene(
-            seen, self._instance, one, store.course(self._node, self._instance), seen.ends.get(self._instance),
+            seen, self._instance, one, store.course(self._node, self._instance), self._end(),
             self._run or _planned(room, self._node, self._instance), self._run_trouble or _why_no_plan(room),
             tuple(self._lines), self._trouble, self.panel.ascii_only,
         )  # fmt: skip

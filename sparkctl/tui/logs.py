@@ -79,7 +79,7 @@ class Logs(PanelScreen):
         room = self.panel.room
         if room is None:
             return
-        end = room.bridge.ends.get((self._node, self._instance))
+        end = room.failure(self._node, self._instance)
         self._wanted = evidence_line(end.verdict) if end is not None and end.verdict is not None else None
         self._feed = LogFeed(
             room, self._node, self._instance, Reader(self._begin, self._take, self._tell, self._is_whole)

@@ -16,8 +16,9 @@ from sparkctl.core.context import Interrupt
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.events import Event, GuardActed, Outcome
+from sparkctl.model.events import Ended, Event, GuardActed, Outcome
 from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
 from sparkctl.present.glance import COMING, Glance, glance, in_order
 from sparkctl.present.overview import Scene
@@ -98,6 +99,12 @@ class Room:
         if name not in self.bridge.store.nodes:
             return None
         return next((one for one in self.bridge.store.last(name).instances if one.name == instance), None)
+
+    def failure(self, name: NodeName, instance: str) -> Ended | None:
+        """Return how a start of it failed that was watched here; None where it was started anew since."""
+        one = self.instance(name, instance)
+        end = self.bridge.ends.get((name, instance))
+        return end if end is not None and (one is None or one.phase is Phase.FAILED) else None
 
     def remember_ready(self, name: NodeName, instance: str, run: Launched | None) -> None:
         """Keep by which line an instance says that it is ready."""

@@ -8,13 +8,22 @@ import pytest
 
 from sparkctl.cli.commands import CommandLine as Grammar
 from sparkctl.core.actions import ACTIONS, LOGS, key_name
+from sparkctl.model.container import ContainerState
+from sparkctl.model.events import ContainersListed, Event, LogArrived, PhaseChanged, SampleArrived
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.log import LogLine
+from sparkctl.model.memory import Memory
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.sample import Sample
+from sparkctl.model.units import GIB
 from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.log_pane import LogPane
 from sparkctl.tui.log_prompt import LogPrompt
 from sparkctl.tui.log_view import LogView
 from tests.sim.clients import FAST
-from tests.tui.driving import on, screen, until
-from tests.tui.test_instance import log
+from tests.tui.driving import on, opened, screen, setup, until
+from tests.tui.test_instance import log, type_line
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +106,42 @@ async def test_of_a_container_that_is_gone_the_saved_log_is_shown(
             await until(pilot, "this is its saved log")
             await log(pilot, lambda view: len(view.book.spool) > 20)
             assert "is gone from spark1" in screen(pilot)
+
+
+async def test_a_typed_line_opens_the_log_where_the_instance_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        async with on(sparks, tmp_path, commands=Grammar()) as pilot:
+            await until(pilot, lambda text: text.count("● ready") == 2)
+            await type_line(pilot, "logs qwen36-vllm")
+            await until(pilot, "sparkctl › spark2 › qwen36-vllm › log")
+            await log(pilot, lambda view: len(view.book.spool) > 20)
+
+
+async def test_of_a_recording_the_log_is_what_it_holds(tmp_path: Path) -> None:
+    node = NodeName("spark1")
+    lines = tuple(LogLine("2026-11-21T21:00:00Z", f"line {number} of it", number) for number in range(1, 41))
+    one = InstanceView(
+        "qwen36", node, "sglang-qwen36", "image", ContainerState.RUNNING, "Up 1 minute", ours=True, memory=None,
+        phase=Phase.LOADING, engine="sglang", container_id="ab" * 32, port=8003,
+    )  # fmt: skip
+    memory = Memory(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    events: tuple[Event, ...] = (
+        SampleArrived(100.0, node, Sample(1, 100.0, 100.0, memory), "boot"),
+        ContainersListed(100.0, node, (one,)),
+        PhaseChanged(100.1, node, "qwen36", Phase.LOADING, Step("weights", 3, 18), 0.1, 60.0),
+        LogArrived(100.2, node, "qwen36", lines),
+    )
+    async with opened(setup((), tmp_path, recording=lambda: (events, 1.0))) as pilot:
+        await until(pilot, "qwen36")
+        await pilot.press("enter")
+        shown = await until(pilot, "line 40 of it")
+        assert "weights" in shown
+        assert "this recording does not hold it" in shown or "docker run" not in shown
+        await pilot.press("l")
+        view = await log(pilot, lambda view: len(view.book.spool) == 40)
+        await pilot.press("ampersand", *"line 7", "enter")
+        await log(pilot, lambda view: view.state.shown == 1)
+        assert view.state.total == 40
