@@ -13,7 +13,7 @@ from textual.screen import Screen
 from sparkctl.core.actions import ACTIONS, Action, Situation, key_name, meant_on
 from sparkctl.present.frame import header, too_small
 from sparkctl.present.keys import Key, footer
-from sparkctl.present.spans import Row, Span, Tone
+from sparkctl.present.spans import Row, Span, Tone, said
 from sparkctl.tui.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class PanelScreen(Screen[None]):
     def _title(self) -> Row:
         crumb = self.crumb
         title = (Span("sparkctl", Tone.TITLE),)
-        return (*title, Span(f" › {crumb}", Tone.LABEL)) if crumb else title
+        return (*title, said(f" › {crumb}", Tone.LABEL)) if crumb else title
 
     def _standing(self) -> Row:
         panel = self.panel

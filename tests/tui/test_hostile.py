@@ -65,7 +65,10 @@ def said(draw: st.DrawFn) -> Event:
     return LogArrived(2.0, NODE, draw(TEXT), (LogLine("2026-05-01T00:00:00Z", draw(TEXT), 1),))
 
 
-async def painted(events: Sequence[Event], words: str, size: tuple[int, int]) -> list[str]:
+KEYS = ("i", "escape", "question_mark")
+
+
+async def painted(events: Sequence[Event], words: str, size: tuple[int, int], keys: Sequence[str] = KEYS) -> list[str]:
     """Play the events, say something, open what can be read; return every line that the terminal would get."""
     first = NodeStateChanged(1.0, NODE, NodeState.OK)
     with tempfile.TemporaryDirectory() as state:
@@ -76,11 +79,20 @@ async def painted(events: Sequence[Event], words: str, size: tuple[int, int]) ->
             await pilot.pause(0.3)
             panel.say(words, severity="error")  # type: ignore[attr-defined]
             await pilot.pause()
-            for key in ("i", "escape", "question_mark"):
+            for key in keys:
                 await pilot.press(key)
                 lines += ["".join(part.text for part in strip) for strip in panel.screen._compositor.render_strips()]
             assert panel.is_running
             return lines
+
+
+def test_an_instance_of_any_name_is_text_on_its_own_screens_too() -> None:
+    for name in ("\x1b]52;c;aGk=\x07", "[@click=app.quit]x[/]"):
+        event = PhaseChanged(2.0, NODE, name, Phase.LOADING, Step(name), 1.0, 9.0, name)
+        line = LogArrived(2.0, NODE, name, (LogLine("2026-05-01T00:00:00Z", name, 1),))
+        lines = asyncio.run(painted((event, line), name, (80, 24), ("enter", "d", "escape", "l")))
+        assert [line for line in lines if "› log" in line]
+        assert not [line for line in lines if not line.isprintable()]
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
