@@ -237,8 +237,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(ActionId.PROFILES, ("p",), "profiles", "show the profiles", verb="profiles", screen=PROFILES, footer=4),
     Action(
-        ActionId.DOCTOR, ("!",), "doctor", "say what is missing on the Sparks", _no_node, verb="doctor",
-        words=lambda _: ("doctor",), footer=6,
+        ActionId.DOCTOR, ("!",), "doctor", "say what is missing on the Sparks", verb="doctor", screen=DOCTOR, footer=6,
     ),
     Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", _nothing_wrong, on=_RUNNING, footer=7),
     Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", _is_connected, on=_RUNNING, footer=8),

@@ -42,6 +42,17 @@ class SavedLog:
         return self.path.stem.rpartition("-")[2]
 
 
+@dataclass(frozen=True, slots=True)
+class LastStart:
+    """How a profile's last start ended, at unix time ``when``: ``seconds`` to ready, or the cause why it ``failed``."""
+
+    profile: str
+    node: str
+    when: float
+    seconds: float | None = None
+    failed: str | None = None
+
+
 class LogWriter:
     """Writes one container's log as it arrives, each line as ``STAMP TEXT``; secrets are masked on the way.
 
@@ -183,6 +194,20 @@ class History:
         """Return the names of the profiles that were started last, the latest first."""
         names = [str(record.get("profile")) for record in reversed(self._start_records()) if record.get("profile")]
         return tuple(dict.fromkeys(names))[:most]
+
+    def last_starts(self) -> tuple[LastStart, ...]:
+        """Return how the last start of each profile ended, wherever that was; one line for each that was ever started."""
+        last: dict[str, LastStart] = {}
+        for record in self._records():
+            profile, when, failed = record.get("profile"), record.get("ts"), record.get("failed")
+            if not isinstance(profile, str) or not isinstance(when, int | float) or not _is_time(when):
+                continue
+            node = str(record.get("node"))
+            if _is_duration(record.get("seconds")):
+                last[profile] = LastStart(profile, node, float(when), seconds=float(record["seconds"]))
+            elif isinstance(failed, str):
+                last[profile] = LastStart(profile, node, float(when), failed=failed)
+        return tuple(last.values())
 
     @property
     def _starts(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,14 @@ class ProfileSummary:
     faults: tuple[Fault, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileEntry:
+    """A profile of the library; None where it is broken, and its summary has the faults."""
+
+    summary: ProfileSummary
+    profile: Profile | None
+
+
 class ProfileLibrary:
     """Two directories of profiles. Names are file names, so listing them reads no file."""
 
@@ -46,7 +55,11 @@ class ProfileLibrary:
 
     def list(self) -> tuple[ProfileSummary, ...]:
         """Return every profile, the broken ones with their faults."""
-        return tuple(self._summary(name) for name in self.names())
+        return tuple(entry.summary for entry in self.entries())
+
+    def entries(self) -> tuple[ProfileEntry, ...]:
+        """Return every profile whole, the broken ones by their summary alone."""
+        return tuple(self._entry(name) for name in self.names())
 
     def load(self, name: str, overrides: Sequence[str] = ()) -> Profile:
         """Return a profile by name, or by path where the text is one (``./mine.yaml``).
@@ -77,7 +90,30 @@ class ProfileLibrary:
 
         raise InvalidInput(f"no profile is called {quoted(name)}{near}", hint="sparkctl profiles list")
 
-    def _summary(self, name: str) -> ProfileSummary:
+    def stamp(self) -> tuple[tuple[str, int], ...]:
+        """Return what changes when a file of the library does: each with its time of change."""
+        found = []
+        for directory in (self.user, self.shipped):
+            for path in _files(directory).values():
+                with suppress(OSError):  # gone just now
+                    found.append((str(path), path.stat().st_mtime_ns))
+        return tuple(found)
+
+    def own(self, name: str) -> tuple[Path, bool]:
+        """Return the operator's own file of a profile, and whether it was made just now as a copy of the shipped one.
+
+        Raises `InvalidInput` for a name there is not, OSError where no file can be written.
+        """
+        path = self.find(name)
+        if not self._is_shipped(path):
+            return path, False
+        self.user.mkdir(parents=True, exist_ok=True)
+        mine = self.user / path.name
+        with mine.open("xb") as file:
+            file.write(path.read_bytes())
+        return mine, True
+
+    def _entry(self, name: str) -> ProfileEntry:
         from sparkctl.core.faults import Fault, InvalidFile, Place
 
         path = self.find(name)
@@ -86,11 +122,11 @@ class ProfileLibrary:
         try:
             profile = self._load(path, ())
         except InvalidFile as error:
-            return ProfileSummary(name, None, None, path, shipped, overrides, error.faults)
+            return ProfileEntry(ProfileSummary(name, None, None, path, shipped, overrides, error.faults), None)
         except InvalidInput as error:
             fault = Fault(Place(str(path)), error.message)
-            return ProfileSummary(name, None, None, path, shipped, overrides, (fault,))
-        return ProfileSummary(name, profile.title, profile.engine, path, shipped, overrides)
+            return ProfileEntry(ProfileSummary(name, None, None, path, shipped, overrides, (fault,)), None)
+        return ProfileEntry(ProfileSummary(name, profile.title, profile.engine, path, shipped, overrides), profile)
 
     def _load(self, path: Path, overrides: Sequence[str]) -> Profile:
         from sparkctl.core.faults import InvalidFile

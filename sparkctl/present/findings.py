@@ -35,7 +35,7 @@ def trouble_lines(
     lines: list[str] = []
     for index, one in enumerate(findings):
         proven = wanted is None or f"proof {index}" in wanted
-        words = clean(one.summary) if proven else f"{clean(one.summary)} · {_since(one.since, now)}"
+        words = clean(one.summary) if proven else f"{clean(one.summary)} · {since_words(one.since, now)}"
         lines += fold(f"{'':{_INDENT}}{symbol(one.severity, ascii_only)} {words}", width, _HANG)
         if proven:
             lines += fold(f"{'':{_HANG}}{_proof(one, now)}", width, _HANG)
@@ -46,10 +46,11 @@ def trouble_lines(
 
 def _proof(one: Finding, now: float) -> str:
     parts = [clean(str(figure)) for figure in one.evidence]
-    return " · ".join([*parts, _since(one.since, now)])
+    return " · ".join([*parts, since_words(one.since, now)])
 
 
-def _since(since: float | None, now: float) -> str:
+def since_words(since: float | None, now: float) -> str:
+    """Return since when something is so; both are unix seconds by the node's clock."""
     if since is None:
         return "since before we looked"
     return "since just now" if now - since < _SLACK else f"for {spoken(now - since)}"

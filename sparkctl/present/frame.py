@@ -81,7 +81,7 @@ def beside(boxes: Sequence[Box], tiles: Sequence[tuple[Row, ...]]) -> list[Row]:
 
 def filled(rows: Sequence[Row], columns: int, lines: int, ascii_only: bool) -> tuple[Row, ...]:
     """Return exactly so many rows, each exactly so wide."""
-    fitted = [fit(plain_ascii(one) if ascii_only else one, columns) for one in rows[:lines]]
+    fitted = [fit(plain_ascii(one), columns, "~") if ascii_only else fit(one, columns) for one in rows[:lines]]
     return (*fitted, *([fit((), columns)] * (lines - len(fitted))))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkctl.model.events import CachesDropped, Ended, Found, GuardActed, Outcome
+from sparkctl.model.events import CachesDropped, Ended, GuardActed, Outcome
 from sparkctl.model.finding import Finding, Severity
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.phase import Phase
@@ -19,7 +19,6 @@ from sparkctl.present.symbols import symbol
 _BAR = 40
 _GOOD = (Outcome.READY, Outcome.DONE, Outcome.PLANNED, Outcome.DETACHED)
 _DID = {"up": "started", "down": "stopped"}
-_SEVERITIES = {Severity.GOOD: Tone.GOOD, Severity.WARNING: Tone.ATTENTION, Severity.PROBLEM: Tone.BAD}
 
 
 def result_line(
@@ -71,21 +70,6 @@ def caches_rows(event: CachesDropped, gpu_memory: int | None, ascii_only: bool =
     rows.append(row(Span(f"{gain:+.1f} GiB free", Tone.STRONG)))
     if event.proven is False:
         rows.append(row(Span("the kernel counted no drop", Tone.ATTENTION)))
-    return [*rows, ()]
-
-
-def found_rows(found: Sequence[Found], ascii_only: bool = False) -> list[Row]:
-    """Return what `doctor` found, node by node."""
-    rows: list[Row] = []
-    node = None
-    for one in found:
-        if one.node != node:
-            node = one.node
-            rows += [(), row(said(node or "", Tone.TITLE))]
-        sign = Span(f"{symbol(one.severity, ascii_only)} ", _SEVERITIES.get(one.severity, Tone.LABEL))
-        rows.append(row(sign, said(f"{one.check:<13}", Tone.LABEL), said(one.message, Tone.VALUE)))
-        if one.remedy:
-            rows.append(row(" " * 15, said(one.remedy, Tone.KEY)))
     return [*rows, ()]
 
 

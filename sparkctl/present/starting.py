@@ -11,19 +11,21 @@ from sparkctl.present.bars import memory_bar
 from sparkctl.present.spans import Row, Span, Tone, row, said
 
 _BAR = 36
+_BESIDE = 38  # columns that the words beside a bar take
 
 
-def standing_rows(profile: Profile, view: LoadView, ascii_only: bool = False) -> list[Row]:
+def standing_rows(profile: Profile, view: LoadView, ascii_only: bool = False, columns: int = 80) -> list[Row]:
     """Return what stands on the node, and its memory now and as it is expected then."""
+    cells = max(8, min(_BAR, columns - _BESIDE))
     same = [one for one in view.instances if one.ours and one.is_alive and one.name == profile.name]
     rows = [row(Span("     ", Tone.LABEL), *_words(one, profile)) for one in view.instances if one.is_alive]
     bar = view.memory
     if bar is None:
         return rows
-    rows.append(_memory("now", bar, ascii_only))
+    rows.append(_memory("now", bar, cells, ascii_only))
     if profile.expected_memory is not None:
         back = sum(one.memory or 0 for one in same)
-        rows.append(_memory("then", _then(bar, profile.expected_memory, back), ascii_only, expected=True))
+        rows.append(_memory("then", _then(bar, profile.expected_memory, back), cells, ascii_only, expected=True))
         could = bar.available + back
         if profile.expected_memory > could:
             short = profile.expected_memory - could
@@ -49,10 +51,10 @@ def _then(bar: MemoryBar, expected: int, back: int) -> MemoryBar:
     return MemoryBar(bar.total, free, gpu, bar.other_used, 0, free, bar.swap_used)
 
 
-def _memory(name: str, bar: MemoryBar, ascii_only: bool, expected: bool = False) -> Row:
+def _memory(name: str, bar: MemoryBar, cells: int, ascii_only: bool, expected: bool = False) -> Row:
     used = (bar.total - bar.free - bar.page_cache) / GIB
     sign = "≈" if expected else " "
     return row(
-        Span(f"{name:<5}", Tone.LABEL), *memory_bar(bar, _BAR, ascii_only), Span(f" {sign}{used:6.1f}", Tone.VALUE),
+        Span(f"{name:<5}", Tone.LABEL), *memory_bar(bar, cells, ascii_only), Span(f" {sign}{used:6.1f}", Tone.VALUE),
         Span(f" of {bar.total / GIB:.1f} GiB" + (" est." if expected else ""), Tone.UNIT),
     )  # fmt: skip

@@ -28,7 +28,7 @@ from sparkctl.tui.tones import DARK, LIGHT, styles
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from sparkctl.model.node import NodeName
+    from sparkctl.model.node import Node, NodeName
     from sparkctl.present.overview import Scene
     from sparkctl.tui.picker import Offer
     from sparkctl.tui.room import Room
@@ -134,6 +134,11 @@ class Panel(App[tuple[str, ...]]):
     def room(self) -> Room | None:
         """What knows the nodes; None before the first picture."""
         return self._room
+
+    @property
+    def sparks(self) -> tuple[Node, ...]:
+        """The Sparks of the config; none in a recording."""
+        return () if self.setup.recording is not None else self._sparks
 
     @property
     def front(self) -> PanelScreen | None:
@@ -298,6 +303,13 @@ class Panel(App[tuple[str, ...]]):
 
         self.notify("\n".join(clean_lines(words)), severity=severity, markup=False)  # type: ignore[arg-type]
 
+    def copy(self, text: str, what: str) -> None:
+        """Give text to the terminal's clipboard, by OSC 52; not every terminal takes it, and that is said."""
+        from sparkctl.model.text import clean_lines
+
+        self.copy_to_clipboard("\n".join(clean_lines(text)))
+        self.say(f"{what} is copied, if your terminal takes copies (OSC 52)")
+
     def _do_verb(self, one: Action) -> None:
         """Do what the action's command line says, or open its screen."""
         if one.screen is not None:
@@ -352,7 +364,7 @@ class Panel(App[tuple[str, ...]]):
         body = [*paragraph(_what(words), Tone.STRONG), (), *paragraph(f"sparkctl {line}", Tone.LABEL)]
         dialog = Choice(one.short, body, (("cancel", "Cancel"), ("do", _DO.get(one.id, one.short))), Tone.ATTENTION)
         if await self._room.dialogs.ask(dialog) == "do":
-            if one.id is ActionId.DOWN and self.node is not None:
+            if words[0] == "down" and self.node is not None:
                 self._room.jobs.leave(self.node, words[1])
             self._run_words(words)
 
@@ -442,6 +454,8 @@ class Panel(App[tuple[str, ...]]):
         if self._room is None or self.node is None:
             return
         names = self._room.instances(self.node)
+        if not names:
+            return
         at = names.index(self._instance() or names[0])
         self._instances[self.node] = names[max(0, min(len(names) - 1, at + by))]
         self.repaint()

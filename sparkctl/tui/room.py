@@ -6,6 +6,7 @@ Loaded after the first picture is painted: this is what knows nodes.
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +17,15 @@ from sparkctl.core.context import Interrupt
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.events import Ended, Event, GuardActed, Outcome
+from sparkctl.model.events import Ended, Event, Found, GuardActed, Outcome
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
+from sparkctl.operations.doctor import doctor
+from sparkctl.operations.preview import home_on, planned
 from sparkctl.present.glance import COMING, Glance, glance, in_order
 from sparkctl.present.overview import Scene
-from sparkctl.present.results import caches_rows, found_rows, guard_notice, result_line
+from sparkctl.present.results import caches_rows, guard_notice, result_line
 from sparkctl.present.spans import Tone
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
@@ -30,13 +33,17 @@ from sparkctl.tui.crew import Crew, Recording
 from sparkctl.tui.dialogs import Reader
 from sparkctl.tui.jobs import Job, Jobs
 from sparkctl.tui.picker import Offer
+from sparkctl.tui.setup import Started
 
 if TYPE_CHECKING:
     from sparkctl.model.instance import InstanceView
     from sparkctl.operations.launched import Launched
+    from sparkctl.model.plan import LaunchPlan
+    from sparkctl.model.profile import Profile
     from sparkctl.tui.app import Panel
 
 
+_EXAMINE = ("doctor",)
 _DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
 
 
@@ -58,6 +65,9 @@ class Room:
         self.jobs = Jobs(self._take, lambda *over: panel.call_later(self._finished, *over))
         self.notices: list[tuple[str, Tone]] = []
         self.recent = self.context.history.recent_profiles(_RECENT)
+        self.examined: tuple[Found, ...] = ()
+        self.examined_at: float | None = None
+        self._homes: dict[NodeName, str | None] = {}  # None: being asked
         self.recorded: Sequence[Event] = ()
         self._ready_lines: dict[tuple[NodeName, str], str | None] = {}
 
@@ -184,6 +194,39 @@ class Room:
 
         return await asyncio.to_thread(read)
 
+    @property
+    def examining(self) -> tuple[NodeName, ...]:
+        """The nodes that `doctor` looks at now."""
+        busy = {name for job in self.jobs.running if job.started.verb == "doctor" for name in job.started.nodes}
+        return tuple(name for name in self._panel.names if name in busy)
+
+    def examine(self, nodes: Sequence[Node]) -> None:
+        """Let `doctor` look at these nodes, unless it does so already."""
+        if self.examining or not nodes:
+            return
+        context = replace(self.context, interrupt=Interrupt())
+        names = tuple(str(node.name) for node in nodes)
+        self.jobs.start(Started("doctor", _EXAMINE, names, context, lambda: doctor(context, nodes)))
+        self.bridge.changed()
+
+    def home(self, node: Node) -> str | None:
+        """Return the user's home on a node; None while it is not known, and then it is asked for where the node answers."""
+        if node.name not in self._homes and self.bridge.store.view(node.name).state is NodeState.OK:
+            self._homes[node.name] = None
+            self._panel.spawn(self._ask_for_home(node))
+        return self._homes.get(node.name)
+
+    async def _ask_for_home(self, node: Node) -> None:
+        try:
+            self._homes[node.name] = await home_on(self.context, node)
+        except SparkctlError:
+            del self._homes[node.name]  # the tile says what is wrong with the node; asked again when it answers
+        self.bridge.changed()
+
+    def plan(self, profile: Profile, node: Node, home: str) -> LaunchPlan:
+        """Return the launch that `up` would make. Raises `InvalidInput` for what it would refuse in the profile."""
+        return planned(self.context, profile, node, home, os.environ)
+
     def _finished(self, job: Job, defect: BaseException | None) -> None:
         """Say how a verb ended: for a moment in the corner, and below the tiles until the next one."""
         panel, started = self._panel, job.started
@@ -193,6 +236,9 @@ class Room:
             nodes = [job.ended.node] if job.ended.node else list(started.nodes)
             words, tone = result_line(started.verb, job.ended, nodes, job.caches, panel.ascii_only)
         else:
+            return
+        if started.verb == "doctor" and job.found:
+            self._keep_examination(job)
             return
         self._notice(words, tone)
         for warned in job.warnings[-2:]:
@@ -207,6 +253,15 @@ class Room:
         severity = {Tone.GOOD: "information", Tone.ATTENTION: "warning"}.get(tone, "error")
         self._panel.say(words, severity=severity)
 
+    def _keep_examination(self, job: Job) -> None:
+        """Keep what was found, of the nodes that were examined; a typed `doctor` shows it at once."""
+        examined = set(job.started.nodes) or {str(one.node) for one in job.found}
+        self.examined = (*(one for one in self.examined if one.node not in examined), *job.found)
+        self.examined_at = self.now()
+        if job.started.words is not _EXAMINE:
+            self._panel.open("doctor")
+        self.bridge.changed()
+
     def _show_details(self, job: Job) -> None:
         panel = self._panel
         if job.started.verb == "drop-caches" and job.caches:
@@ -214,8 +269,6 @@ class Room:
             sample = self.bridge.store.last_sample(last.node)
             rows = caches_rows(last, None if sample is None else sample.gpu_memory, panel.ascii_only)
             panel.push_screen(Reader(f"page cache dropped on {last.node}", rows, Tone.GOOD))
-        elif job.found:
-            panel.push_screen(Reader("doctor", found_rows(job.found, panel.ascii_only)))
         elif job.plan is not None and job.ended is not None and job.ended.outcome is Outcome.PLANNED:
             words = shlex.join(job.started.words)
             panel.say(f"a dry run changes nothing; the plan in full: sparkctl {words}")

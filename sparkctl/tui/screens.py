@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from sparkctl.tui.screen import PanelScreen
 
 # name: (module of sparkctl.tui, function that returns the screen for a situation)
-SCREENS: dict[str, tuple[str, str]] = {"instance": ("instance", "instance_screen"), "logs": ("logs", "logs_screen")}
+SCREENS: dict[str, tuple[str, str]] = {
+    "instance": ("instance", "instance_screen"),
+    "logs": ("logs", "logs_screen"),
+    "profiles": ("profiles", "make"),
+    "doctor": ("doctor", "make"),
+}
 AVAILABLE = frozenset(SCREENS)
 
 

@@ -75,7 +75,16 @@ def test_the_footer_has_six_at_80_columns_and_help_is_always_among_them() -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "named"), [("x", "x"), ("?", "question_mark"), (":", "colon"), ("ctrl+d", "ctrl+d"), ("f5", "f5")]
+    ("given", "named"),
+    [
+        ("x", "x"),
+        ("?", "question_mark"),
+        (":", "colon"),
+        ("ctrl+d", "ctrl+d"),
+        ("f5", "f5"),
+        ("/", "slash"),
+        ("ctrl+slash", "ctrl+slash"),
+    ],
 )
 def test_keys_are_named_as_terminals_tell_them(given: str, named: str) -> None:
     assert key_name(given) == named

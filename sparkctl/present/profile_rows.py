@@ -1,0 +1,319 @@
+"""The profiles of the panel: the list, and the one that is selected in full. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sparkctl.core.faults import Fault
+from sparkctl.core.history import LastStart
+from sparkctl.core.logpattern import LinePattern
+from sparkctl.core.profiles import ProfileEntry
+from sparkctl.core.store import LoadView
+from sparkctl.model.finding import Severity
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase
+from sparkctl.model.profile import Profile
+from sparkctl.model.text import clean
+from sparkctl.model.units import gib
+from sparkctl.present.fold import fold
+from sparkctl.present.frame import filled, framed
+from sparkctl.present.scrolled import Page, listed, scrolled
+from sparkctl.present.spans import Row, Span, Tone, cells, cut, fit, row, said, text
+from sparkctl.present.starting import standing_rows
+from sparkctl.present.symbols import symbol
+
+_GAP = 2
+_ROOMY = 100  # columns from which on the number of nodes has one, all being for one
+_NARROW = 72  # columns from which on the model has a place in the list
+_ENGINES = {"sglang": "SGLang", "vllm": "vLLM"}
+_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would be run on a node: the command's lines; ``trouble`` is why there is none. ``waiting``: not known yet."""
+
+    lines: tuple[str, ...] = ()
+    trouble: str | None = None
+    hint: str | None = None
+    waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """All that the screen shows. ``entries`` None: not read yet. ``further`` rows of what is below were read already."""
+
+    entries: tuple[ProfileEntry, ...] | None
+    chosen: str | None = None
+    views: tuple[LoadView, ...] = ()
+    names: tuple[NodeName, ...] = ()
+    node: NodeName | None = None
+    last: tuple[LastStart, ...] = ()
+    preview: Preview = field(default_factory=Preview)
+    warnings: tuple[str, ...] = ()
+    pattern: LinePattern | None = None
+    now: float = 0.0
+    further: int = 0
+    ascii_only: bool = False
+
+    @property
+    def shown(self) -> tuple[ProfileEntry, ...]:
+        """Those that the filter leaves."""
+        entries = self.entries or ()
+        return (
+            entries if self.pattern is None else tuple(one for one in entries if self.pattern.matches(_found_by(one)))
+        )
+
+    @property
+    def selected(self) -> ProfileEntry | None:
+        """The chosen one, else the first that is shown."""
+        shown = self.shown
+        return next((one for one in shown if one.summary.name == self.chosen), shown[0] if shown else None)
+
+
+def _found_by(one: ProfileEntry) -> str:
+    parts = (one.summary.name, one.summary.engine, one.summary.title, _model(one.profile))
+    return clean(" ".join(part for part in parts if part))
+
+
+def shelf_rows(shelf: Shelf, columns: int, lines: int) -> Page:
+    """Return exactly ``lines`` rows: the list on top, below it the selected one with its command."""
+    further = 0
+    if shelf.entries is None:
+        rows: list[Row] = [(), row("  ", Span("reading the profiles ...", Tone.STALE))]
+    elif not shelf.entries:
+        rows = [
+            (),
+            row("  ", Span("There is no profile.", Tone.STRONG)),
+            row("  ", Span("sparkctl profiles schema", Tone.KEY)),
+        ]
+    else:
+        most = len(shelf.shown) + 1 + (shelf.pattern is not None)
+        upper = min(most, max(4, lines // 2 - 1))
+        rows = _list(shelf, columns, upper)
+        if shelf.selected is not None and lines - upper >= 4:
+            below = _detail(shelf, shelf.selected, columns, lines - upper)
+            rows, further = [*rows, *below.rows], below.further
+    return Page(filled(rows, columns, lines, shelf.ascii_only), further)
+
+
+def _list(shelf: Shelf, columns: int, lines: int) -> list[Row]:
+    shown = shelf.shown
+    table = [_cells(one, shelf) for one in shown]
+    heads = ("profile", "engine", "model", "nodes", "runs on", "last start")
+    wide = [max([len(head), *(cells(line[at].text) for line in table)]) for at, head in enumerate(heads)]
+    wide[0] = min(wide[0], max(10, columns // 3))
+    if columns < _ROOMY and all(one.profile is None or one.profile.nodes == 1 for one in shown):
+        wide[3] = 0
+    rest = columns - 3 - sum(wide) + wide[2] - _GAP * 5
+    wide[2] = max(0, min(wide[2], rest)) if columns >= _NARROW and rest >= 8 else 0
+    rows = []
+    if shelf.pattern is not None:
+        count = f"{len(shown)}/{len(shelf.entries or ())}"
+        rows.append(
+            row(" ", Span(f"/ {count}  ", Tone.ACCENT), said(shelf.pattern.fault or shelf.pattern.typed, Tone.VALUE))
+        )
+    rows.append(_line([Span(head, Tone.LABEL) for head in heads], wide, "   "))
+    chosen = shelf.selected
+    mark = ">" if shelf.ascii_only else "▸"
+    body = [
+        _line(
+            _broken(one, wide) if one.profile is None else line,
+            wide,
+            f" {mark} " if one is chosen else "   ",
+            one is chosen,
+        )
+        for one, line in zip(shown, table, strict=True)
+    ]
+    at = 0 if chosen is None else shown.index(chosen)
+    return [*rows, *listed(body, at, max(1, lines - len(rows)))]
+
+
+def _line(parts: Sequence[Span], wide: Sequence[int], mark: str, mine: bool = False) -> Row:
+    spans: list[Span] = [Span(mark, Tone.ACCENT)]
+    for at, part in enumerate(parts):
+        if at < len(wide) and not wide[at]:
+            continue
+        tone = Tone.STRONG if mine and at == 0 else part.tone
+        last = at == len(parts) - 1
+        spans += [Span(part.text, tone)] if last else [*fit((Span(part.text, tone),), wide[at]), Span(" " * _GAP)]
+    return tuple(spans)
+
+
+def _cells(one: ProfileEntry, shelf: Shelf) -> list[Span]:
+    profile = one.profile
+    if profile is None:
+        return [said(one.summary.name, Tone.VALUE), *([Span("")] * 5)]
+    return [
+        said(profile.name, Tone.VALUE), said(_ENGINES.get(profile.engine, profile.engine), Tone.LABEL),
+        said(_model(profile) or "—", Tone.LABEL), Span(str(profile.nodes), Tone.LABEL), _runs(profile, shelf),
+        _last(profile.name, shelf),
+    ]  # fmt: skip
+
+
+def _broken(one: ProfileEntry, wide: Sequence[int]) -> list[Span]:
+    first = one.summary.faults[0]
+    more = f" (+{len(one.summary.faults) - 1})" if len(one.summary.faults) > 1 else ""
+    place = first.place if first.place.line is None else f"line {first.place.line}"
+    return [said(one.summary.name, Tone.VALUE), said(f"broken: {place}: {first.message}{more}", Tone.BAD)]
+
+
+def _model(profile: Profile | None) -> str | None:
+    if profile is None:
+        return None
+    path = profile.model.path
+    return profile.title or (path.rstrip("/").rpartition("/")[2] if path else profile.model.served_name)
+
+
+def _running(profile: Profile, views: Sequence[LoadView]) -> list[InstanceView]:
+    return [
+        one for view in views for one in view.instances
+        if one.ours and one.is_alive and profile.name in (one.profile, one.name)
+    ]  # fmt: skip
+
+
+def _runs(profile: Profile, shelf: Shelf) -> Span:
+    running = _running(profile, shelf.views)
+    if not running:
+        known = shelf.views and all(view.docker_known and view.instances_seen is not None for view in shelf.views)
+        return Span("" if known else "?", Tone.STALE)
+    ready = all(one.phase is Phase.READY for one in running)
+    words = ", ".join(f"{symbol(one.phase or Phase.UNKNOWN, shelf.ascii_only)} {one.node}" for one in running)
+    return said(words, Tone.GOOD if ready else Tone.ATTENTION)
+
+
+def _last(name: str, shelf: Shelf) -> Span:
+    one = next((each for each in shelf.last if each.profile == name), None)
+    if one is None:
+        return Span("never", Tone.STALE)
+    if one.failed is not None:
+        sign = symbol(Phase.FAILED, shelf.ascii_only)
+        return said(f"{sign} {one.failed}, {_ago(one.when, shelf.now)}", Tone.BAD)
+    return said(f"{_clock(one.seconds or 0.0)}, {_ago(one.when, shelf.now)}", Tone.LABEL)
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def _ago(when: float, now: float) -> str:
+    passed = now - when
+    if passed < 60:
+        return "just now"
+    return f"{int(passed // 60)} min ago" if passed < 3600 else f"{int(passed // 3600)} h ago" if passed < _DAY else (
+        f"{int(passed // _DAY)} d ago"
+    )  # fmt: skip
+
+
+def _detail(shelf: Shelf, one: ProfileEntry, columns: int, lines: int) -> Page:
+    summary = one.summary
+    whose = "shipped" if summary.shipped else "yours, over the shipped one" if summary.overrides_shipped else "yours"
+    title = row(said(summary.name, Tone.TITLE), Span(f"  {whose}", Tone.LABEL))
+    inner = max(8, columns - 4)
+    body = (
+        _faults(summary.faults, inner, shelf.ascii_only) if one.profile is None else _whole(shelf, one.profile, inner)
+    )
+    page = scrolled(body, shelf.further, lines - 2, shelf.ascii_only)
+    return Page(framed(title, page.rows, columns, lines, chosen=False, ascii_only=shelf.ascii_only), page.further)
+
+
+def _faults(faults: Sequence[Fault], columns: int, ascii_only: bool) -> list[Row]:
+    sign = symbol(Severity.PROBLEM, ascii_only)
+    rows = []
+    for fault in faults:
+        words, place = str(fault), clean(str(fault.place))
+        if cells(words) + 2 <= columns:
+            rows.append(row(said(f"{sign} {words}", Tone.BAD)))
+            continue
+        rows.append(row(Span(f"{sign} {_end(place, columns - 2)}", Tone.BAD)))
+        message = words.removeprefix(f"{place}: ")
+        rows += [row(said(line, Tone.BAD)) for line in fold(f"  {message}", columns, 2)]
+    return [*rows, (), row(Span("e", Tone.KEY), Span(" edits it; it is checked on return", Tone.LABEL))]
+
+
+def _end(words: str, columns: int) -> str:
+    """Return the end of a path that is too long: the file and the line matter more than where it lies."""
+    return words if cells(words) <= columns else f"…{words[-max(1, columns - 1) :]}"
+
+
+def _whole(shelf: Shelf, profile: Profile, columns: int) -> list[Row]:
+    rows: list[Row] = []
+    if profile.title:
+        rows.append(row(said(profile.title, Tone.VALUE)))
+    rows += [_check_row(shelf), *_warning_rows(shelf, columns)]
+    if profile.nodes != 1:
+        rows.append(
+            row(Span(f"for {profile.nodes} Sparks together: sparkctl starts profiles of one, so far", Tone.ATTENTION))
+        )
+    rows.append(_nodes_row(shelf))
+    view = next((view for view in shelf.views if view.name == shelf.node), None)
+    if view is not None:
+        rows += [cut(each, columns) for each in standing_rows(profile, view, shelf.ascii_only, columns)]
+        if view.memory is not None and profile.expected_memory is None:
+            rows.append(
+                row(Span("then ", Tone.LABEL), Span("not known: the profile has no expected_memory", Tone.STALE))
+            )
+    elif profile.expected_memory is not None:
+        rows.append(
+            row(
+                Span("holds ", Tone.LABEL),
+                Span(f"≈ {gib(profile.expected_memory)}", Tone.VALUE),
+                Span(" est.", Tone.UNIT),
+            )
+        )
+    return [*rows, (), *_command(shelf.preview, columns)]
+
+
+def _check_row(shelf: Shelf) -> Row:
+    good = symbol(Severity.GOOD, shelf.ascii_only)
+    return row(Span(f"{good} ", Tone.GOOD), Span("checked: good", Tone.LABEL))
+
+
+def _warning_rows(shelf: Shelf, columns: int) -> list[Row]:
+    sign = symbol(Severity.WARNING, shelf.ascii_only)
+    return [
+        row(said(line, Tone.ATTENTION))
+        for words in shelf.warnings
+        for line in fold(f"{sign} {clean(words)}", columns, 2)
+    ]
+
+
+def _nodes_row(shelf: Shelf) -> Row:
+    spans: list[Span] = [Span("on   ", Tone.LABEL)]
+    for name in shelf.names:
+        mine = name == shelf.node
+        spans.append(said(f"[ {name} ]" if mine else f"  {name}  ", Tone.KEY if mine else Tone.LABEL))
+    return tuple(spans) if shelf.names else row(Span("no Spark is configured", Tone.STALE))
+
+
+def _command(preview: Preview, columns: int) -> list[Row]:
+    if preview.waiting:
+        return [row(Span("the command: asking the Spark for its home directory ...", Tone.STALE))]
+    if preview.trouble is not None:
+        words = preview.trouble + (f"\n{preview.hint}" if preview.hint else "")
+        return [
+            row(said(part, Tone.ATTENTION)) for line in words.splitlines() for part in fold(clean(line), columns, 2)
+        ]
+    rows: list[Row] = []
+    for line in preview.lines:
+        flag, _, rest = clean(line).strip().partition(" ")
+        indent = "" if line.startswith("docker") else "  "
+        made = row(
+            indent, Span(flag, Tone.ACCENT if flag.startswith("-") else Tone.VALUE), Span(f" {rest}" if rest else "")
+        )
+        rows += _wrapped(made, columns)
+    return rows
+
+
+def _wrapped(made: Row, columns: int) -> list[Row]:
+    """Return a line of a command on as many rows as it takes, cut wherever the row ends: it is not broken between words."""
+    if cells(text(made)) <= columns:
+        return [made]
+    rows, words, hang = [cut(made, columns, "")], text(made)[len(text(cut(made, columns, ""))) :], "      "
+    while words:
+        piece = cut((Span(words),), max(4, columns - len(hang)), "")
+        rows.append(row(hang, *piece))
+        words = words[max(1, len(text(piece))) :]
+    return rows

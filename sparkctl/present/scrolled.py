@@ -1,0 +1,38 @@
+"""As many rows as there is room for, and how many more there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkctl.present.spans import Row, Span, Tone, row
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows, and from which row on the part that can be scrolled is really shown."""
+
+    rows: tuple[Row, ...]
+    further: int = 0
+
+
+def listed(rows: Sequence[Row], at: int, lines: int) -> list[Row]:
+    """Return at most ``lines`` rows with the one at ``at`` among them, near the middle where there is more around it."""
+    first = max(0, min(at - lines // 2, len(rows) - lines))
+    return list(rows[first : first + lines])
+
+
+def scrolled(rows: Sequence[Row], further: int, lines: int, ascii_only: bool = False) -> Page:
+    """Return the rows from ``further`` on, as far as there are any; where not all fit, the last row says what is above and
+    below."""
+    if len(rows) <= lines or lines < 2:
+        return Page(tuple(rows[: max(0, lines)]))
+    shown = lines - 1
+    first = max(0, min(further, len(rows) - shown))
+    below = len(rows) - first - shown
+    up, down = ("^", "v") if ascii_only else ("↑", "↓")
+    words = [f"{up} {first}"] if first else []
+    words += [f"{down} {below} more"] if below else ["the end"]
+    keys = " and ".join([*(["pgup"] if first else []), *(["pgdn"] if below else [])])
+    says = row(Span("   ".join(words), Tone.LABEL), Span(f"   {keys}", Tone.KEY))
+    return Page((*rows[first : first + shown], says), first)

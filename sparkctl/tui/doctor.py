@@ -1,0 +1,126 @@
+"""What is wrong with the Sparks: what `doctor` finds, what the samples show, and what to do about each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from sparkctl.core.actions import DOCTOR, Action, Situation
+from sparkctl.present.doctor_rows import Checkup, doctor_rows, entries
+from sparkctl.tui.screen import PanelScreen, bound
+from sparkctl.tui.sheet import Sheet
+
+_FRESH = 60.0  # seconds for which an examination needs no other
+_PAGE = 5
+
+
+def make(_: Situation) -> Doctor:
+    """Return the screen."""
+    return Doctor()
+
+
+class Doctor(PanelScreen):
+    """Examines all Sparks at once when it is opened."""
+
+    PLACE = DOCTOR
+    BINDINGS: ClassVar[list[BindingType]] = bound(DOCTOR)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chosen: tuple[str, ...] | None = None
+        self._further = 0
+        self._has_begun = False
+
+    @property
+    def crumb(self) -> str:
+        """The screen's name."""
+        return "doctor"
+
+    def body(self) -> Widget:
+        """Return the findings with the selected one below them."""
+        return Sheet(self.panel.tones, id="findings")
+
+    def selected(self, now: Situation) -> Situation:
+        """Return the situation with the selected finding's remedy."""
+        one = self._checkup().selected
+        return now if one is None else replace(now, remedy=one.command, deed=one.deed)
+
+    def picture(self) -> None:
+        """Paint; the first time there is somebody to ask, ask."""
+        self._begin()
+        sheet = self.query_one("#findings", Sheet)
+        wide, high = sheet.size
+        if not wide or not high:
+            wide, high = self.size.width, self.size.height - 2
+        page = doctor_rows(self._checkup(), wide, high)
+        self._further = page.further
+        sheet.show(page.rows)
+
+    def _begin(self) -> None:
+        room = self.panel.room
+        if self._has_begun or room is None:
+            return
+        self._has_begun = True
+        if room.examined_at is None or room.now() - room.examined_at > _FRESH:
+            room.examine(self.panel.sparks)
+
+    def _checkup(self) -> Checkup:
+        panel = self.panel
+        room = panel.room
+        if room is None:
+            return Checkup(ascii_only=panel.ascii_only)
+        views = room.views(panel.names)
+        told = [one for view in views for one in room.bridge.store.findings(view.name)]
+        found = entries(room.examined, views, told, room.examined_at)
+        return Checkup(
+            found, room.examined_at, room.examining, self._chosen, self._further, panel.setup.recording is not None,
+            panel.ascii_only,
+        )  # fmt: skip
+
+    def do_lower(self, _: Action) -> None:
+        """Select the next one."""
+        self._step(1)
+
+    def do_upper(self, _: Action) -> None:
+        """Select the one before."""
+        self._step(-1)
+
+    def do_further(self, _: Action) -> None:
+        """Read on."""
+        self._scroll(_PAGE)
+
+    def do_nearer(self, _: Action) -> None:
+        """Read what was above."""
+        self._scroll(-_PAGE)
+
+    def _step(self, by: int) -> None:
+        checkup = self._checkup()
+        if checkup.selected is not None:
+            at = checkup.entries.index(checkup.selected) + by
+            self._chosen = checkup.entries[max(0, min(len(checkup.entries) - 1, at))].key
+            self._further = 0
+            self.repaint()
+
+    def _scroll(self, by: int) -> None:
+        self._further = max(0, self._further + by)
+        self.repaint()
+
+    def do_examine(self, _: Action) -> None:
+        """Look again."""
+        if self.panel.room is not None:
+            self.panel.room.examine(self.panel.sparks)
+
+    def do_copy(self, _: Action) -> None:
+        """Copy the remedy."""
+        one = self._checkup().selected
+        if one is not None and one.command is not None:
+            self.panel.copy(one.command, "the remedy")
+
+    def do_mend(self, one: Action) -> None:
+        """Do what the remedy says, after a question."""
+        selected = self._checkup().selected
+        if selected is not None and selected.deed is not None:
+            self.panel.ask_and_run(one, selected.deed)

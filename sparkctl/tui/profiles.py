@@ -1,0 +1,273 @@
+"""The profiles: what there is to start, where it runs, what would be run, and a way to change it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from sparkctl.core import logpattern
+from sparkctl.core.actions import PROFILES, Action, Situation
+from sparkctl.core.env import env_file_warnings
+from sparkctl.core.history import LastStart
+from sparkctl.core.profiles import ProfileEntry, ProfileLibrary
+from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.present.docker_line import docker_line
+from sparkctl.present.profile_rows import Preview, Shelf, shelf_rows
+from sparkctl.tui.editor import edit
+from sparkctl.tui.log_prompt import Asked, LogPrompt
+from sparkctl.tui.picker import Offer
+from sparkctl.tui.screen import PanelScreen, bound
+from sparkctl.tui.sheet import Sheet
+
+if TYPE_CHECKING:
+    from sparkctl.model.node import Node
+    from sparkctl.model.profile import Profile
+
+_EVERY = 2.0  # seconds between two looks whether a file was saved
+_PAGE = 5
+_Key = tuple[str, str, str, str | None]  # profile, its hash, node, home there
+
+
+def make(_: Situation) -> Profiles:
+    """Return the screen."""
+    return Profiles()
+
+
+class _Body(Vertical):
+    """The sheet, and the line in which a filter is typed."""
+
+    def compose(self) -> ComposeResult:
+        screen = self.screen
+        assert isinstance(screen, PanelScreen)
+        yield Sheet(screen.panel.tones, id="shelf")
+        yield LogPrompt()
+
+
+class Profiles(PanelScreen):
+    """Files are read beside the loop, and again when they were saved."""
+
+    PLACE = PROFILES
+    BINDINGS: ClassVar[list[BindingType]] = bound(PROFILES)
+    DEFAULT_CSS = "Profiles #shelf { height: 1fr; }"
+    AUTO_FOCUS = ""  # the filter's line is there, but not open
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entries: tuple[ProfileEntry, ...] | None = None
+        self._last: tuple[LastStart, ...] = ()
+        self._chosen: str | None = None
+        self._typed = ""
+        self._further = 0
+        self._previews: dict[_Key, Preview] = {}
+        self._warnings: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def crumb(self) -> str:
+        """The screen's name."""
+        return "profiles"
+
+    def body(self) -> Widget:
+        """Return the list with the selected one below it."""
+        return _Body()
+
+    def on_mount(self) -> None:
+        """Read the files now, and look after them."""
+        self.panel.spawn(self._read())
+        self.set_interval(_EVERY, lambda: self.panel.spawn(self._read()))
+
+    def selected(self, now: Situation) -> Situation:
+        """Return the situation with the selected profile."""
+        one = self._shelf().selected
+        return replace(now, profile=None if one is None else one.summary.name)
+
+    def picture(self) -> None:
+        """Paint."""
+        sheet = self.query_one("#shelf", Sheet)
+        wide, high = sheet.size
+        if not wide or not high:
+            wide, high = self.size.width, self.size.height - 2
+        page = shelf_rows(self._shelf(), wide, high)
+        self._further = page.further
+        sheet.show(page.rows)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fit, once the sheet has its new size."""
+        super().on_resize(event)
+        self.call_after_refresh(self.repaint)
+
+    # --- what is shown ---
+
+    def _shelf(self) -> Shelf:
+        panel = self.panel
+        room = panel.room
+        names = panel.names
+        shelf = Shelf(
+            self._entries, self._chosen, () if room is None else room.views(names), names, panel.node, self._last,
+            pattern=logpattern.parse(self._typed), now=panel.now(), further=self._further, ascii_only=panel.ascii_only,
+        )  # fmt: skip
+        one = shelf.selected
+        if one is None or one.profile is None:
+            return shelf
+        warnings = self._warnings.get(one.summary.name, ())
+        return replace(shelf, preview=self._preview(one.profile), warnings=warnings)
+
+    def _preview(self, profile: Profile) -> Preview:
+        """Return the command for the selected node as it is known; what is missing is fetched beside the loop."""
+        panel = self.panel
+        node = next((node for node in panel.sparks if node.name == panel.node), None)
+        if node is None or panel.room is None:
+            return Preview(waiting=True) if panel.sparks else Preview()
+        key = (profile.name, profile.digest, str(node.name), panel.room.home(node))
+        if key not in self._previews:
+            self._previews[key] = Preview(waiting=True)
+            panel.spawn(self._make_preview(key, profile, node))
+        return self._previews[key]
+
+    async def _make_preview(self, key: _Key, profile: Profile, node: Node) -> None:
+        room = self.panel.room
+        assert room is not None
+        home = key[3]
+        try:
+            plan = await asyncio.to_thread(room.plan, profile, node, home or "~")
+        except InvalidInput as error:
+            silent = home is None and any(mount.startswith("~") for mount in profile.mounts)
+            self._previews[key] = Preview(waiting=True) if silent else Preview(trouble=error.message, hint=error.hint)
+        else:
+            self._previews[key] = Preview(tuple(docker_line(plan).splitlines()))
+        self.repaint()
+
+    async def _read(self) -> None:
+        """Read what changed since the last time."""
+        room = self.panel.room
+        before = self._stamp
+
+        def read() -> tuple[tuple[tuple[str, int], ...], tuple[ProfileEntry, ...] | None, tuple[LastStart, ...]]:
+            library = ProfileLibrary()
+            last = () if room is None else room.context.history.last_starts()
+            stamp = library.stamp()
+            return stamp, None if stamp == before else library.entries(), last
+
+        self._stamp, entries, self._last = await asyncio.to_thread(read)
+        if entries is not None:
+            self._entries = entries
+            self._previews.clear()
+            self._warnings = {one.profile.name: env_file_warnings(one.profile) for one in entries if one.profile}
+        if self.is_running:
+            self.repaint()
+
+    _stamp: tuple[tuple[str, int], ...] | None = None
+
+    # --- what keys do ---
+
+    def do_lower(self, _: Action) -> None:
+        """Select the next one."""
+        self._step(1)
+
+    def do_upper(self, _: Action) -> None:
+        """Select the one before."""
+        self._step(-1)
+
+    def do_further(self, _: Action) -> None:
+        """Read on."""
+        self._scroll(_PAGE)
+
+    def do_nearer(self, _: Action) -> None:
+        """Read what was above."""
+        self._scroll(-_PAGE)
+
+    def _step(self, by: int) -> None:
+        shelf = self._shelf()
+        if shelf.selected is not None:
+            at = shelf.shown.index(shelf.selected) + by
+            self._chosen = shelf.shown[max(0, min(len(shelf.shown) - 1, at))].summary.name
+            self._further = 0
+            self.repaint()
+
+    def _scroll(self, by: int) -> None:
+        self._further = max(0, self._further + by)
+        self.repaint()
+
+    def do_up(self, _: Action) -> None:
+        """Ask where to start the selected one, saying what that would mean there."""
+        one = self._shelf().selected
+        if one is None or one.profile is None:
+            self.panel.say("this profile cannot be read: e edits it", severity="warning")
+            return
+        self.panel.offer([Offer(one.summary.name, one.profile)], f"start {one.summary.name}")
+
+    def do_copy(self, _: Action) -> None:
+        """Copy the command as it is shown."""
+        one = self._shelf()
+        if one.preview.lines:
+            self.panel.copy("\n".join(one.preview.lines), "the docker run line")
+        else:
+            self.panel.say("there is no command to copy")
+
+    def do_filter(self, _: Action) -> None:
+        """Let a filter be typed."""
+        self.query_one(LogPrompt).ask(Asked.ONLY, self._typed)
+
+    def do_back(self, _: Action) -> None:
+        """Drop the filter; without one, leave."""
+        if self._typed:
+            self._filter("")
+        else:
+            self.panel.pop_screen()
+
+    @on(LogPrompt.Typed)
+    def _is_typed(self, event: LogPrompt.Typed) -> None:
+        self._filter(event.text)
+
+    @on(LogPrompt.Closed)
+    def _was_typed(self, event: LogPrompt.Closed) -> None:
+        self._filter(event.text)
+
+    def _filter(self, text: str) -> None:
+        self._typed, self._further = text, 0
+        self.call_after_refresh(self.repaint)
+
+    def do_edit(self, _: Action) -> None:
+        """Open the selected one in the editor; a shipped one is copied to the operator's own first."""
+        one = self._shelf().selected
+        if one is not None:
+            self.panel.spawn(self._edit(one.summary.name))
+
+    async def _edit(self, name: str) -> None:
+        library = ProfileLibrary()
+        try:
+            path, copied = await asyncio.to_thread(library.own, name)
+            before = path.read_bytes()
+            try:
+                await edit(self.panel, path)
+            finally:
+                same = path.exists() and path.read_bytes() == before
+                if copied and same:
+                    path.unlink()
+            self._tell(name, path, await asyncio.to_thread(_faults, library, path), copied=copied, same=same)
+        except SparkctlError as error:
+            self.panel.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
+        except OSError as error:
+            self.panel.say(f"{error.filename or name}: {error.strerror or error}", severity="error")
+        await self._read()
+
+    def _tell(self, name: str, path: Path, faults: tuple[str, ...], *, copied: bool, same: bool) -> None:
+        panel = self.panel
+        if faults:
+            panel.say("\n".join(faults[:3]), severity="error")
+        elif same:
+            panel.say(f"{name}: nothing was changed" + (", the shipped one stays" if copied else ""))
+        else:
+            panel.say(f"{name}: good" + (f"; yours now goes before the shipped one: {path}" if copied else ""))
+
+
+def _faults(library: ProfileLibrary, path: Path) -> tuple[str, ...]:
+    """Return what is wrong with a file that was edited; nothing of one that is no longer there."""
+    return tuple(map(str, library.check(path))) if path.exists() else ()

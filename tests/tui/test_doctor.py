@@ -1,0 +1,132 @@
+"""The doctor as a person uses it: all Sparks at once, remedies copied or done; on simulated Sparks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.model.events import Found
+from sparkctl.model.finding import Severity
+from sparkctl.model.node import NodeName
+from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
+from sparkctl.tui.app import Panel
+from tests.sim.clients import FAST
+from tests.tui.driving import Driver, black_hole, on, opened, screen, setup, until
+
+
+@pytest.fixture(autouse=True)
+def _operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No config, profile or state of whoever runs the tests."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "SPARKCTL_STATE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+
+
+def on_sparks(sparks: SimulatedSparks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
+    monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+    return on(sparks, tmp_path / "state", commands=Grammar(), **more)
+
+
+def is_short_of_room(pilot: Driver, node: str) -> None:
+    """Let the store be told what a follower tells of a load in a full page cache."""
+    panel = pilot.app
+    assert isinstance(panel, Panel)
+    assert panel.room is not None
+    panel.room.bridge.take(
+        Found(
+            time.time() + 60, NodeName(node), "page-cache", Severity.WARNING, "page cache takes the room of a load",
+            f"sparkctl drop-caches --node {node}",
+        )
+    )  # fmt: skip
+
+
+async def test_all_sparks_are_examined_the_worst_comes_first_and_its_remedy_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"spark2": NodeOptions(sudo=Sudo.PASSWORD)}
+    async with (
+        SimulatedSparks("two-stacks", **FAST, options=options) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("exclamation_mark")
+        shown = await until(pilot, "1 problem")
+        assert "▸ ✕ spark2  drop-caches  no right to drop the page cache" in shown
+        assert "● spark1" in shown
+        await pilot.press("enter")
+        await pilot.pause(0.1)
+        assert sparks.docker["spark1"].running, "a command with sudo is for the operator's own hands"
+        await pilot.press("y")
+        assert pilot.app.clipboard.startswith("echo 'milo ALL=(root) NOPASSWD: /usr/bin/tee")
+        await pilot.press("r")
+        await until(pilot, "examining spark1 and spark2")
+        await until(pilot, "1 problem")
+
+
+async def test_dropping_caches_is_done_from_here_after_a_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("exclamation_mark")
+        await until(pilot, "examined ")
+        is_short_of_room(pilot, "spark1")
+        shown = await until(pilot, "▸ ▲ spark1")
+        assert "enter does it, after a question" in shown
+        await pilot.press("enter")
+        shown = await until(pilot, "Run this for spark1?")
+        assert "[ Cancel ]" in shown
+        assert "sparkctl drop-caches --node spark1" in shown
+        await pilot.press("enter")
+        await until(pilot, "examined ")
+        await pilot.press("enter")
+        await until(pilot, "Run this for spark1?")
+        await pilot.press("tab", "enter")
+        await until(pilot, "page cache dropped on spark1")
+
+
+async def test_read_only_copies_and_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, readonly=True) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("exclamation_mark")
+        await until(pilot, "examined ")
+        is_short_of_room(pilot, "spark1")
+        shown = await until(pilot, "▸ ▲ spark1")
+        assert "do it" not in shown.splitlines()[-1]
+        await pilot.press("enter")
+        await pilot.pause(0.2)
+        assert "Run this" not in screen(pilot)
+
+
+async def test_a_typed_doctor_opens_the_screen_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("nothing runs") >= 2)
+        await pilot.press("colon", *"doctor --node spark2", "enter")
+        shown = await until(pilot, "▸")
+        assert "examined " in shown
+        assert "spark1" not in shown
+
+
+@pytest.mark.parametrize("size", [(40, 10), (60, 15), (50, 12)])
+async def test_a_spark_that_does_not_answer_and_small_terminals_break_nothing(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with opened(setup((black_hole(),), tmp_path), size) as pilot:
+        await pilot.press("exclamation_mark")
+        await pilot.press("down", "pagedown", "up", "pageup", "y", "enter", "r")
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, "✕ dark  connection")
+        await pilot.press("p")
+        await until(pilot, "qwen36")
+        await pilot.press("exclamation_mark")
+        await until(pilot, "✕ dark  connection")
+        assert len(pilot.app.screen_stack) == 2, "back to the one that was open"

@@ -1,0 +1,183 @@
+"""The profiles as a person uses them: look, filter, start, edit; on simulated Sparks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.core import paths
+from sparkctl.core.history import History
+from sparkctl.sim import SimulatedSparks
+from tests.sim.clients import FAST
+from tests.tui.driving import Driver, black_hole, on, opened, screen, setup, until
+
+
+@pytest.fixture(autouse=True)
+def mine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No config, profile or state of whoever runs the tests; the operator's own profiles are here."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "SPARKCTL_STATE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    folder = paths.user_profiles_dir()
+    folder.mkdir(parents=True)
+    return folder
+
+
+def on_sparks(sparks: SimulatedSparks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
+    monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+    return on(sparks, tmp_path / "state", commands=Grammar(), **more)
+
+
+def with_editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
+    """An editor that does what a script says to the file ``$1``."""
+    path = tmp_path / "an editor"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", f"'{path}'")
+
+
+async def select(pilot: Driver, name: str) -> None:
+    await until(pilot, f" {name} ")
+    for _ in range(12):
+        if f"▸ {name} " in screen(pilot):
+            return
+        await pilot.press("j")
+    raise AssertionError(screen(pilot))
+
+
+async def test_the_list_says_where_each_runs_and_how_its_last_start_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: Path
+) -> None:
+    (mine / "broken.yaml").write_text("schema: 1\nname: broken\nengine: sglang\nimage: a:1\nport: many\n")
+    History(tmp_path / "state").remember_failure("qwen36", "h", "spark2", "cuda-oom", "0123", time.time() - 4000)
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("p")
+        shown = await until(pilot, "▸ broken")
+        lines = {line.strip("▸ ").split(" ")[0]: line for line in shown.splitlines()}
+        assert "● spark1" in lines["qwen36-ngram"]
+        assert "● spark2" in lines["qwen36-vllm"]
+        assert "✕ cuda-oom, 1 h ago" in lines["qwen36"]
+        assert "broken.yaml:5:7:" in shown
+        await pilot.press("u")
+        await pilot.pause(0.1)
+        assert "start broken" not in screen(pilot)
+
+
+async def test_the_command_is_the_one_of_a_dry_run_with_secrets_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: Path
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "canary-4711")
+    (mine / "own.yaml").write_text(
+        "schema: 1\nname: own\nextends: qwen36\nmounts: ['~/models:/models:ro']\nenv: {HF_TOKEN: '${MY_TOKEN}'}\n"
+    )
+    async with (
+        SimulatedSparks("empty", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(100, 70)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("nothing runs") >= 2)
+        await pilot.press("p")
+        await select(pilot, "own")
+        shown = await until(pilot, "docker run -d")
+        assert "-v /home/" in shown, "the home of the user there"
+        assert "-e HF_TOKEN " in shown
+        assert "canary" not in shown
+        await pilot.press("y")
+        assert pilot.app.clipboard.startswith("docker run -d \\\n  --name ")
+        assert "canary" not in pilot.app.clipboard
+        assert "[ spark1 ]" in shown
+        await pilot.press("tab")
+        await until(pilot, "[ spark2 ]")
+
+
+async def test_it_is_started_from_here_where_the_dialog_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("nothing runs") >= 2)
+        await pilot.press("p")
+        await select(pilot, "qwen36-vllm")
+        await pilot.press("u")
+        shown = await until(pilot, "start qwen36-vllm")
+        assert "orpheus" not in shown.split("start qwen36-vllm")[1], "only the one that was selected"
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda text: "spark2" in text and "● spark2" in text, within=40)
+        assert sparks.docker["spark2"].running
+        assert not sparks.docker["spark1"].running
+        await until(pilot, "just now", within=10)
+
+
+async def test_typing_filters_and_escape_drops_the_filter_before_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(setup((), tmp_path)) as pilot:
+        await pilot.press("p")
+        await until(pilot, "qwen36-vllm")
+        await pilot.press("slash", *"!qwen")
+        shown = await until(pilot, "/ 1/4  !qwen")
+        assert "qwen36-vllm" not in shown
+        await pilot.press("enter")
+        await pilot.press("escape")
+        await until(pilot, "qwen36-vllm")
+        await pilot.press("escape")
+        await until(pilot, lambda text: "profiles" not in text.splitlines()[0])
+
+
+async def test_a_shipped_profile_is_copied_before_it_is_edited_and_checked_on_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: Path
+) -> None:
+    with_editor(monkeypatch, tmp_path, "sed -i 's/^port: .*/port: many/' \"$1\"")
+    async with opened(setup((), tmp_path), (120, 40)) as pilot:
+        await pilot.press("p")
+        await select(pilot, "qwen36")
+        await pilot.press("e")
+        shown = await until(pilot, "yours, over the shipped one")
+        assert "broken: line" in shown
+        assert "must be a whole number" in shown
+        assert "many" in (mine / "qwen36.yaml").read_text()
+        assert "many" not in (paths.shipped_profiles_dir() / "qwen36.yaml").read_text()
+        with_editor(monkeypatch, tmp_path, "sed -i 's/^port: many/port: 8004/' \"$1\"")
+        await pilot.press("e")
+        await until(pilot, lambda text: "broken" not in text and "checked: good" in text)
+
+
+async def test_an_edit_that_changes_nothing_leaves_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: Path
+) -> None:
+    with_editor(monkeypatch, tmp_path, f"touch '{tmp_path}/was-here'; exit 1")
+    async with opened(setup((), tmp_path)) as pilot:
+        await pilot.press("p")
+        await select(pilot, "qwen36")
+        await pilot.press("e")
+        await until(pilot, lambda _: (tmp_path / "was-here").exists() and not list(mine.iterdir()))
+        monkeypatch.setenv("EDITOR", "no-such-editor-anywhere")
+        await pilot.press("e")
+        await until(pilot, lambda _: any("no-such-editor" in one.message for one in pilot.app._notifications))
+        await until(pilot, lambda _: not list(mine.iterdir()))
+
+
+async def test_a_file_that_is_saved_elsewhere_is_read_again(tmp_path: Path, mine: Path) -> None:
+    async with opened(setup((), tmp_path)) as pilot:
+        await pilot.press("p")
+        await until(pilot, "qwen36")
+        (mine / "another.yaml").write_text("schema: 1\nname: another\nextends: qwen36\n")
+        await until(pilot, " another ", within=10)
+
+
+@pytest.mark.parametrize("size", [(40, 10), (60, 15), (50, 12)])
+async def test_small_terminals_and_dead_nodes_break_nothing(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with opened(setup((black_hole(),), tmp_path), size) as pilot:
+        await pilot.press("p")
+        if size[0] >= 50:
+            await until(pilot, "qwen36")
+        await pilot.press(
+            "down", "pagedown", "pagedown", "pageup", "u", "c", "y", "tab", "slash", "x", "enter", "escape"
+        )
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, "qwen36")
+        await pilot.press("q")

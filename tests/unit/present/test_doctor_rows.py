@@ -1,0 +1,128 @@
+"""The doctor of the panel as text: the worst first, what is newer wins, and what can be done from here."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.core.store import LoadView
+from sparkctl.model.events import Found
+from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.present.doctor_rows import Checkup, Entry, doctor_rows, entries
+from sparkctl.present.spans import text, width
+
+ONE, TWO = NodeName("spark1"), NodeName("spark2")
+NOW = 1_770_000_000.0
+
+
+def found(check: str, severity: Severity, message: str, remedy: str | None = None, node: NodeName = ONE) -> Found:
+    return Found(NOW, node, check, severity, message, remedy)
+
+
+LOOK = (
+    found("docker", Severity.GOOD, "Docker 28.5.2"),
+    found(
+        "drop-caches", Severity.PROBLEM, "no right to drop the page cache", "once on spark1: echo x | sudo tee /etc/y"
+    ),
+    found("swap", Severity.WARNING, "4.0 GiB of swap in use", "on spark2: sudo swapoff -a", TWO),
+    found("gpu", Severity.UNKNOWN, "nvidia-smi did not answer", None, TWO),
+)
+FULL = Finding(
+    FindingKind.PAGE_CACHE, Severity.WARNING, ONE, "page cache takes the room that qwen36 needs",
+    "sparkctl drop-caches --node spark1", instance="qwen36",
+    evidence=(Figure("free", "3.1 GiB"), Figure("page cache", "70.2 GiB")), since=NOW - 48,
+)  # fmt: skip
+SWAP = Finding(FindingKind.SWAP, Severity.PROBLEM, TWO, "6.0 GiB of swap, and growing", since=NOW - 60)
+
+
+def views(*findings: Finding, state: NodeState = NodeState.OK) -> tuple[LoadView, ...]:
+    mine = tuple(one for one in findings if one.node == ONE)
+    other = tuple(one for one in findings if one.node == TWO)
+    return LoadView(ONE, NodeState.OK, NOW, findings=mine), LoadView(TWO, state, NOW, "timed out", "r", findings=other)
+
+
+def shown(checkup: Checkup, columns: int = 80, lines: int = 22) -> str:
+    page = doctor_rows(checkup, columns, lines)
+    assert len(page.rows) == lines
+    assert {width(row) for row in page.rows} == {columns}
+    return "\n".join(text(row).rstrip() for row in page.rows)
+
+
+def order(made: tuple[Entry, ...]) -> list[tuple[str | None, str]]:
+    return [(one.found.node, one.found.check) for one in made]
+
+
+def test_the_worst_comes_first_of_all_nodes() -> None:
+    made = entries(LOOK, views(FULL))
+    assert order(made) == [
+        (ONE, "drop-caches"), (ONE, "page-cache"), (TWO, "swap"), (TWO, "gpu"), (ONE, "docker"),
+    ]  # fmt: skip
+
+
+def test_what_the_samples_show_goes_before_what_the_look_found() -> None:
+    made = entries(LOOK, views(SWAP))
+    swaps = [one for one in made if one.found.check == "swap"]
+    assert [(one.found.message, one.is_live) for one in swaps] == [("6.0 GiB of swap, and growing", True)]
+
+
+def test_what_was_asked_is_never_said_to_be_in_the_samples_and_ends_with_the_next_look() -> None:
+    old = found("settings", Severity.WARNING, "swappiness 60 bites")
+    standing = Finding(FindingKind.SETTINGS, Severity.WARNING, ONE, "swappiness 60 bites")
+    (one,) = entries((), views(standing), told=(old,))
+    assert not one.is_live
+    assert entries((), views(standing), told=(old,), when=NOW + 5) == ()
+    (one,) = entries((old,), views(standing), told=(old,), when=NOW)
+    assert not one.is_live
+
+
+def test_a_node_that_does_not_answer_is_a_problem_of_now() -> None:
+    made = entries(LOOK, views(SWAP, state=NodeState.UNREACHABLE))
+    assert (TWO, "connection") in order(made)
+    assert "timed out" in next(one.found.message for one in made if one.found.check == "connection")
+    assert not [one for one in made if one.found.message == SWAP.summary], "its samples are old"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_selected_one_is_shown_with_proof_age_and_remedy(columns: int) -> None:
+    made = entries(LOOK, views(FULL))
+    words = shown(Checkup(made, NOW, chosen=made[1].key), columns)
+    assert "1 problem · 2 warnings · 1 not known · 1 good" in words
+    assert "▸ ▲ spark1" in words
+    assert "free 3.1 GiB · page cache 70.2 GiB · seen now · for 48 s" in words
+    assert "sparkctl drop-caches --node spark1" in words
+    assert "y copies it   enter does it, after a question" in words
+
+
+def test_only_a_command_of_ours_and_nothing_else_is_done_from_here() -> None:
+    def deed(remedy: str) -> tuple[str, ...] | None:
+        return Entry(found("x", Severity.PROBLEM, "m", remedy), False).deed
+
+    assert deed("sparkctl drop-caches --node spark1") == ("drop-caches", "--node", "spark1")
+    for other in (
+        "sparkctl drop-caches --node spark1; reboot", "sparkctl drop-caches && rm -rf /", "sparkctl down NAME",
+        "sudo swapoff -a", "sparkctl status", "sparkctl logs qwen36", "stop it (sparkctl down qwen36)", "sparkctl drop-caches $(x)",
+    ):  # fmt: skip
+        assert deed(other) is None, other
+
+
+def test_what_is_copied_is_the_command_without_where_it_belongs() -> None:
+    made = entries(LOOK, views())
+    assert [one.command for one in made if one.found.remedy] == ["echo x | sudo tee /etc/y", "sudo swapoff -a"]
+
+
+def test_nothing_wrong_is_said_only_after_a_look() -> None:
+    good = (LOOK[0],)
+    assert "nothing is wrong" in shown(Checkup(entries(good, views()), NOW))
+    assert "nothing is wrong" not in shown(Checkup())
+    assert "examining spark1 and spark2" in shown(Checkup(running=(ONE, TWO)))
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(60, 13), (40, 8), (12, 3), (1, 1)])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_small_terminals_break_nothing(columns: int, lines: int, ascii_only: bool) -> None:
+    hostile = found("x\x1b[2J", Severity.PROBLEM, "a\x1b]52;c;AAAA\x07b [/red] \u202e" + "w" * 300, "rm\x1b[0m\n-rf")
+    made = entries((*LOOK, hostile), views(FULL))
+    for one in made:
+        words = shown(Checkup(made, NOW, chosen=one.key, ascii_only=ascii_only), columns, lines)
+        assert all(char.isprintable() or char == "\n" for char in words)
+        assert words.isascii() or not ascii_only

@@ -1,0 +1,153 @@
+"""The profiles of the panel as text: what is listed, what is shown of one, and that nothing is too wide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core import logpattern
+from sparkctl.core.context import Context
+from sparkctl.core.history import History, LastStart
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.core.store import LoadView
+from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.memory import Memory
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.units import GIB
+from sparkctl.operations.preview import planned
+from sparkctl.present.docker_line import docker_line
+from sparkctl.present.profile_rows import Preview, Shelf, shelf_rows
+from sparkctl.present.spans import text, width
+
+ONE, TWO = NodeName("spark1"), NodeName("spark2")
+NOW = 1_770_000_000.0
+BROKEN = "schema: 1\nname: mine\nengine: sglang\nimage: x:1\nport: many\n"
+
+
+def running(name: str, node: NodeName, held: int) -> InstanceView:
+    return InstanceView(
+        name,
+        node,
+        f"c-{name}",
+        "image:1",
+        ContainerState.RUNNING,
+        "Up",
+        True,
+        held,
+        Phase.READY,
+        profile=name,
+        port=8003,
+    )
+
+
+def view(name: NodeName, *instances: InstanceView) -> LoadView:
+    memory = Memory(122 * GIB, 26 * GIB, 9 * GIB, 17 * GIB, 0, 0)
+    return LoadView(name, NodeState.OK, NOW, instances=instances, instances_seen=NOW, reading=memory)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> ProfileLibrary:
+    (tmp_path / "mine.yaml").write_text(BROKEN)
+    return ProfileLibrary(user=tmp_path)
+
+
+@pytest.fixture
+def shelf(library: ProfileLibrary, tmp_path: Path) -> Shelf:
+    plan = planned(Context(History(tmp_path), "me"), library.load("qwen36"), Node(ONE, "h"), "/home/milo", {})
+    return Shelf(
+        library.entries(), "qwen36", (view(ONE, running("qwen36-ngram", ONE, 90 * GIB)), view(TWO)), (ONE, TWO), ONE,
+        (
+            LastStart("qwen36-ngram", ONE, NOW - 7300, seconds=415.0),
+            LastStart("qwen36", TWO, NOW - 90, failed="cuda-oom"),
+        ),
+        Preview(tuple(docker_line(plan).splitlines())), now=NOW,
+    )  # fmt: skip
+
+
+def shown(shelf: Shelf, columns: int, lines: int) -> str:
+    page = shelf_rows(shelf, columns, lines)
+    assert len(page.rows) == lines
+    assert {width(row) for row in page.rows} == {columns}
+    return "\n".join(text(row).rstrip() for row in page.rows)
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 22), (120, 38)])
+def test_the_list_says_engine_model_where_it_runs_and_how_it_went(shelf: Shelf, columns: int, lines: int) -> None:
+    listed = {line.split()[0]: line for line in shown(shelf, columns, lines).splitlines() if line.startswith("   ")}
+    assert "SGLang" in listed["qwen36-ngram"]
+    assert "Qwen3.6" in listed["qwen36-ngram"]
+    assert "● spark1  6:55, 2 h ago" in listed["qwen36-ngram"]
+    assert "never" in listed["orpheus-tts"]
+    assert "● " not in listed["qwen36-vllm"]
+    assert "broken: line 5: port: must be a whole number" in listed["mine"]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_selected_one_says_what_is_in_the_way_and_what_memory_would_be(shelf: Shelf, columns: int) -> None:
+    words = shown(shelf, columns, 22)
+    assert "▸ qwen36 " in words
+    assert "✕ cuda-oom, 1 min ago" in words
+    assert "qwen36-ngram holds 90.0 GiB, and port 8003: stop it first" in words
+    assert "now  " in words
+    assert "then █" in words
+    assert "est." in words
+    assert "70.0 GiB too little: stop something first" in words
+
+
+def test_the_command_can_be_read_to_its_end(shelf: Shelf) -> None:
+    seen: list[str] = []
+    further = 0
+    while True:
+        page = shelf_rows(replace(shelf, further=further), 80, 22)
+        seen += [line for line in map(text, page.rows) if line not in seen]
+        if page.further < further or "the end" in text(page.rows[-2]):
+            break
+        further = page.further + 5
+    read = "".join(line.strip("│ ").replace("\\", "") for line in seen)
+    for line in shelf.preview.lines:
+        assert "".join(line.replace("\\", "").split())[:60] in "".join(read.split())
+
+
+def test_what_runs_is_not_said_where_docker_did_not_say(shelf: Shelf) -> None:
+    unknown = replace(view(ONE), docker_known=False, instances_seen=None)
+    words = shown(replace(shelf, views=(unknown,)), 120, 30)
+    assert "  ?  " in next(line for line in words.splitlines() if line.lstrip().startswith("qwen36-vllm"))
+
+
+def test_a_broken_one_has_file_line_and_column(shelf: Shelf, tmp_path: Path) -> None:
+    words = shown(replace(shelf, chosen="mine"), 200, 30)
+    assert f"✕ {tmp_path}/mine.yaml:5:7: port: must be a whole number, not `many`" in words
+    assert "docker run" not in words
+
+
+def test_a_filter_counts_what_it_leaves_and_inverts(shelf: Shelf) -> None:
+    words = shown(replace(shelf, pattern=logpattern.parse("vllm")), 80, 22)
+    assert "/ 1/5  vllm" in words
+    assert "▸ qwen36-vllm" in words, "the selection goes to one that is shown"
+    words = shown(replace(shelf, pattern=logpattern.parse("!vllm")), 80, 22)
+    assert "/ 4/5" in words
+    words = shown(replace(shelf, pattern=logpattern.parse("nothing like it")), 80, 22)
+    assert "/ 0/5" in words
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(60, 13), (50, 10), (40, 8), (12, 3), (1, 1)])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_small_terminals_break_nothing(shelf: Shelf, columns: int, lines: int, ascii_only: bool) -> None:
+    for chosen in ("qwen36", "mine"):
+        words = shown(replace(shelf, chosen=chosen, ascii_only=ascii_only), columns, lines)
+        assert words.isascii() or not ascii_only
+
+
+def test_before_the_files_were_read_that_is_said_and_nothing_else() -> None:
+    assert "reading the profiles" in shown(Shelf(None), 80, 22)
+
+
+def test_why_there_is_no_command_stands_in_its_place(shelf: Shelf) -> None:
+    trouble = Preview(trouble="mine.yaml:3:2: env: ${HF_TOKEN} is not set", hint="export HF_TOKEN=...")
+    words = shown(replace(shelf, preview=trouble), 80, 30)
+    assert "${HF_TOKEN} is not set" in words
+    assert "export HF_TOKEN=..." in words
