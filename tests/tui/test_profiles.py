@@ -65,7 +65,7 @@ async def test_the_list_says_where_each_runs_and_how_its_last_start_went(
         assert "● spark1" in lines["qwen36-ngram"]
         assert "● spark2" in lines["qwen36-vllm"]
         assert "✕ cuda-oom, 1 h ago" in lines["qwen36"]
-        assert "broken.yaml:5:7:" in shown
+        assert "broken.yaml:5:7" in shown
         await pilot.press("u")
         await pilot.pause(0.1)
         assert "start broken" not in screen(pilot)
