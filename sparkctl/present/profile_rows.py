@@ -156,7 +156,9 @@ def _cells(one: ProfileEntry, shelf: Shelf) -> list[Span]:
 def _broken(one: ProfileEntry, wide: Sequence[int]) -> list[Span]:
     first = one.summary.faults[0]
     more = f" (+{len(one.summary.faults) - 1})" if len(one.summary.faults) > 1 else ""
-    place = first.place if first.place.line is None else f"line {first.place.line}"
+    place = first.place.file if first.place.line is None else f"line {first.place.line}"
+    if first.place.file != str(one.summary.origin) and first.place.line is not None:
+        place = f"{first.place.file.rpartition('/')[2]}:{first.place.line}"  # of a profile that it extends
     return [said(one.summary.name, Tone.VALUE), said(f"broken: {place}: {first.message}{more}", Tone.BAD)]
 
 

@@ -52,7 +52,7 @@ def _then(bar: MemoryBar, expected: int, back: int) -> MemoryBar:
 
 
 def _memory(name: str, bar: MemoryBar, cells: int, ascii_only: bool, expected: bool = False) -> Row:
-    used = (bar.total - bar.free - bar.page_cache) / GIB
+    used = ((bar.gpu_processes or 0) + bar.other_used if expected else bar.total - bar.free - bar.page_cache) / GIB
     sign = "≈" if expected else " "
     return row(
         Span(f"{name:<5}", Tone.LABEL), *memory_bar(bar, cells, ascii_only), Span(f" {sign}{used:6.1f}", Tone.VALUE),

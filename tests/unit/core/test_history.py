@@ -189,3 +189,16 @@ def test_a_receipt_that_does_not_fit_leaves_nothing(history: History) -> None:
     with full_disk(100), pytest.raises(OSError, match="too large"):
         history.keep_receipt("qwen36", "spark1", ID, "x" * 5000)
     assert history.receipt_path("qwen36", "spark1", ID) is None
+
+
+def test_the_last_start_of_each_profile_is_known_however_it_ended(history: History) -> None:
+    assert history.last_starts() == ()
+    history.remember_failure("qwen36", "h", "spark1", "cuda-oom", ID, 1_000.0)
+    history.remember_start("qwen36", "h", "spark2", 415.0)
+    history.remember_start("orpheus", "h", "spark1", 20.0)
+    history.remember_failure("orpheus", "h", "spark1", "port-taken", ID, 2_000.0)
+    with (history.directory / "starts.jsonl").open("a") as file:
+        file.write('{"profile": "qwen36", "ts": "then", "seconds": 1}\n{"profile": 3, "ts": 1}\n[]\n{"half')
+    first, second = history.last_starts()
+    assert (first.profile, first.node, first.seconds, first.failed) == ("qwen36", "spark2", 415.0, None)
+    assert (second.profile, second.when, second.seconds, second.failed) == ("orpheus", 2_000.0, None, "port-taken")

@@ -417,3 +417,17 @@ def test_what_a_profile_lets_through_docker_can_be_asked(data: st.DataObject) ->
     made = plan(profile, Node(NodeName("n"), "h"), home="/h", operator="o", environ={}, engine=engines.load("sglang"))
     body = create_body(with_(made, options=((key, value),), gpus=cards))
     assert body["Image"] == profile.image
+
+
+def test_the_operators_own_file_is_a_copy_of_the_shipped_one_once(tmp_path: Path) -> None:
+    library = ProfileLibrary(user=tmp_path / "not" / "there")
+    before = library.stamp()
+    path, is_new = library.own("qwen36")
+    assert is_new
+    assert path == tmp_path / "not" / "there" / "qwen36.yaml"
+    assert path.read_bytes() == (library.shipped / "qwen36.yaml").read_bytes()
+    assert library.own("qwen36") == (path, False)
+    assert library.load("qwen36").shipped is False
+    assert library.stamp() != before
+    with pytest.raises(InvalidInput, match="no profile is called"):
+        library.own("qwen")

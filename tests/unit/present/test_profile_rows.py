@@ -94,7 +94,7 @@ def test_the_selected_one_says_what_is_in_the_way_and_what_memory_would_be(shelf
     assert "qwen36-ngram holds 90.0 GiB, and port 8003: stop it first" in words
     assert "now  " in words
     assert "then █" in words
-    assert "est." in words
+    assert "≈ 192.0 of 122.0 GiB est." in words, "what it would take is told, whether or not it is there"
     assert "70.0 GiB too little: stop something first" in words
 
 
@@ -122,6 +122,12 @@ def test_a_broken_one_has_file_line_and_column(shelf: Shelf, tmp_path: Path) -> 
     words = shown(replace(shelf, chosen="mine"), 200, 30)
     assert f"✕ {tmp_path}/mine.yaml:5:7: port: must be a whole number, not `many`" in words
     assert "docker run" not in words
+
+
+def test_a_fault_of_the_base_is_told_with_the_base(shelf: Shelf, library: ProfileLibrary, tmp_path: Path) -> None:
+    (tmp_path / "heir.yaml").write_text("schema: 1\nname: heir\nextends: mine\n")
+    words = shown(replace(shelf, entries=library.entries()), 120, 30)
+    assert "broken: mine.yaml:5: port: must be" in next(line for line in words.splitlines() if " heir " in line)
 
 
 def test_a_filter_counts_what_it_leaves_and_inverts(shelf: Shelf) -> None:
