@@ -37,9 +37,9 @@ from sparkctl.tui.setup import Started
 
 if TYPE_CHECKING:
     from sparkctl.model.instance import InstanceView
-    from sparkctl.operations.launched import Launched
     from sparkctl.model.plan import LaunchPlan
     from sparkctl.model.profile import Profile
+    from sparkctl.operations.launched import Launched
     from sparkctl.tui.app import Panel
 
 
