@@ -59,8 +59,8 @@ def nanoseconds(text: str) -> int:
 class Journal:
     """Records in order, stamps strictly rising from line to line. A line is stored when its newline arrives."""
 
-    def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
-        self.clock = clock
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        self.clock = clock or time.time_ns
         self._records: list[Record] = []
         self._unfinished = dict.fromkeys(STREAMS, b"")
         self._last = 0

@@ -1,0 +1,191 @@
+"""Makes the recordings anew: ``python -m tests.shots.record [NAME ...]``, about a minute each.
+
+A quarter of an hour is played twenty times as fast: the simulated machines, their clocks and ours alike, so that what is
+written down is what a quarter of an hour would have been.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sparkctl.cli.commands import CommandLine
+from sparkctl.core.config import load_config
+from sparkctl.core.context import Context, Interrupt
+from sparkctl.core.history import History
+from sparkctl.core.recording import Recorder
+from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, PhaseChanged
+from sparkctl.model.node import NodeState
+from sparkctl.operations.follow import Follower
+from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.sim import SimulatedSparks
+from sparkctl.sim.node import Fault, NodeOptions
+from sparkctl.sim.sparks import DEMO_SPEED
+from tests.shots.stage import RECORDINGS
+
+FASTER = 20.0
+EVERY = 5.0  # seconds between samples
+EVENING = datetime(2026, 5, 1, 21, 46, tzinfo=UTC).timestamp()
+HOME = "/home/milo"
+NAMES = ("spark1", "spark2")
+
+
+class FastClock:
+    """Goes `FASTER` times as fast; its stamps are those of the machine's clock, which `hurry` has hurried."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic() * FASTER
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / FASTER)
+
+
+def hurry() -> None:
+    """Set this process's wall clock to the evening, and let it go faster: the simulated machines have no other."""
+    began = time.monotonic()
+
+    def now() -> float:
+        return EVENING + (time.monotonic() - began) * FASTER
+
+    time.time = now
+    time.time_ns = lambda: int(now() * 1e9)
+
+
+class Stage:
+    """Two simulated Sparks that are followed, and the verbs that an operator would type. Every event is written down."""
+
+    def __init__(self, sparks: SimulatedSparks, recorder: Recorder, state: Path) -> None:
+        self.sparks, self._recorder = sparks, recorder
+        self.clock = FastClock()
+        self._context = Context(History(state), "milo@desk", clock=self.clock)
+        self._nodes = load_config(sparks.config_path).nodes
+        self._beside: list[asyncio.Task[None]] = []
+
+    def begin(self) -> None:
+        """Follow both, written down from now on."""
+        for node in self._nodes:
+            self._emit(NodeStateChanged(time.time(), node.name, NodeState.UNKNOWN))
+        for node in self._nodes:
+            follower = Follower(self._context, node, EVERY / FASTER, self._emit)
+            self._beside.append(asyncio.create_task(follower.run()))
+
+    def read(self, instance: str, name: str, since: float | None = None) -> None:
+        """Follow the log of an instance, as its screen does, from so many seconds ago on."""
+        node = next(node for node in self._nodes if node.name == name)
+
+        async def follow() -> None:
+            ctx = replace(self._context, interrupt=Interrupt())
+            async for event in logs(ctx, LogsRequest(instance, [node], follow=True, since=since)):
+                if isinstance(event, LogArrived):
+                    self._emit(event)
+
+        self._beside.append(asyncio.create_task(follow()))
+
+    async def run(self, *words: str, told: bool = True) -> Ended:
+        """Run a verb to its end."""
+        started = CommandLine().start(words, replace(self._context, interrupt=Interrupt()))
+        ended = None
+        async for event in started.events():
+            if told:
+                self._emit(event)
+            if isinstance(event, PhaseChanged):
+                print(f"  {event.instance} {event.phase}", flush=True)
+            if isinstance(event, Ended):
+                ended = event
+        assert ended is not None
+        print(f"  {' '.join(words)}: {ended.outcome}", flush=True)
+        return ended
+
+    def work(self, name: str, requests: int) -> None:
+        """Let somebody use what runs on a node."""
+        docker = self.sparks.docker[name]
+        for process in docker.running.values():
+            process.work(requests)
+
+    def _emit(self, event: Event) -> None:
+        self._recorder.write(event)
+
+    async def aclose(self) -> None:
+        """Follow nothing any more."""
+        for task in self._beside:
+            task.cancel()
+        await asyncio.gather(*self._beside, return_exceptions=True)
+
+
+async def evening(stage: Stage) -> None:
+    """Two stacks at work; the second is stopped, and started anew, as once before: how long it takes is known."""
+    for words in (("down", "qwen36-vllm"), ("up", "qwen36-vllm")):
+        await stage.run(*words, "--node", "spark2", told=False)
+    stage.work("spark2", 3)
+    stage.begin()
+    stage.read("qwen36-ngram", "spark1")
+    await stage.clock.sleep(400)
+    await stage.run("down", "qwen36-vllm", "--node", "spark2")
+    await stage.clock.sleep(40)
+    await stage.run("up", "qwen36-vllm", "--node", "spark2")
+    stage.read("qwen36-vllm", "spark2", since=0.5)
+    stage.work("spark2", 3)
+    await stage.clock.sleep(150)
+
+
+async def failure(stage: Stage) -> None:
+    """The second Spark is at work; on the first, an engine runs out of CUDA memory while it loads."""
+    await stage.run("down", "qwen36-ngram", "--node", "spark1", told=False)
+    stage.sparks.nodes["spark1"].fault = Fault.CUDA_OOM
+    stage.begin()
+    await stage.clock.sleep(300)
+    await stage.run("up", "qwen36", "--node", "spark1")
+    await stage.clock.sleep(30)
+
+
+STORIES: dict[str, Callable[[Stage], Awaitable[None]]] = {"evening": evening, "failure": failure}
+
+
+@asynccontextmanager
+async def staged(recorder: Recorder, home: Path) -> AsyncIterator[Stage]:
+    options = {name: NodeOptions(uptime_rate=FASTER) for name in NAMES}
+    async with SimulatedSparks(
+        "two-stacks", speed=FASTER / DEMO_SPEED, decode_speed=FASTER, nodes=NAMES, options=options
+    ) as sparks:
+        os.environ["SPARKCTL_CONFIG"] = str(sparks.config_path)
+        stage = Stage(sparks, recorder, home / "state")
+        try:
+            yield stage
+        finally:
+            await stage.aclose()
+
+
+async def record(name: str, home: Path) -> None:
+    """Play one story and keep it."""
+    plain = home / f"{name}.jsonl"
+    with Recorder(plain, print) as recorder:
+        async with staged(recorder, home) as stage:
+            await STORIES[name](stage)
+    kept = RECORDINGS / f"{name}.jsonl.gz"
+    kept.write_bytes(gzip.compress(plain.read_bytes().replace(str(home).encode(), HOME.encode()), 9, mtime=0))
+    print(f"{kept}: {plain.stat().st_size >> 10} KiB, compressed {kept.stat().st_size >> 10} KiB", flush=True)
+
+
+def main(names: Sequence[str]) -> None:
+    """Make these, or all."""
+    hurry()
+    for name in names or tuple(STORIES):
+        with tempfile.TemporaryDirectory() as home:
+            os.environ |= {"HOME": home, "SPARKCTL_STATE": f"{home}/state", "XDG_CONFIG_HOME": f"{home}/config"}
+            asyncio.run(record(name, Path(home)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,138 @@
+"""The scenes: which screen of which recording, at which moment; and how a panel gets there and stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import unescape
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from sparkctl.core.actions import INSTANCE, LOGS, PROFILES
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.recording import read
+from sparkctl.model.ask import Asker
+from sparkctl.model.events import Ended, Event, PhaseChanged
+from sparkctl.model.phase import Phase
+from sparkctl.tui import screens
+from sparkctl.tui.app import Panel
+from sparkctl.tui.setup import Setup
+
+RECORDINGS = Path(__file__).with_name("recordings")
+PATIENCE = 30.0  # seconds
+
+Driver = Pilot[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """``until`` ends the recording after the first event for which it holds; ``keys`` are pressed there, and ``shows`` is
+    what has to be seen then. ``place`` is the screen, None for the overview."""
+
+    recording: str
+    shows: str
+    until: Callable[[Event], bool] = lambda _: False
+    keys: tuple[str, ...] = ()
+    place: str | None = None
+
+
+def weights(share: float) -> Callable[[Event], bool]:
+    """Hold as soon as so much of the weights is loaded."""
+
+    def there(event: Event) -> bool:
+        step = event.step if isinstance(event, PhaseChanged) and event.phase is Phase.LOADING else None
+        return step is not None and bool(step.total) and (step.done or 0) >= share * (step.total or 0)
+
+    return there
+
+
+SCENES: dict[str, Scene] = {
+    "overview": Scene("evening", "loading", weights(0.6)),
+    "failure": Scene("failure", "failed", lambda event: isinstance(event, Ended)),
+    "instance": Scene("evening", "accept", keys=("tab", "enter"), place=INSTANCE),
+    "verdict": Scene("failure", "proof", keys=("enter",), place=INSTANCE),
+    "logs": Scene("failure", "OutOfMemoryError", keys=("l", "E"), place=LOGS),
+    "profiles": Scene("evening", "qwen36-ngram", keys=("p",), place=PROFILES),
+}
+
+
+def there_are() -> dict[str, Scene]:
+    """Return the scenes whose screens exist."""
+    return {name: scene for name, scene in SCENES.items() if scene.place in (None, *screens.AVAILABLE)}
+
+
+class Frozen:
+    """The clock of a panel that stands still: a recording is over as soon as it begins."""
+
+    def now(self) -> float:
+        return 0.0
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+@cache
+def recorded(name: str) -> tuple[Event, ...]:
+    """Return the events of a recording."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / f"{name}.jsonl"
+        path.write_bytes(gzip.decompress((RECORDINGS / f"{name}.jsonl.gz").read_bytes()))
+        return tuple(read(path))
+
+
+def played(scene: Scene) -> Sequence[Event]:
+    """Return the events up to the scene's moment."""
+    events = recorded(scene.recording)
+    last = next((at for at, event in enumerate(events) if scene.until(event)), len(events) - 1)
+    return events[: last + 1]
+
+
+def panel(scene: Scene, state: Path) -> Panel:
+    """Return a panel that plays the recording up to the scene's moment."""
+    events, clock = played(scene), Frozen()
+
+    def context(asker: Asker) -> Context:
+        return Context(History(state), "milo@desk", asker=asker, clock=clock)
+
+    return Panel(Setup((), context, recording=lambda: (events, 1.0), clock=clock))
+
+
+def shown(pilot: Driver) -> str:
+    """Return what is on the screen, as bare text: one line for each stretch of one style."""
+    return unescape("\n".join(re.findall(r"<text[^>]*>([^<]*)</text>", pilot.app.export_screenshot()))).replace(
+        "\xa0", " "
+    )
+
+
+async def enact(pilot: Driver, scene: Scene) -> None:
+    """Wait until the recording is played, press the keys, and wait until the picture is whole and rests."""
+    there = pilot.app
+    assert isinstance(there, Panel)
+    moment = played(scene)[-1].ts
+    now = ""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while there.now() != moment:
+                await pilot.pause(0.02)
+            there.repaint()
+            await pilot.pause()
+            for key in scene.keys:
+                await pilot.press(key)
+                await pilot.pause()
+            before = None
+            while before != (now := shown(pilot)) or scene.shows not in now:
+                before = now
+                there.repaint()
+                await pilot.pause(0.1)
+    except TimeoutError:
+        raise AssertionError(f"{scene.shows!r} never came:\n{now}") from None
