@@ -232,14 +232,6 @@ async def test_findings_are_one_line_each_and_all_of_it_on_a_key(
         assert "try: " in shown
 
 
-async def test_doctor_is_read_in_a_dialog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
-        await until(pilot, lambda text: text.count("● ready") == 2)
-        await pilot.press("exclamation_mark")
-        shown = await until(pilot, "─ doctor ─", within=40)
-        assert "drop-caches" in shown
-
-
 async def test_a_pause_holds_the_picture_and_not_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("tok/s") == 2)
