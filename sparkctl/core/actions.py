@@ -342,8 +342,12 @@ def available(actions: Sequence[Action], now: Situation) -> tuple[Action, ...]:
 
 
 def for_footer(actions: Sequence[Action]) -> tuple[Action, ...]:
-    """Return the six of the footer; help is the last of them."""
-    placed = sorted((one for one in actions if one.footer is not None), key=lambda one: one.footer or 0)
+    """Return the six of the footer, a screen's own before what is on many; help is the last of them."""
+
+    def rank(one: Action) -> tuple[int, int]:
+        return one.footer or 0, len(one.on) or len(ActionId)
+
+    placed = sorted((one for one in actions if one.footer is not None), key=rank)
     rest = [one for one in placed if one.id is not ActionId.HELP][: FOOTER - 1]
     return (*rest, *(one for one in placed if one.id is ActionId.HELP))
 
