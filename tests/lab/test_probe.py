@@ -27,14 +27,16 @@ from tests.lab.bed.shell import await_true
 from tests.lab.command import Sparkctl
 
 PROBE = "python3 -ISu"
+GUARD = "sparkctl-guard"
 Happened = list[Sample | NodeStateChanged]
 
 
 def probes(node: LabNode) -> list[int]:
-    """Host pids of the agents there, without the process of each that asks the driver."""
+    """Host pids of the probes there: no guard that an earlier start left, no process that asks the driver for another."""
     found = node.pids(PROBE)
     parents = {pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in found}
-    return [pid for pid in found if parents[pid] not in found]
+    names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in found}
+    return [pid for pid in found if parents[pid] not in found and names[pid] != GUARD]
 
 
 @dataclass(frozen=True, slots=True)
