@@ -270,7 +270,7 @@ def test_top_says_what_both_engines_do() -> None:
     assert re.fullmatch(r"holds 9\d\.\d GiB · 96\.0 GiB expected", sglang[3])
     assert "weights        27.00 GB" in sglang
     assert re.match(speed.format(3) + "prompts", vllm[0])
-    assert re.fullmatch(accepts.format(3), vllm[1])
+    assert re.fullmatch(accepts.format(3) + r" · by position \d+( · \d+){2} %", vllm[1])
     assert vllm[2] == "reads — · model.weights in the profile would tell"
 
 
