@@ -10,11 +10,11 @@ from textual.widget import Widget
 
 from sparkctl.core.actions import DOCTOR, Action, Situation
 from sparkctl.present.doctor_rows import Checkup, doctor_rows, entries
-from sparkctl.tui.screen import PanelScreen, bound
+from sparkctl.tui.listing import ListScreen
+from sparkctl.tui.screen import bound
 from sparkctl.tui.sheet import Sheet
 
 _FRESH = 60.0  # seconds for which an examination needs no other
-_PAGE = 5
 
 
 def make(_: Situation) -> Doctor:
@@ -22,7 +22,7 @@ def make(_: Situation) -> Doctor:
     return Doctor()
 
 
-class Doctor(PanelScreen):
+class Doctor(ListScreen[tuple[str, ...]]):
     """Examines all Sparks at once when it is opened."""
 
     PLACE = DOCTOR
@@ -30,8 +30,6 @@ class Doctor(PanelScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._chosen: tuple[str, ...] | None = None
-        self._further = 0
         self._has_begun = False
 
     @property
@@ -52,10 +50,7 @@ class Doctor(PanelScreen):
         """Paint; the first time there is somebody to ask, ask."""
         self._begin()
         sheet = self.query_one("#findings", Sheet)
-        wide, high = sheet.size
-        if not wide or not high:
-            wide, high = self.size.width, self.size.height - 2
-        page = doctor_rows(self._checkup(), wide, high)
+        page = doctor_rows(self._checkup(), *self.room_of(sheet))
         self._further = page.further
         sheet.show(page.rows)
 
@@ -80,33 +75,11 @@ class Doctor(PanelScreen):
             panel.ascii_only,
         )  # fmt: skip
 
-    def do_lower(self, _: Action) -> None:
-        """Select the next one."""
-        self._step(1)
-
-    def do_upper(self, _: Action) -> None:
-        """Select the one before."""
-        self._step(-1)
-
-    def do_further(self, _: Action) -> None:
-        """Read on."""
-        self._scroll(_PAGE)
-
-    def do_nearer(self, _: Action) -> None:
-        """Read what was above."""
-        self._scroll(-_PAGE)
-
-    def _step(self, by: int) -> None:
+    def listed(self) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...] | None]:
+        """Return the keys of the findings and of the selected one."""
         checkup = self._checkup()
-        if checkup.selected is not None:
-            at = checkup.entries.index(checkup.selected) + by
-            self._chosen = checkup.entries[max(0, min(len(checkup.entries) - 1, at))].key
-            self._further = 0
-            self.repaint()
-
-    def _scroll(self, by: int) -> None:
-        self._further = max(0, self._further + by)
-        self.repaint()
+        one = checkup.selected
+        return tuple(each.key for each in checkup.entries), None if one is None else one.key
 
     def do_examine(self, _: Action) -> None:
         """Look again."""

@@ -22,6 +22,7 @@ from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.profile_rows import Preview, Shelf, shelf_rows
 from sparkctl.tui.editor import edit
+from sparkctl.tui.listing import ListScreen
 from sparkctl.tui.log_prompt import Asked, LogPrompt
 from sparkctl.tui.picker import Offer
 from sparkctl.tui.screen import PanelScreen, bound
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
 
 _EVERY = 2.0  # seconds between two looks whether a file was saved
-_PAGE = 5
 _Key = tuple[str, str, str, str | None]  # profile, its hash, node, home there
 
 
@@ -51,7 +51,7 @@ class _Body(Vertical):
         yield LogPrompt()
 
 
-class Profiles(PanelScreen):
+class Profiles(ListScreen[str]):
     """Files are read beside the loop, and again when they were saved."""
 
     PLACE = PROFILES
@@ -63,9 +63,7 @@ class Profiles(PanelScreen):
         super().__init__()
         self._entries: tuple[ProfileEntry, ...] | None = None
         self._last: tuple[LastStart, ...] = ()
-        self._chosen: str | None = None
         self._typed = ""
-        self._further = 0
         self._previews: dict[_Key, Preview] = {}
         self._warnings: dict[str, tuple[str, ...]] = {}
 
@@ -91,10 +89,7 @@ class Profiles(PanelScreen):
     def picture(self) -> None:
         """Paint."""
         sheet = self.query_one("#shelf", Sheet)
-        wide, high = sheet.size
-        if not wide or not high:
-            wide, high = self.size.width, self.size.height - 2
-        page = shelf_rows(self._shelf(), wide, high)
+        page = shelf_rows(self._shelf(), *self.room_of(sheet))
         self._further = page.further
         sheet.show(page.rows)
 
@@ -167,33 +162,11 @@ class Profiles(PanelScreen):
 
     # --- what keys do ---
 
-    def do_lower(self, _: Action) -> None:
-        """Select the next one."""
-        self._step(1)
-
-    def do_upper(self, _: Action) -> None:
-        """Select the one before."""
-        self._step(-1)
-
-    def do_further(self, _: Action) -> None:
-        """Read on."""
-        self._scroll(_PAGE)
-
-    def do_nearer(self, _: Action) -> None:
-        """Read what was above."""
-        self._scroll(-_PAGE)
-
-    def _step(self, by: int) -> None:
+    def listed(self) -> tuple[tuple[str, ...], str | None]:
+        """Return the names of what the filter leaves, and of the selected one."""
         shelf = self._shelf()
-        if shelf.selected is not None:
-            at = shelf.shown.index(shelf.selected) + by
-            self._chosen = shelf.shown[max(0, min(len(shelf.shown) - 1, at))].summary.name
-            self._further = 0
-            self.repaint()
-
-    def _scroll(self, by: int) -> None:
-        self._further = max(0, self._further + by)
-        self.repaint()
+        one = shelf.selected
+        return tuple(each.summary.name for each in shelf.shown), None if one is None else one.summary.name
 
     def do_up(self, _: Action) -> None:
         """Ask where to start the selected one, saying what that would mean there."""

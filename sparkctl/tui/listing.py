@@ -1,0 +1,59 @@
+"""A screen of a list: one is selected, and what is told of it stands below and can be read on."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+from textual.widget import Widget
+
+from sparkctl.core.actions import Action
+from sparkctl.tui.screen import PanelScreen
+
+_PAGE = 5
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+class ListScreen(PanelScreen, Generic[KeyT]):
+    """Subclasses give `listed`; ``_chosen`` is the key that was selected by hand, ``_further`` how far was read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chosen: KeyT | None = None
+        self._further = 0
+
+    def listed(self) -> tuple[Sequence[KeyT], KeyT | None]:
+        """Return the keys as they stand, and the selected one; None where there is none."""
+        raise NotImplementedError
+
+    def room_of(self, sheet: Widget) -> tuple[int, int]:
+        """Return width and height of the list's sheet, also before it has been laid out."""
+        wide, high = sheet.size
+        return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
+
+    def do_lower(self, _: Action) -> None:
+        """Select the next one."""
+        self._step(1)
+
+    def do_upper(self, _: Action) -> None:
+        """Select the one before."""
+        self._step(-1)
+
+    def do_further(self, _: Action) -> None:
+        """Read on."""
+        self._scroll(_PAGE)
+
+    def do_nearer(self, _: Action) -> None:
+        """Read what was above."""
+        self._scroll(-_PAGE)
+
+    def _step(self, by: int) -> None:
+        keys, selected = self.listed()
+        if selected is not None:
+            self._chosen = keys[max(0, min(len(keys) - 1, keys.index(selected) + by))]
+            self._further = 0
+            self.repaint()
+
+    def _scroll(self, by: int) -> None:
+        self._further = max(0, self._further + by)
+        self.repaint()
