@@ -9,7 +9,9 @@ import pytest
 from sparkctl.core.actions import (
     ACTIONS,
     FOOTER,
+    Action,
     ActionId,
+    Sense,
     Situation,
     action,
     aimed,
@@ -31,6 +33,20 @@ ALL = frozenset((*(one.screen for one in ACTIONS if one.screen), *(place for one
 def test_every_id_has_its_action_and_no_key_does_two_things() -> None:
     assert {one.id for one in ACTIONS} == set(ActionId)
     assert clashes(()) == ()
+
+
+def test_a_letter_means_the_same_on_every_screen() -> None:
+    """Also where different actions do it: what shares a key shares a sense, and a sense has one key everywhere."""
+    by_key: dict[str, list[Action]] = {}
+    for one in ACTIONS:
+        for key in one.keys:
+            by_key.setdefault(key, []).append(one)
+    for key, those in by_key.items():
+        if len(those) > 1:
+            assert len({one.sense for one in those}) == 1, key
+            assert those[0].sense is not None, f"{key} does {' and '.join(one.id for one in those)}"
+    for sense in Sense:
+        assert len({one.keys[0] for one in ACTIONS if one.sense is sense}) == 1, sense
 
 
 def test_read_only_leaves_nothing_that_changes_anything() -> None:

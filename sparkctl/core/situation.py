@@ -1,0 +1,123 @@
+"""What an action's availability depends on, and the reasons why something cannot be done now. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+
+if TYPE_CHECKING:  # the first picture is painted without them
+    from sparkctl.core.store import LoadView
+    from sparkctl.model.instance import InstanceView
+
+_LOADING = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What an action's availability depends on. ``screens`` are those that there are.
+
+    What the screen in front has selected: ``profile``; a finding's ``remedy``, and the command line that is its ``deed``
+    where it is one of ours; whether it ``has_verdict``: of its instance it is known why its start failed.
+    """
+
+    names: tuple[NodeName, ...] = ()
+    views: tuple[LoadView, ...] = ()
+    node: NodeName | None = None
+    instance: str | None = None
+    readonly: bool = False
+    replaying: bool = False
+    screens: frozenset[str] = frozenset()
+    profile: str | None = None
+    remedy: str | None = None
+    deed: tuple[str, ...] | None = None
+    has_verdict: bool = False
+
+    @property
+    def view(self) -> LoadView | None:
+        """The selected node's, None without nodes."""
+        return next((view for view in self.views if view.name == self.node), None)
+
+    @property
+    def selected(self) -> InstanceView | None:
+        """The selected instance."""
+        view = self.view
+        return None if view is None else next((one for one in view.instances if one.name == self.instance), None)
+
+
+def no_node(now: Situation) -> str | None:
+    if now.replaying:
+        return "this is a recording"
+    if now.node is None:
+        return "no Spark is configured"
+    return f"{now.node} was not looked at yet" if now.view is None else None
+
+
+def node_silent(now: Situation) -> str | None:
+    if why := no_node(now):
+        return why
+    assert now.view is not None
+    return None if now.view.state is NodeState.OK else f"{now.node} does not answer: {now.view.state}"
+
+
+def no_instance(now: Situation) -> str | None:
+    if now.view is None:
+        return "no Spark is configured" if now.node is None else f"{now.node} was not looked at yet"
+    return None if now.selected is not None else f"nothing runs on {now.node}"
+
+
+def no_log(now: Situation) -> str | None:
+    """An instance that is gone has a log, too: the one that was saved."""
+    return None if now.instance is not None else no_instance(now)
+
+
+def no_verdict(now: Situation) -> str | None:
+    return None if now.has_verdict else "there is no verdict: no start that was watched here has failed"
+
+
+def cannot_stop(now: Situation) -> str | None:
+    if why := node_silent(now) or no_instance(now):
+        return why
+    assert now.selected is not None
+    return None if now.selected.ours else f"{now.selected.name} was not started by sparkctl and is left alone"
+
+
+def cannot_drop(now: Situation) -> str | None:
+    if why := node_silent(now):
+        return why
+    assert now.view is not None
+    loading = [one.name for one in now.view.instances if one.phase in _LOADING]
+    return f"{loading[0]} is loading on {now.node}, out of the page cache" if loading else None
+
+
+def nothing_wrong(now: Situation) -> str | None:
+    if now.view is None:
+        return "no Spark was looked at yet"
+    return None if now.view.findings else f"nothing is found wrong with {now.node}"
+
+
+def is_connected(now: Situation) -> str | None:
+    if why := no_node(now):
+        return why
+    assert now.view is not None
+    return f"{now.node} answers" if now.view.state is NodeState.OK else None
+
+
+def alone(now: Situation) -> str | None:
+    return None if len(now.names) > 1 else "there is one Spark" if now.names else "no Spark is configured"
+
+
+def no_profile(now: Situation) -> str | None:
+    return None if now.profile is not None else "no profile is selected"
+
+
+def cannot_copy(now: Situation) -> str | None:
+    return None if now.remedy or now.profile else "there is nothing to copy"
+
+
+def cannot_mend(now: Situation) -> str | None:
+    if now.remedy is None:
+        return "no finding with a remedy is selected"
+    return None if now.deed is not None else "this is for your own hands: y copies it"
