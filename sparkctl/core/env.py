@@ -9,7 +9,7 @@ from pathlib import Path
 from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
 from sparkctl.core.profile_fields import VARIABLE
 from sparkctl.errors import InvalidInput
-from sparkctl.model.profile import ArgValue, JsonText, Profile
+from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
 from sparkctl.model.secrets import is_secret_name
 
 MAX_BYTES = 64 * 1024
@@ -38,6 +38,8 @@ def engine_args(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str
             return _expanded(value, environ, missing.setdefault(name, []))
         if isinstance(value, tuple):
             return tuple(_expanded(text, environ, missing.setdefault(name, [])) for text in value)
+        if isinstance(value, Values):
+            return Values(tuple(_expanded(text, environ, missing.setdefault(name, [])) for text in value.words))
         return value
 
     values = tuple((name, filled(name, value)) for name, value in profile.args)
@@ -63,6 +65,8 @@ def _texts(profile: Profile) -> Iterator[str]:
             yield value
         elif isinstance(value, tuple):
             yield from value
+        elif isinstance(value, Values):
+            yield from value.words
         elif isinstance(value, JsonText):
             yield value.text
 

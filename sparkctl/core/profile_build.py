@@ -22,7 +22,8 @@ from sparkctl.model.suggest import closest, did_you_mean
 
 # Numbers are numbers here; everywhere else a number is the text it was written as (1.10 stays 1.10).
 _NUMBERS = (("schema",), ("nodes",), ("port",))
-_NOT_CONTENT = ("title", "notes", "source", "origin", "shipped", "digest")  # what the profile hash does not see
+# What the profile hash does not see.
+_NOT_CONTENT = ("title", "notes", "source", "extra", "origin", "shipped", "digest")
 _WANTED = {
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
@@ -199,6 +200,7 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
         liveness=file.liveness,
         notes=file.notes,
         source=file.source,
+        extra=file.extra,
     )
 
 

@@ -9,7 +9,7 @@ from sparkctl.core import profile_fields as kinds
 from sparkctl.core.faults import Fault
 from sparkctl.core.yamlfile import Entry, Item
 from sparkctl.model.docker_options import BARE, OptionKind
-from sparkctl.model.profile import ArgValue, JsonText
+from sparkctl.model.profile import ArgValue, JsonText, Values
 
 Path_ = tuple[str, ...]
 Pairs = list[tuple[str, Any]]
@@ -33,6 +33,8 @@ def _arg_value(item: Item) -> ArgValue:
     if isinstance(item.value, dict):
         return JsonText(item.json())
     if isinstance(item.value, tuple):
+        if len(item.value) == 1 and isinstance(item.value[0].value, tuple):
+            return Values(tuple(_repeated(each) for each in item.value[0].value))
         return tuple(_repeated(each) for each in item.value)
     return item.raw or ""
 
@@ -54,6 +56,11 @@ def env(key: str, item: Item) -> Pairs:
     if item.value is None:
         raise _Nothing(f'has no value; write "" for an empty one, ${{{key}}} for your own')
     return [(key, kinds.env_pair(key, item.raw))]
+
+
+def extra(key: str, item: Item) -> Pairs:
+    """One thing that an import kept: anything at all."""
+    return [(key, JsonText(item.json()))]
 
 
 def ulimits(key: str, item: Item) -> Pairs:
@@ -81,6 +88,7 @@ def options(key: str, item: Item) -> Pairs:
 MAPS: dict[Path_, Callable[[str, Item], Pairs]] = {
     ("args",): args,
     ("env",): env,
+    ("extra",): extra,
     ("container", "ulimits"): ulimits,
     ("container", "options"): options,
 }

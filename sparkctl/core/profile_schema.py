@@ -26,7 +26,7 @@ from sparkctl.core import profile_fields as kinds
 from sparkctl.core.faults import quoted
 from sparkctl.engines import names as engine_names
 from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
-from sparkctl.model.profile import ArgValue
+from sparkctl.model.profile import ArgValue, JsonText
 from sparkctl.model.suggest import did_you_mean
 
 Pairs = tuple[tuple[str, str], ...]
@@ -112,11 +112,15 @@ Args = Annotated[
     _schema(
         "object",
         description="Engine flags without dashes: true is a bare flag, false leaves it out, a list repeats it, "
-        "a map becomes JSON.",
+        "a map becomes JSON, a list in a list is several values behind one flag.",
         additionalProperties={"type": ["string", "number", "boolean", "array", "object"]},
     ),
 ]
 Env = Annotated[Pairs, _schema("object", additionalProperties=_WORDS, description="${NAME} is the operator's own.")]
+Extra = Annotated[
+    tuple[tuple[str, JsonText], ...],
+    _schema("object", description="What an import found and sparkctl has no use for; kept, never used."),
+]
 Ulimits = Annotated[Pairs, _schema("object", additionalProperties={"type": ["string", "integer"]})]
 Options = Annotated[
     Pairs,
@@ -285,6 +289,7 @@ class ProfileFile(_Section):
     liveness: Literal["none"] | None = None
     notes: Text | None = None
     source: Text | None = None
+    extra: Extra = ()
 
 
 def keys_at(path: Iterable[str | int]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sparkctl.model.profile import ArgValue, JsonText, Profile
+from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
 
 
 def flag(key: str) -> str:
@@ -16,13 +16,15 @@ def flag(key: str) -> str:
 
 
 def words(args: tuple[tuple[str, ArgValue], ...]) -> tuple[str, ...]:
-    """Return ``args`` as words, in their order: True is a bare flag, False nothing, a tuple repeats the flag."""
+    """Return ``args`` as words, in their order: True is a bare flag, False nothing, a tuple repeats the flag, Values follow it."""
     out: list[str] = []
     for key, value in args:
         if isinstance(value, bool):
             out += [flag(key)] if value else []
         elif isinstance(value, JsonText):
             out += [flag(key), value.text]
+        elif isinstance(value, Values):
+            out += [flag(key), *value.words]
         elif isinstance(value, str):
             out += [flag(key), value]
         else:
@@ -76,6 +78,7 @@ def api_key(profile: Profile) -> str | None:
         if key.lstrip("-").replace("_", "-") == "api-key":
             if isinstance(value, str):
                 return value
-            if isinstance(value, tuple) and value:
-                return value[0]
+            several = value.words if isinstance(value, Values) else value
+            if isinstance(several, tuple) and several:
+                return several[0]
     return None

@@ -15,8 +15,16 @@ class JsonText:
     text: str
 
 
-# An argument's value: True is a bare flag, False leaves it out, a tuple repeats the flag, a JsonText is one JSON word.
-ArgValue = str | bool | JsonText | tuple[str, ...]
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Several values behind one flag: ``--cuda-graph-bs 1 2 4``. In a file a list in a list, ``[[1, 2, 4]]``."""
+
+    words: tuple[str, ...]
+
+
+# An argument's value: True is a bare flag, False leaves it out, a tuple repeats the flag, a JsonText is one JSON word,
+# Values are the words behind one flag.
+ArgValue = str | bool | JsonText | Values | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +102,5 @@ class Profile:
     liveness: str | None = None  # "none": not asked for a token while it is idle
     notes: str | None = None
     source: str | None = None
+    extra: tuple[tuple[str, JsonText], ...] = ()  # what an import found and sparkctl has no use for; only kept
     digest: str = ""  # sha256 of the canonical content, first 12 hex digits: the profile hash of labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from sparkctl.core.profile_fields import VARIABLE
 from sparkctl.core.profiles import ProfileSummary
 from sparkctl.core.record import plain
 from sparkctl.model.plan import Timeouts
-from sparkctl.model.profile import ArgValue, JsonText, Profile
+from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
 from sparkctl.model.secrets import (
     MASK,
     findable,
@@ -70,6 +71,9 @@ def profile_text(profile: Profile) -> list[str]:
         ("source", profile.source),
     ]
     own = _secrets(profile)
+    rows += [
+        (f"extra {key}", MASK if is_secret_name(key) else redact_word(kept.text, own)) for key, kept in profile.extra
+    ]
     rows += [("mount", mount) for mount in profile.mounts]
     rows += [("env", f"{name}={_shown(value, own, secret=is_secret_name(name))}") for name, value in profile.env]
     rows += [("arg", f"{key}: {_arg(key, value, own)}") for key, value in profile.args]
@@ -97,6 +101,9 @@ def profile_document(profile: Profile) -> dict[str, object]:
     document["container"]["options"] = [
         [name, _shown(value, own, secret=is_secret_name(name))] for name, value in profile.container.options
     ]
+    document["extra"] = {
+        key: MASK if is_secret_name(key) else _redacted(json.loads(kept.text), own) for key, kept in profile.extra
+    }
     return {"schema": 1, **document}
 
 
@@ -104,9 +111,19 @@ def _secrets(profile: Profile) -> frozenset[str]:
     """Return the secrets that stand in the profile itself: literal values, and what a ``${VAR:-default}`` falls to."""
     literal = [(name, VARIABLE.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
     for key, value in profile.args:
-        texts = value if isinstance(value, tuple) else (value.text,) if isinstance(value, JsonText) else (value,)
-        literal += [(key, VARIABLE.sub("", text)) for text in texts if isinstance(text, str)]
+        literal += [(key, VARIABLE.sub("", text)) for text in _texts(value)]
+    literal += [(key, kept.text) for key, kept in profile.extra]
     return secret_values(literal) | secret_arguments(profile.command or ()) | findable(engine_secrets(profile, {}))
+
+
+def _texts(value: ArgValue) -> tuple[str, ...]:
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, Values):
+        return value.words
+    if isinstance(value, JsonText):
+        return (value.text,)
+    return (value,) if isinstance(value, str) else ()
 
 
 def _shown(text: str, own: frozenset[str], *, secret: bool) -> str:
@@ -135,6 +152,8 @@ def _arg(key: str, value: ArgValue, own: frozenset[str]) -> object:
         return value
     if isinstance(value, JsonText):
         return MASK if secret else redact_word(value.text, own)
+    if isinstance(value, Values):
+        return [[_shown(text, own, secret=secret) for text in value.words]]
     return (
         [_shown(text, own, secret=secret) for text in value]
         if isinstance(value, tuple)

@@ -15,7 +15,7 @@ from sparkctl.core.profile_build import digest
 from sparkctl.core.profiles import ProfileLibrary, profile_json_schema
 from sparkctl.errors import InvalidInput
 from sparkctl.model.per_step import RoutedExperts
-from sparkctl.model.profile import JsonText
+from sparkctl.model.profile import JsonText, Values
 
 HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"
 
@@ -97,7 +97,7 @@ TOKEN = "hf_" + "a" * 30
         ]),
         ("liveness: off\n", ["5:11: liveness: must be none, not `off`"]),
         ("stop: 30s\n", ["5:7: stop: must be a map, not `30s`"]),
-        ("args:\n  trust-remote-code:\n  a b: 1\n  x: [[1]]\n", [
+        ("args:\n  trust-remote-code:\n  a b: 1\n  x: [[1], [2]]\n", [
             "6:3: args.trust-remote-code: has no value; write true for a bare flag",
             "7:8: args.a b: `a b` is not a flag",
             "8:6: args.x: a list repeats the flag",
@@ -173,11 +173,12 @@ def test_every_value_reaches_the_profile_as_written(library: ProfileLibrary) -> 
     (library.user / "mine.yaml").write_text(
         HEAD
         + "args:\n  mem-fraction-static: 0.820\n  lr: 1e-5\n  on: true\n  off: false\n  time: 22:22\n"
-        + "  conf: {b: 1.10, a: [x, ~]}\n  header: [a b, 1.0, {k: 1}]\n"
+        + "  conf: {b: 1.10, a: [x, ~]}\n  header: [a b, 1.0, {k: 1}]\n  sizes: [[1, 2.0, x]]\n"
         + "env: {A: 1.10, B: no, C: true, D: '', E: '${HF_TOKEN}'}\n"
         + "container: {shm_size: 1073741824, ulimits: {memlock: -1}, options: {cap-add: [A, B], init: true, read-only: false}}\n"
         + "model: {weights: 27 GiB, active_parameters: 3.5B}\nmemory: {expected: 96GiB, floor: 1g}\n"
         + "start: {timeouts: {loading: 1h30m}, expected: 250, ready_line: none}\nstop: {grace: 5s}\ncommand: [a, '', 1.0]\n"
+        + "extra: {mods: [a], benchmark: {tg: [128]}}\n"
     )
     profile = library.load("mine")
     assert profile.args == (
@@ -188,7 +189,9 @@ def test_every_value_reaches_the_profile_as_written(library: ProfileLibrary) -> 
         ("time", "22:22"),
         ("conf", JsonText('{"b":1.10,"a":["x",null]}')),
         ("header", ("a b", "1.0", '{"k":1}')),
+        ("sizes", Values(("1", "2.0", "x"))),
     )
+    assert profile.extra == (("mods", JsonText('["a"]')), ("benchmark", JsonText('{"tg":[128]}')))
     assert profile.env == (("A", "1.10"), ("B", "no"), ("C", "true"), ("D", ""), ("E", "${HF_TOKEN}"))
     assert profile.container.shm_size == "1073741824"
     assert profile.container.ulimits == (("memlock", "-1"),)

@@ -15,7 +15,7 @@ from sparkctl.engines.base import Engine, Signal
 from sparkctl.engines.lines import LinePreparer
 from sparkctl.errors import InvalidInput
 from sparkctl.model.phase import Phase
-from sparkctl.model.profile import JsonText, Model, Profile
+from sparkctl.model.profile import JsonText, Model, Profile, Values
 
 NASTY = "a b;$(reboot)`id`'\"\\*?~|&><\n{}!#"
 # Words that reach deep into the rules, mixed with anything at all.
@@ -155,13 +155,15 @@ def test_args_keep_their_order_and_every_character(engine: Engine) -> None:
         ("off", False),
         ("alpha", ("one", NASTY)),
         ("config", JsonText('{"a": [1, "b c"]}')),
+        ("sizes", Values(("1", "2", NASTY))),
         ("q", "1"),
         ("-x", "2"),
         ("--as-is", "3"),
     )
     words = engine.argv(profile(engine.name, args=args, model=Model(path="/m")))
-    assert words[-15:] == (
+    assert words[-19:] == (
         *("--zeta", NASTY, "--flag", "--alpha", "one", "--alpha", NASTY, "--config", '{"a": [1, "b c"]}'),
+        *("--sizes", "1", "2", NASTY),
         *("-q", "1", "-x", "2", "--as-is", "3"),
     )
     assert "--off" not in words
@@ -171,4 +173,5 @@ def test_its_key_is_the_one_of_the_args(engine: Engine) -> None:
     assert engine.api_key(profile(engine.name)) is None
     assert engine.api_key(profile(engine.name, args=(("api-key", "k1"),))) == "k1"
     assert engine.api_key(profile(engine.name, args=(("--api_key", ("k2", "k3")),))) == "k2"
+    assert engine.api_key(profile(engine.name, args=(("api-key", Values(("k4", "k5"))),))) == "k4"
     assert engine.api_key(profile(engine.name, args=(("api-key", True),))) is None

@@ -19,7 +19,7 @@ from sparkctl.core.record import decode, encode
 from sparkctl.model.events import PlanMade
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.model.profile import ArgValue, JsonText, Profile
+from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
 from sparkctl.model.secrets import MASK
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.plan_text import plan_lines
@@ -38,7 +38,7 @@ ARGS: list[tuple[str, ArgValue]] = [
     ("api-key", CANARY), ("api-key", (CANARY, "${MY_TOKEN}")), ("--admin_api_key", f"${{X_KEY:-{CANARY}}}"),
     ("tool-server", "http://x/?key=${MY_TOKEN}"), ("tool-server", f"http://x/?a=b&token={CANARY}"),
     ("path", "http://x/${MY_TOKEN}/y"), ("list", ("a", "${MY_TOKEN}")), ("lora", JsonText(json.dumps({"auth": [CANARY]}))),
-    ("config", JsonText(json.dumps({"a": {"hub_token": CANARY}}))),
+    ("config", JsonText(json.dumps({"a": {"hub_token": CANARY}}))), ("api-key", Values(("${MY_TOKEN}", CANARY))),
 ]  # fmt: skip
 OPTIONS = [
     ("log-opt", f"splunk-token={CANARY}"),
@@ -131,3 +131,11 @@ def test_a_profile_of_nothing_secret_is_shown_as_it_is(base: Profile) -> None:
     made = planned(profile)
     assert made.known_secrets == frozenset()
     assert MASK not in shown(profile, made)
+
+
+def test_what_an_import_kept_is_masked_too(base: Profile) -> None:
+    extra = (("hub", JsonText(json.dumps({"hub_token": CANARY}))), ("api_key", JsonText(json.dumps(CANARY))))
+    profile = replace(base, extra=extra)
+    text = "\n".join([*profile_text(profile), json.dumps(profile_document(profile), default=str)])
+    assert CANARY not in text
+    assert "hub_token" in text
