@@ -13,12 +13,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import App
 from textual.binding import BindingType
 from textual.screen import Screen
 
 from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, aimed, key_name, there_are
 from sparkctl.tui import screens
+from sparkctl.tui.keyboard import Keyboard
 from sparkctl.tui.overview import Overview
 from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.setup import Setup
@@ -99,6 +101,7 @@ class Panel(App[tuple[str, ...]]):
         self._chosen = 0
         self._instances: dict[str, str] = {}  # the selected instance of each node
         self._room: Room | None = None
+        self._keyboard = Keyboard(self)
         self._opening: asyncio.Task[None] | None = None
         self._leaving = False
         self._beside: set[asyncio.Task[None]] = set()
@@ -197,7 +200,7 @@ class Panel(App[tuple[str, ...]]):
 
     def _first_painted(self) -> None:
         self._opening = asyncio.create_task(self._open())
-        self._opening.add_done_callback(self._minded)
+        self._opening.add_done_callback(self.minded)
 
     async def _open(self) -> None:
         """Load what asks nodes, beside the loop so that keys are answered meanwhile, and begin."""
@@ -207,7 +210,7 @@ class Panel(App[tuple[str, ...]]):
         self.set_interval(_TICK, self._tick)
         self.repaint()
 
-    def _minded(self, task: asyncio.Task[None]) -> None:
+    def minded(self, task: asyncio.Task[None]) -> None:
         """A defect of ours ends the panel and is said on the terminal afterwards, by whoever opened it."""
         if not task.cancelled() and (defect := task.exception()) is not None:
             self._handle_exception(defect)  # type: ignore[arg-type]
@@ -260,9 +263,10 @@ class Panel(App[tuple[str, ...]]):
         if not self._leaving:
             self._leaving = True
             self._opening = asyncio.create_task(self._leave())
-            self._opening.add_done_callback(self._minded)
+            self._opening.add_done_callback(self.minded)
 
     async def _leave(self) -> None:
+        self._keyboard.close()
         room = self._room
         farewell: tuple[str, ...] = ()
         if room is not None:
@@ -273,6 +277,19 @@ class Panel(App[tuple[str, ...]]):
     async def action_quit(self) -> None:
         """Be Textual's own way out, too."""
         self.leave()
+
+    # --- keys ---
+
+    async def on_event(self, event: events.Event) -> None:
+        """Take keys one at a time; a click is for what is seen, and not for a dialog that is still to come."""
+        if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
+            self._keyboard.take(event)
+        elif not (isinstance(event, events.MouseEvent) and self._keyboard.is_opening):
+            await super().on_event(event)
+
+    async def hand_over(self, event: events.Key | events.Paste) -> None:
+        """Let a key do what it does now."""
+        await super().on_event(event)
 
     # --- actions ---
 
@@ -368,15 +385,20 @@ class Panel(App[tuple[str, ...]]):
                 self._room.jobs.leave(self.node, words[1])
             self._run_words(words)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let something go on beside the keys; a defect in it is the panel's."""
         task = asyncio.create_task(work)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
-        task.add_done_callback(self._minded)
+        task.add_done_callback(self.minded)
+        return task
+
+    def opening(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something go on that opens a dialog at its end: what is typed meanwhile is for that."""
+        self._keyboard.wait_for(self.spawn(work))
 
     def _do_up(self, _: Action) -> None:
-        self.spawn(self._pick())
+        self.opening(self._pick())
 
     async def _pick(self) -> None:
         assert self._room is not None

@@ -78,7 +78,7 @@ class Profiles(ListScreen[str]):
 
     def on_mount(self) -> None:
         """Read the files now, and look after them."""
-        self.panel.spawn(self._read())
+        self.panel.opening(self._read())
         self.set_interval(_EVERY, lambda: self.panel.spawn(self._read()))
 
     def selected(self, now: Situation) -> Situation:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 
+from sparkctl.cli.commands import CommandLine as Grammar
 from sparkctl.core.config import load_config
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
@@ -45,6 +47,14 @@ async def on(
     nodes = load_config(sparks.config_path).nodes
     async with opened(setup(nodes, state, **more), size) as pilot:
         yield pilot
+
+
+def on_sparks(
+    sparks: SimulatedSparks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **more: Any
+) -> AbstractAsyncContextManager[Driver]:
+    """The panel with all that it can be told to do: its `:` line reads the config of these Sparks."""
+    monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+    return on(sparks, tmp_path / "state", commands=Grammar(), **more)
 
 
 def screen(pilot: Driver) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from textual.widgets import Input
@@ -15,19 +14,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.palette import Actions
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, on, screen, until
-
-
-@pytest.fixture(autouse=True)
-def _operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No config, profile or state of whoever runs the tests."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "SPARKCTL_STATE"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-
-
-def on_sparks(sparks: SimulatedSparks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
-    monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-    return on(sparks, tmp_path / "state", commands=Grammar(), **more)
+from tests.tui.driving import Driver, on_sparks, screen, until
 
 
 async def type_line(pilot: Driver, line: str) -> None:

@@ -1,0 +1,111 @@
+"""Keys, one at a time: the next is taken when all that the one before it does is done.
+
+Textual hands a key to what has the focus at that moment and looks up what it is bound to later, when it has bubbled up to
+the app. So what is typed right behind a key that opens a dialog would reach the screen below, or nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual import events
+
+if TYPE_CHECKING:
+    from textual.dom import DOMNode
+    from textual.message_pump import MessagePump
+
+    from sparkctl.tui.app import Panel
+
+PATIENCE = 3.0  # seconds: what was typed while a dialog took longer to open was hardly meant for it
+_CALM = 2  # a key on its way up may post a message, which goes the same way
+
+
+class Keyboard:
+    """Keeps what is typed while the panel is busy with the key before, or a dialog is being opened."""
+
+    def __init__(self, panel: Panel) -> None:
+        self._panel = panel
+        self._typed: deque[events.Key | events.Paste] = deque()
+        self._typing: asyncio.Task[None] | None = None
+        self._opening: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether a dialog is being opened: what is pressed is for that, and not for what is still to be seen."""
+        return bool(self._opening)
+
+    def take(self, event: events.Key | events.Paste) -> None:
+        """Take what was typed, now or in its turn. Escape gives up what is being opened, and what was typed for it."""
+        if self._opening and isinstance(event, events.Key) and event.key == "escape":
+            self._typed.clear()
+            for task in self._opening:
+                task.cancel()
+            return
+        self._typed.append(event)
+        if self._typing is None:
+            self._typing = asyncio.create_task(self._type(), name="typing")
+            self._typing.add_done_callback(self._panel.minded)
+
+    def wait_for(self, opening: asyncio.Task[None]) -> None:
+        """Keep what is typed until a task is over, which opens something and needs no key for that."""
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+
+    def close(self) -> None:
+        """Take nothing more."""
+        self._typed.clear()
+        if self._typing is not None:
+            self._typing.cancel()
+
+    async def _type(self) -> None:
+        try:
+            while self._typed:
+                event = self._typed.popleft()
+                if await _through(self._panel, partial(self._panel.hand_over, event)):
+                    await self._settled()
+        finally:
+            self._typing = None
+
+    async def _settled(self) -> None:
+        """Return when everything that a key has led to is done: messages, screens, and what opens beside the loop."""
+        calm, before = 0, None
+        while calm < _CALM:
+            now = self._target()
+            for pump in now.ancestors_with_self:
+                await _through(pump)
+            if self._opening:
+                await self._opened()
+            calm = calm + 1 if now is before and now is self._target() else 0
+            before = now
+
+    async def _opened(self) -> None:
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        await asyncio.wait(self._opening)
+        if loop.time() - since > PATIENCE:
+            self._typed.clear()
+
+    def _target(self) -> DOMNode:
+        """Return whom the next key is for."""
+        return self._panel.focused or self._panel.screen
+
+
+async def _through(pump: MessagePump, do: Callable[[], Awaitable[None]] | None = None) -> bool:
+    """Return when everything that a pump was sent is done, and ``do`` after it; False where it takes no messages now."""
+    passed = asyncio.Event()
+
+    async def call() -> None:
+        try:
+            if do is not None:
+                await do()
+        finally:
+            passed.set()
+
+    if not pump.call_later(call):
+        return False
+    await passed.wait()
+    return True

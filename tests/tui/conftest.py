@@ -1,0 +1,13 @@
+"""Nobody's own files: the panel reads no config, profile or state of whoever runs the tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "SPARKCTL_STATE"):
+        monkeypatch.setenv(name, str(tmp_path / name))

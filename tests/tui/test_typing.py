@@ -1,0 +1,138 @@
+"""What is typed without a pause does what it says: no key is lost, none reaches the screen below."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.widgets import Input
+
+from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
+from sparkctl.tui.log_view import LogView
+from sparkctl.tui.room import Room
+from tests.sim.clients import FAST
+from tests.tui.driving import Driver, on_sparks, screen, until
+
+SIGNS = {" ": "space", "-": "minus", ":": "colon", "/": "slash", "?": "question_mark", "\t": "tab", "\r": "enter"}
+
+
+def at_once(pilot: Driver, *keys: str) -> None:
+    """Type as a terminal does that has a whole line to give: every key in one go. One word is one key or a text."""
+    for word in keys:
+        named = word in SIGNS.values() or word in ("down", "up", "escape", "right")
+        for key in [word] if named else list(word):
+            name = SIGNS.get(key, key)
+            character = next((sign for sign, it in SIGNS.items() if it == name), key if len(key) == 1 else None)
+            pilot.app.post_message(events.Key(name, character))
+
+
+def click(pilot: Driver, x: int, y: int) -> None:
+    for event in (events.MouseDown, events.MouseUp):
+        pilot.app.post_message(event(None, x, y, 0, 0, 1, False, False, False))
+
+
+async def test_a_line_typed_in_one_go_is_the_whole_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        at_once(pilot, ":up qwen36 --node spark2\r")
+        await until(pilot, "spark2 ● ready", within=40)
+        assert "spark1 ○ nothing runs" in screen(pilot)
+
+
+async def test_what_follows_a_line_is_for_the_screen_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        at_once(pilot, ":profiles\r", "escape", "tab", "x")
+        await until(pilot, "Stop qwen36-vllm on spark2?")
+
+
+async def test_a_question_takes_the_keys_behind_the_one_that_asks_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        at_once(pilot, "x", "tab", "enter")
+        await until(pilot, lambda text: "spark1 ○ nothing runs" in text, within=30)
+        assert sparks.docker["spark2"].running, "tab was for the question, not for the next Spark"
+
+
+async def test_keys_wait_for_the_picker_until_profiles_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profiles = Room.offers
+    read = asyncio.Event()
+
+    async def slow(self: Room) -> object:
+        await read.wait()
+        return await profiles(self)
+
+    monkeypatch.setattr(Room, "offers", slow)
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        shown = await until(pilot, lambda text: text.count("● ready") == 2)
+        at_once(pilot, "u", "x", "down", "tab")
+        await pilot.pause(0.3)
+        assert "Stop " not in screen(pilot), "x is for the picker, to which it means nothing"
+        click(pilot, shown.splitlines()[-1].index("stop"), 23)
+        await pilot.pause(0.1)
+        assert "Stop " not in screen(pilot)
+        read.set()
+        await until(pilot, lambda text: "▸ qwen36 " in text and "[ spark2 ]" in text)
+        await pilot.press("escape")
+        await until(pilot, lambda text: "start a profile" not in text)
+        assert "Stop " not in screen(pilot)
+
+
+async def test_escape_gives_up_what_takes_long_to_open_and_what_was_typed_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_: Room) -> object:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Room, "offers", never)
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        at_once(pilot, "u", "x", "enter")
+        await pilot.pause(0.1)
+        at_once(pilot, "escape", "tab", "x")
+        await until(pilot, "Stop qwen36-vllm on spark2?")
+
+
+async def test_a_password_typed_in_one_go_is_whole_and_shown_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"spark1": NodeOptions(sudo=Sudo.PASSWORD)}
+    async with (
+        SimulatedSparks("two-stacks", **FAST, options=options) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("c")
+        await until(pilot, "password on spark1")
+        at_once(pilot, "xqulp")
+        await pilot.pause(0.2)
+        assert pilot.app.screen.query_one(Input).value == "xqulp"
+        assert "xqulp" not in pilot.app.export_screenshot()
+
+
+async def test_a_filter_and_a_pattern_take_all_that_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        at_once(pilot, "p", "/tts\r", "u")
+        await until(pilot, "start orpheus-tts")
+        at_once(pilot, "escape", "escape", "escape", "l")
+        await until(pilot, "› log")
+        await pilot.pause(0.5)
+        at_once(pilot, "/loaded\r")
+        await pilot.pause(0.3)
+        assert pilot.app.screen.query_one(LogView).sight.sought == "loaded"
+
+
+async def test_the_palette_takes_what_is_typed_behind_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        pilot.app.post_message(events.Key("ctrl+p", None))
+        at_once(pilot, "xlup")
+        await pilot.pause(0.3)
+        assert pilot.app.screen.query_one(Input).value == "xlup"
