@@ -23,6 +23,7 @@ class ActionId(StrEnum):
 
     UP = "up"
     DOWN = "down"
+    KILL = "kill"
     INSTANCE = "instance"
     LOGS = "logs"
     DROP_CACHES = "drop-caches"
@@ -121,6 +122,10 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", why.cannot_stop, changes=True,
         confirm=True, verb="down", words=_of_instance("down"), on=_RUNNING, footer=1,
+    ),
+    Action(
+        ActionId.KILL, ("X",), "kill", "stop the instance at once, without time to finish", why.cannot_stop, changes=True,
+        confirm=True, verb="down", words=lambda now: (*_of_instance("down")(now), "--kill"), on=_RUNNING,
     ),
     Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", why.no_instance, screen=INSTANCE,
            on=_HERE, sense=Sense.TAKE),

@@ -18,7 +18,7 @@ from textual.app import App
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, aimed, key_name, there_are
+from sparkctl.core.actions import ACTIONS, Action, Situation, aimed, key_name, there_are
 from sparkctl.tui import screens
 from sparkctl.tui.keyboard import Keyboard
 from sparkctl.tui.overview import Overview
@@ -36,17 +36,6 @@ if TYPE_CHECKING:
     from sparkctl.tui.room import Room
 
 _TICK = 1.0
-_DO = {ActionId.DOWN: "stop it"}
-
-
-def _what(words: Sequence[str]) -> str:
-    """Return what a dangerous command line will do, as a question."""
-    plain = [word for word in words[1:] if not word.startswith("-")]
-    if "--all" in words:
-        return "Stop every instance that sparkctl started?"
-    if words[0] != "down":
-        return f"Run this{' for ' + ' and '.join(words[words.index('--node') + 1 :]) if '--node' in words else ''}?"
-    return f"Stop {plain[0]}" + (f" on {' and '.join(plain[1:])}?" if plain[1:] else "?") if plain else "Stop it?"
 
 
 def _palette() -> type[Provider]:
@@ -345,6 +334,8 @@ class Panel(App[tuple[str, ...]]):
 
     def command(self, words: Sequence[str]) -> None:
         """Do what a command line says; what is dangerous asks first. What is wrong with it is said."""
+        from sparkctl.tui.confirming import asks
+
         one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
         if one is not None and one.changes and self.setup.readonly:
             self.say(f"this panel is read-only: `{words[0]}` is not for it", severity="warning")
@@ -354,7 +345,7 @@ class Panel(App[tuple[str, ...]]):
             self.say("one moment: nothing was looked at yet")
         elif self.setup.recording is not None:
             self.say("this is a recording: there is nothing to do anything to")
-        elif one is not None and one.confirm:
+        elif one is not None and asks(one, words, self.situation()):
             self.ask_and_run(one, words)
         else:
             self._run_words(words)
@@ -373,14 +364,10 @@ class Panel(App[tuple[str, ...]]):
         self.spawn(self._ask_and_run(one, words))
 
     async def _ask_and_run(self, one: Action, words: Sequence[str]) -> None:
-        from sparkctl.present.spans import Tone
-        from sparkctl.tui.dialogs import Choice, paragraph
+        from sparkctl.tui.confirming import DO, question
 
         assert self._room is not None
-        line = " ".join(words)
-        body = [*paragraph(_what(words), Tone.STRONG), (), *paragraph(f"sparkctl {line}", Tone.LABEL)]
-        dialog = Choice(one.short, body, (("cancel", "Cancel"), ("do", _DO.get(one.id, one.short))), Tone.ATTENTION)
-        if await self._room.dialogs.ask(dialog) == "do":
+        if await self._room.dialogs.ask(question(one, words, self.situation())) == DO:
             if words[0] == "down" and self.node is not None:
                 self._room.jobs.leave(self.node, words[1])
             self._run_words(words)

@@ -75,6 +75,12 @@ async def until(pilot: Driver, claim: str | Callable[[str], object], within: flo
     return shown
 
 
+def idle(sparks: SimulatedSparks, node: str) -> None:
+    """Let nobody ask the engines of a Spark for anything from now on."""
+    for engine in sparks.docker[node].running.values():
+        engine.decoding.background = 0
+
+
 def black_hole(name: str = "dark") -> Node:
     """A node whose address drops everything (TEST-NET-1)."""
     return replace(Node(name, "192.0.2.1"), user="nobody")  # type: ignore[arg-type]

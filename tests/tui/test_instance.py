@@ -11,7 +11,7 @@ from sparkctl.cli.commands import CommandLine as Grammar
 from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.log_view import LogView
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, on, screen, until
+from tests.tui.driving import Driver, idle, on, screen, until
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +56,8 @@ async def test_the_footer_of_it_has_six_and_stop_is_about_this_instance(
             assert [
                 key for key in ("u up", "x stop", "l logs", "c drop caches", "d plan", "? help") if key not in shown
             ] == []
+            idle(sparks, "spark1")
+            await until(pilot, "idle")
             await pilot.press("x")
             await until(pilot, "Stop qwen36-ngram on spark1?")
             await pilot.press("tab", "enter")

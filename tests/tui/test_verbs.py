@@ -14,7 +14,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.palette import Actions
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, on_sparks, screen, until
+from tests.tui.driving import Driver, idle, on_sparks, screen, until
 
 
 async def type_line(pilot: Driver, line: str) -> None:
@@ -31,7 +31,8 @@ async def test_stopping_asks_first_and_cancel_is_what_enter_does(
         SimulatedSparks("two-stacks", **FAST) as sparks,
         on_sparks(sparks, tmp_path, monkeypatch) as pilot,
     ):
-        await until(pilot, lambda text: text.count("● ready") == 2)
+        idle(sparks, "spark1")
+        await until(pilot, lambda text: text.count("● ready") == 2 and "idle" in text)
         await pilot.press("x")
         shown = await until(pilot, "Stop qwen36-ngram on spark1?")
         assert "[ Cancel ]" in shown
@@ -42,6 +43,30 @@ async def test_stopping_asks_first_and_cancel_is_what_enter_does(
         await pilot.press("x", "tab", "enter")
         await until(pilot, lambda text: "spark1 ○ nothing runs" in text, within=30)
         assert not sparks.docker["spark1"].running
+        assert sparks.docker["spark2"].running
+
+
+async def test_who_answers_somebody_is_stopped_by_its_typed_name_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("tok/s") == 2)
+        await pilot.press("X")
+        shown = await until(pilot, "Kill qwen36-ngram on spark1?")
+        assert "answering 2 requests right now" in shown
+        assert "--kill" in shown
+        await pilot.press("enter")
+        await until(pilot, lambda text: "Kill qwen36-ngram" not in text)
+        await pilot.press("x", *"yes", "enter")
+        await until(pilot, "That is not qwen36-ngram")
+        await pilot.press("escape")
+        await until(pilot, lambda text: "Stop qwen36-ngram" not in text)
+        assert sparks.docker["spark1"].running, "nothing was stopped"
+        await pilot.press("X", *"qwen36-ngram", "enter")
+        await until(pilot, lambda text: "spark1 ○ nothing runs" in text, within=30)
         assert sparks.docker["spark2"].running
 
 
@@ -134,14 +159,14 @@ async def test_help_lists_every_key_with_why_it_cannot_be_used(tmp_path: Path, m
 async def test_a_key_of_the_operators_own_does_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
         SimulatedSparks("two-stacks", **FAST) as sparks,
-        on_sparks(sparks, tmp_path, monkeypatch, keys=(("down", ("X",)),)) as pilot,
+        on_sparks(sparks, tmp_path, monkeypatch, keys=(("down", ("D",)),)) as pilot,
     ):
         shown = await until(pilot, lambda text: text.count("● ready") == 2)
-        assert "X stop" in shown
+        assert "D stop" in shown
         await pilot.press("x")
         await pilot.pause(0.2)
         assert "Stop qwen36" not in screen(pilot)
-        await pilot.press("X")
+        await pilot.press("D")
         await until(pilot, "Stop qwen36-ngram on spark1?")
 
 

@@ -14,6 +14,7 @@ from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_option, mak
 @click.option(
     "--grace", callback=seconds, metavar="TIME", help="Time between SIGTERM and SIGKILL (default: the profile's)."
 )
+@click.option("--kill", is_flag=True, help="SIGKILL at once, without time to finish.")
 @json_option
 @click.pass_context
 def command(
@@ -22,6 +23,7 @@ def command(
     everything: bool,
     node: tuple[str, ...],
     grace: float | None,
+    kill: bool,
     as_json: bool,
 ) -> int:
     """Stop INSTANCE (or --all), save its log, remove its container, wait until the memory is really back.
@@ -37,7 +39,9 @@ def command(
         raise click.UsageError("either INSTANCE or --all, not both", ctx)
     if not everything and instance is None:
         raise click.UsageError("name an instance, or say --all", ctx)
+    if kill and grace is not None:
+        raise click.UsageError("either --grace or --kill, not both", ctx)
     context = make_context(may_ask=not as_json)
     known = frozenset((*ProfileLibrary().names(), *context.history.instances_with_logs()))
-    request = DownRequest(instance, chosen_nodes(node), grace, known)
+    request = DownRequest(instance, chosen_nodes(node), 0.0 if kill else grace, known)
     return drive(context, lambda: down(context, request), JsonTeller() if as_json else WordTeller())

@@ -114,9 +114,9 @@ def test_what_is_no_key_is_refused(given: str) -> None:
 
 def test_a_keymap_is_read_and_its_faults_have_their_places(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text("keys:\n  down: [X, ctrl+d]\n  help: f2\n")
-    assert load_config(path).keys == (("down", ("X", "ctrl+d")), ("help", ("f2",)))
-    assert next(one for one in there_are(Situation(), load_config(path).keys) if one.id == "down").keys[0] == "X"
+    path.write_text("keys:\n  down: [D, ctrl+d]\n  help: f2\n")
+    assert load_config(path).keys == (("down", ("D", "ctrl+d")), ("help", ("f2",)))
+    assert next(one for one in there_are(Situation(), load_config(path).keys) if one.id == "down").keys[0] == "D"
     path.write_text("keys:\n  stopp: x\n  up: hyper\n")
     with pytest.raises(InvalidFile) as caught:
         load_config(path)
