@@ -25,6 +25,8 @@ class ActionId(StrEnum):
     DOWN = "down"
     KILL = "kill"
     INSTANCE = "instance"
+    VIEW_OVERVIEW = "view.overview"
+    VIEW_INSTANCE = "view.instance"
     LOGS = "logs"
     DROP_CACHES = "drop-caches"
     PROFILES = "profiles"
@@ -41,15 +43,23 @@ class ActionId(StrEnum):
     HELP = "help"
     BACK = "back"
     EDIT = "edit"
+    EDIT_ITS = "edit-its-profile"
+    SHELL = "shell"
     FILTER = "filter"
     EXAMINE = "examine"
     COPY = "copy"
+    COPY_ADDRESS = "copy-address"
     MEND = "mend"
     FURTHER = "further"
     NEARER = "nearer"
     QUIT = "quit"
     QUIT_AT_ONCE = "quit-at-once"
     PLAN = "plan"
+    PLAN_OF = "plan-of-selected"
+    SAVE_SCREEN = "save-screen"
+    BACKGROUND = "background"
+    FIRST = "first"
+    LAST = "last"
     COPY_VERDICT = "copy-verdict"
     LOG_FOLLOW = "log.follow"
     LOG_FIND = "log.find"
@@ -72,6 +82,8 @@ class Sense(StrEnum):
     COPY = "copy"
     SEARCH = "search"
     AGAIN = "ask the Sparks again"
+    EDIT = "edit a profile"
+    DESCRIBE = "what it runs with"
 
 
 Why = Callable[[Situation], str | None]  # None: it can be done; else why not
@@ -121,54 +133,68 @@ ACTIONS: tuple[Action, ...] = (
            on=_RUNNING | {PROFILES}, footer=0),
     Action(
         ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", why.cannot_stop, changes=True,
-        confirm=True, verb="down", words=_of_instance("down"), on=_RUNNING, footer=1,
+        confirm=True, verb="down", words=_of_instance("down"), on=_RUNNING | {PROFILES}, footer=1,
     ),
     Action(
         ActionId.KILL, ("X",), "kill", "stop the instance at once, without time to finish", why.cannot_stop, changes=True,
-        confirm=True, verb="down", words=lambda now: (*_of_instance("down")(now), "--kill"), on=_RUNNING,
+        confirm=True, verb="down", words=lambda now: (*_of_instance("down")(now), "--kill"), on=_RUNNING | {PROFILES},
     ),
     Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", why.no_instance, screen=INSTANCE,
            on=_HERE, sense=Sense.TAKE),
     Action(
-        ActionId.LOGS, ("l",), "logs", "show the instance's log", why.no_log, verb="logs", words=_of_instance("logs"),
-        screen=LOGS, on=_RUNNING, footer=2,
+        ActionId.LOGS, ("l", "3"), "logs", "show the instance's log", why.no_log, verb="logs", words=_of_instance("logs"),
+        screen=LOGS, on=_RUNNING | _READ, footer=2,
     ),
     Action(
         ActionId.DROP_CACHES, ("c",), "drop caches", "drop the page cache, memory before and after", why.cannot_drop,
         changes=True, verb="drop-caches", words=_on_node("drop-caches"), on=_RUNNING | {PROFILES}, footer=3,
     ),
-    Action(ActionId.PROFILES, ("p",), "profiles", "show the profiles", verb="profiles", screen=PROFILES, footer=4),
+    Action(ActionId.PROFILES, ("p", "4"), "profiles", "show the profiles", verb="profiles", screen=PROFILES, footer=4),
     Action(
-        ActionId.DOCTOR, ("!",), "doctor", "say what is missing on the Sparks", verb="doctor", screen=DOCTOR, footer=6,
+        ActionId.DOCTOR, ("!", "5"), "doctor", "say what is missing on the Sparks", verb="doctor", screen=DOCTOR, footer=6,
     ),
     Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", why.nothing_wrong, on=_RUNNING, footer=7),
     Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", why.is_connected,
            on=_RUNNING, footer=8, sense=Sense.AGAIN),
+    Action(ActionId.VIEW_OVERVIEW, ("1",), "overview", "all Sparks at a glance", screen=OVERVIEW),
+    Action(ActionId.VIEW_INSTANCE, ("2",), "instance", "the selected instance", why.no_instance, screen=INSTANCE),
     Action(ActionId.EDIT, ("e",), "edit", "edit the profile in your editor, and check it", why.no_profile,
-           on=frozenset((PROFILES,)), footer=1),
+           on=frozenset((PROFILES,)), footer=1, sense=Sense.EDIT),
+    Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.no_profile_of_it,
+           on=_RUNNING, sense=Sense.EDIT),
+    Action(ActionId.SHELL, ("s",), "shell", "a shell on the Spark, with your own ssh; exit comes back here", why.no_shell,
+           changes=True),
     Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",
            on=frozenset((PROFILES,)), footer=2, sense=Sense.SEARCH),
     Action(ActionId.MEND, ("enter",), "do it", "do what the remedy says, where it is a command of ours", why.cannot_mend,
            changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1, sense=Sense.TAKE),
     Action(ActionId.COPY, ("y",), "copy", "copy the command", why.cannot_copy, on=_READ, footer=2, sense=Sense.COPY),
+    Action(ActionId.COPY_ADDRESS, ("y",), "copy", "copy the address at which the instance answers", why.no_address,
+           on=_HERE, sense=Sense.COPY),
     Action(ActionId.EXAMINE, ("r",), "again", "examine the Sparks again", why.no_node,
            on=frozenset((DOCTOR,)), footer=0, sense=Sense.AGAIN),
     Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.alone, on=_LISTS - {DOCTOR}),
     Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.alone, on=_LISTS - {DOCTOR}),
     Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile or finding", on=_LISTS),
     Action(ActionId.UPPER, ("up", "k"), "upper", "the instance, profile or finding before", on=_LISTS),
+    Action(ActionId.FIRST, ("g", "home"), "first", "the first Spark, profile or finding", on=_LISTS),
+    Action(ActionId.LAST, ("G", "end"), "last", "the last Spark, profile or finding", on=_LISTS),
     Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READ),
     Action(ActionId.NEARER, ("pageup",), "nearer", "back in what is below", on=_READ),
     Action(ActionId.PAUSE, ("space",), "pause", "hold the picture; what happens is still taken in"),
     Action(ActionId.COMMAND, (":",), "command", "type a command, as on the command line", footer=9),
     Action(ActionId.PALETTE, ("ctrl+p",), "palette", "find an action by its name"),
     Action(ActionId.HELP, ("?", "f1"), "help", "all keys of this screen", footer=5),
+    Action(ActionId.SAVE_SCREEN, ("f8",), "picture", "save the screen as an SVG file"),
+    Action(ActionId.BACKGROUND, ("ctrl+z",), "background", "put the panel aside; fg in your shell brings it back"),
     Action(ActionId.BACK, ("escape",), "back", "go back"),
     Action(ActionId.QUIT, ("q",), "quit", "go back; from the overview, end the panel"),
     Action(ActionId.QUIT_AT_ONCE, ("ctrl+q",), "end", "end the panel; engines go on running", footer=10),
-    Action(ActionId.PLAN, ("d",), "plan", "what it runs with, in full", on=_ONE, footer=4),
-    Action(ActionId.COPY_VERDICT, ("y",), "copy verdict", "copy why it failed, with its proof", why.no_verdict,
-           on=_ONE, sense=Sense.COPY),
+    Action(ActionId.PLAN, ("d",), "plan", "what it runs with, in full", on=_ONE, footer=4, sense=Sense.DESCRIBE),
+    Action(ActionId.PLAN_OF, ("d",), "plan", "what the instance runs with, in full", why.no_plan, on=_HERE,
+           sense=Sense.DESCRIBE),
+    Action(ActionId.COPY_VERDICT, ("y",), "copy", "copy why it failed, with its proof, or its address",
+           why.no_verdict_or_address, on=_ONE, sense=Sense.COPY),
     Action(ActionId.LOG_FOLLOW, ("f",), "follow", "follow the log, or stay where you read", on=_LOG, footer=0),
     Action(ActionId.LOG_FIND, ("/",), "find", "find text, !text or /regex/ while it is typed",
            on=_LOG, footer=1, sense=Sense.SEARCH),
@@ -225,7 +251,9 @@ def there_are(now: Situation, keys: Iterable[tuple[str, tuple[str, ...]]] = ()) 
 
 def is_there(one: Action, screens: frozenset[str]) -> bool:
     """Tell whether the screens that it opens and is on are there."""
-    return (one.screen is None or one.screen in screens) and (not one.on or bool(one.on & (screens | {OVERVIEW})))
+    return (one.screen is None or one.screen in screens | {OVERVIEW}) and (
+        not one.on or bool(one.on & (screens | {OVERVIEW}))
+    )
 
 
 def meant_on(actions: Iterable[Action], place: str) -> tuple[Action, ...]:

@@ -65,7 +65,9 @@ def node_silent(now: Situation) -> str | None:
 def no_instance(now: Situation) -> str | None:
     if now.view is None:
         return "no Spark is configured" if now.node is None else f"{now.node} was not looked at yet"
-    return None if now.selected is not None else f"nothing runs on {now.node}"
+    if now.selected is not None:
+        return None
+    return f"nothing runs on {now.node}" if now.instance is None else f"{now.instance} does not run on {now.node}"
 
 
 def no_log(now: Situation) -> str | None:
@@ -73,8 +75,37 @@ def no_log(now: Situation) -> str | None:
     return None if now.instance is not None else no_instance(now)
 
 
-def no_verdict(now: Situation) -> str | None:
-    return None if now.has_verdict else "there is no verdict: no start that was watched here has failed"
+def no_address(now: Situation) -> str | None:
+    """It has one once its port is known."""
+    if why := no_instance(now):
+        return why
+    assert now.selected is not None
+    return None if now.selected.endpoint else f"it is not known where {now.selected.name} answers"
+
+
+def no_verdict_or_address(now: Situation) -> str | None:
+    """The first is of a start that was watched here and has failed."""
+    return None if now.has_verdict else no_address(now)
+
+
+def no_plan(now: Situation) -> str | None:
+    """It is read back from the container."""
+    return "this recording does not hold it" if now.replaying else no_instance(now)
+
+
+def no_profile_of_it(now: Situation) -> str | None:
+    """A container of somebody else's has none."""
+    if why := no_instance(now):
+        return why
+    assert now.selected is not None
+    return None if now.selected.profile else f"{now.selected.name} was not started from a profile"
+
+
+def no_shell(now: Situation) -> str | None:
+    """Of a node that does not answer, ssh says best why."""
+    if now.replaying:
+        return "this is a recording"
+    return "no Spark is configured" if now.node is None else None
 
 
 def cannot_stop(now: Situation) -> str | None:

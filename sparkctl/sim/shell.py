@@ -15,6 +15,7 @@ from sparkctl.sim.probe import run_probe
 
 DROP = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 HELD_BY_ANOTHER = 75
+NO_SHELL = 255  # as ssh says that it could not connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ async def run(node: SimNode, line: str, streams: Streams) -> int:
     except ValueError as error:
         return _fail(streams, f"sh: {error}", 2)
     if not argv:
-        return 0
+        return _fail(streams, f"{node.name} is simulated: there is no shell on it", NO_SHELL)
     command = _COMMANDS.get(argv[0].rpartition("/")[2])
     return await (command or _unknown)(node, argv, streams)
 

@@ -18,7 +18,7 @@ from textual.app import App
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from sparkctl.core.actions import ACTIONS, Action, Situation, aimed, key_name, there_are
+from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, aimed, key_name, there_are
 from sparkctl.tui import screens
 from sparkctl.tui.keyboard import Keyboard
 from sparkctl.tui.overview import Overview
@@ -263,15 +263,26 @@ class Panel(App[tuple[str, ...]]):
             farewell += await room.aclose()
         self.exit(farewell)
 
+    def action_help_quit(self) -> None:
+        """Say on ctrl+c, which ends nothing here, what does."""
+        self.say(f"{self._ways_out[0] if self._ways_out else 'q'} ends the panel; engines go on running")
+
     async def action_quit(self) -> None:
         """Be Textual's own way out, too."""
         self.leave()
 
     # --- keys ---
 
+    @property
+    def _ways_out(self) -> tuple[str, ...]:
+        """The keys that end the panel from anywhere."""
+        return next(tuple(map(key_name, one.keys)) for one in self.actions if one.id is ActionId.QUIT_AT_ONCE)
+
     async def on_event(self, event: events.Event) -> None:
         """Take keys one at a time; a click is for what is seen, and not for a dialog that is still to come."""
-        if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
+        if isinstance(event, events.Key) and not event.is_printable and event.key in self._ways_out:
+            self.leave()  # also where a palette or a field would keep the key for itself
+        elif isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
             self._keyboard.take(event)
         elif not (isinstance(event, events.MouseEvent) and self._keyboard.is_opening):
             await super().on_event(event)
@@ -292,7 +303,10 @@ class Panel(App[tuple[str, ...]]):
             self.say(why)
             return
         what = one.id.name.lower()
-        getattr(front, f"do_{what}", getattr(self, f"_do_{what}", self._do_verb))(one)
+        if (do := getattr(front, f"do_{what}", getattr(self, f"_do_{what}", None))) is not None:
+            do(one)
+        else:
+            self._do_at_hand(one)
 
     def action_act(self, name: str) -> None:
         """Be called by keys."""
@@ -316,9 +330,13 @@ class Panel(App[tuple[str, ...]]):
         self.copy_to_clipboard("\n".join(clean_lines(text)))
         self.say(f"{what} is copied, if your terminal takes copies (OSC 52)")
 
-    def _do_verb(self, one: Action) -> None:
-        """Do what the action's command line says, or open its screen."""
-        if one.screen is not None:
+    def _do_at_hand(self, one: Action) -> None:
+        """Do what means the same everywhere, or what the action's command line says, or open its screen."""
+        from sparkctl.tui.at_hand import DO
+
+        if one.id in DO:
+            DO[one.id](self)
+        elif one.screen is not None:
             self.open(one.screen)
         elif one.words is not None:
             self.command(one.words(self.situation()))
@@ -452,6 +470,12 @@ class Panel(App[tuple[str, ...]]):
 
     def _do_previous(self, _: Action) -> None:
         self.choose((self._chosen - 1) % len(self.names))
+
+    def _do_first(self, _: Action) -> None:
+        self.choose(0)
+
+    def _do_last(self, _: Action) -> None:
+        self.choose(len(self.names) - 1)
 
     def _do_lower(self, _: Action) -> None:
         self._step(1)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import shutil
-import signal
-from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.errors import InvalidInput
+from sparkctl.tui.outside import outside
 
 if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
@@ -34,21 +32,5 @@ def editor() -> list[str]:
 
 
 async def edit(panel: Panel, path: Path) -> None:
-    """Let the operator edit a file. The nodes are followed meanwhile, and nothing is painted.
-
-    Raises `InvalidInput` where there is no editor or it cannot be run.
-    """
-    words = [*editor(), str(path)]
-    loop = asyncio.get_running_loop()
-    with panel.batch_update(), nullcontext() if panel.is_headless else panel.suspend():
-        with suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread
-            loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is the editor's
-        try:
-            process = await asyncio.create_subprocess_exec(*words)
-            await process.wait()
-        except OSError as error:
-            raise InvalidInput(f"{words[0]} cannot be run: {error.strerror}", "set $EDITOR to your editor") from error
-        finally:
-            with suppress(NotImplementedError, ValueError, RuntimeError):
-                loop.remove_signal_handler(signal.SIGINT)
-    panel.refresh(layout=True)
+    """Let the operator edit a file. Raises `InvalidInput` where there is no editor or it cannot be run."""
+    await outside(panel, [*editor(), str(path)], "set $EDITOR to your editor")

@@ -107,10 +107,12 @@ class Instance(PanelScreen):
         )  # fmt: skip
 
     def do_copy_verdict(self, _: Action) -> None:
-        """Copy why it failed, as a message to somebody else."""
+        """Copy why it failed, as a message to somebody else; of one that did not, where it answers."""
+        one = self.panel.situation().selected
         if (end := self._end()) is not None:
-            self.app.copy_to_clipboard(verdict_text(end))
-            self.panel.say("the verdict was copied")
+            self.panel.copy(verdict_text(end), "the verdict")
+        elif one is not None and one.endpoint is not None:
+            self.panel.copy(one.endpoint, one.endpoint)
 
     def do_plan(self, _: Action) -> None:
         """Show all of what it runs with."""

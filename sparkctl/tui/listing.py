@@ -39,6 +39,14 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         """Select the one before."""
         self._step(-1)
 
+    def do_first(self, _: Action) -> None:
+        """Select the first one."""
+        self._step(-len(self.listed()[0]))
+
+    def do_last(self, _: Action) -> None:
+        """Select the last one."""
+        self._step(len(self.listed()[0]))
+
     def do_further(self, _: Action) -> None:
         """Read on."""
         self._scroll(_PAGE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
@@ -18,10 +17,10 @@ from sparkctl.core.actions import PROFILES, Action, Situation
 from sparkctl.core.env import env_file_warnings
 from sparkctl.core.history import LastStart
 from sparkctl.core.profiles import ProfileEntry, ProfileLibrary
-from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.errors import InvalidInput
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.profile_rows import Preview, Shelf, shelf_rows
-from sparkctl.tui.editor import edit
+from sparkctl.tui.edit_profile import edit_profile
 from sparkctl.tui.listing import ListScreen
 from sparkctl.tui.log_prompt import Asked, LogPrompt
 from sparkctl.tui.picker import Offer
@@ -82,9 +81,9 @@ class Profiles(ListScreen[str]):
         self.set_interval(_EVERY, lambda: self.panel.spawn(self._read()))
 
     def selected(self, now: Situation) -> Situation:
-        """Return the situation with the selected profile."""
+        """Return the situation with the selected profile, and the instance that is called like it."""
         one = self._shelf().selected
-        return replace(now, profile=None if one is None else one.summary.name)
+        return now if one is None else replace(now, profile=one.summary.name, instance=one.summary.name)
 
     def picture(self) -> None:
         """Paint."""
@@ -214,33 +213,5 @@ class Profiles(ListScreen[str]):
             self.panel.spawn(self._edit(one.summary.name))
 
     async def _edit(self, name: str) -> None:
-        library = ProfileLibrary()
-        try:
-            path, copied = await asyncio.to_thread(library.own, name)
-            before = path.read_bytes()
-            try:
-                await edit(self.panel, path)
-            finally:
-                same = path.exists() and path.read_bytes() == before
-                if copied and same:
-                    path.unlink()
-            self._tell(name, path, await asyncio.to_thread(_faults, library, path), copied=copied, same=same)
-        except SparkctlError as error:
-            self.panel.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
-        except OSError as error:
-            self.panel.say(f"{error.filename or name}: {error.strerror or error}", severity="error")
+        await edit_profile(self.panel, name)
         await self._read()
-
-    def _tell(self, name: str, path: Path, faults: tuple[str, ...], *, copied: bool, same: bool) -> None:
-        panel = self.panel
-        if faults:
-            panel.say("\n".join(faults[:3]), severity="error")
-        elif same:
-            panel.say(f"{name}: nothing was changed" + (", the shipped one stays" if copied else ""))
-        else:
-            panel.say(f"{name}: good" + (f"; yours now goes before the shipped one: {path}" if copied else ""))
-
-
-def _faults(library: ProfileLibrary, path: Path) -> tuple[str, ...]:
-    """Return what is wrong with a file that was edited; nothing of one that is no longer there."""
-    return tuple(map(str, library.check(path))) if path.exists() else ()

@@ -1,0 +1,26 @@
+"""How the operator's own ssh reaches a node: what our config says of it; ~/.ssh/config says the rest, as ever. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sparkctl.model.node import Node
+
+
+def shell_words(node: Node, environ: Mapping[str, str]) -> list[str]:
+    """Return the words that open a shell on a node; no shell of ours reads them."""
+    if node.is_local:
+        return [environ.get("SHELL") or "/bin/sh"]
+    words = ["ssh"]
+    if node.known_hosts:
+        words += ["-o", f'UserKnownHostsFile="{_path(node.known_hosts)}"']
+    words += ["-i", _path(node.identity)] if node.identity else []
+    words += ["-J", node.jump] if node.jump else []
+    words += ["-p", str(node.port)] if node.port else []
+    words += ["-l", node.user] if node.user else []
+    return [*words, "--", node.host]
+
+
+def _path(text: str) -> str:
+    return str(Path(text).expanduser()).replace("%", "%%")  # ssh puts names in place of what follows a single one

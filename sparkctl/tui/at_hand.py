@@ -1,0 +1,114 @@
+"""What keys do that mean the same on every screen and are not the panel's own life: a shell, a picture, an address."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkctl.core.actions import ActionId
+from sparkctl.core.shell_words import shell_words
+from sparkctl.errors import DockerError, InvalidInput, NodeError
+
+if TYPE_CHECKING:
+    from sparkctl.model.node import Node
+    from sparkctl.tui.app import Panel
+
+_NO_CONNECTION = 255  # what ssh ends with where it is ssh that failed
+
+
+def _edit_its(panel: Panel) -> None:
+    from sparkctl.tui.edit_profile import edit_profile
+
+    one = panel.situation().selected
+    if one is not None and one.profile is not None:
+        panel.spawn(edit_profile(panel, one.profile))
+
+
+def _copy_address(panel: Panel) -> None:
+    one = panel.situation().selected
+    if one is not None and one.endpoint is not None:
+        panel.copy(one.endpoint, one.endpoint)
+
+
+def _shell(panel: Panel) -> None:
+    name = panel.situation().node
+    node = next((node for node in panel.sparks if node.name == name), None)
+    if node is not None:
+        panel.spawn(_open_shell(panel, node))
+
+
+async def _open_shell(panel: Panel, node: Node) -> None:
+    """ssh says on stderr what is wrong with the connection, and that would be painted over: it is said again."""
+    from sparkctl.tui.outside import outside
+
+    words = shell_words(node, os.environ)
+    try:
+        status, said = await outside(panel, words, "install OpenSSH", listen=not node.is_local)
+    except InvalidInput as error:
+        panel.say(f"{error.message}\n{error.hint}", severity="error")
+        return
+    if status == _NO_CONNECTION and not node.is_local:
+        lines = [line for line in said.splitlines() if line.strip()]
+        panel.say("\n".join(lines[-3:]) or f"ssh to {node.name} ended with {status}", severity="error")
+
+
+def _plan_of(panel: Panel) -> None:
+    panel.opening(_show_plan(panel))
+
+
+async def _show_plan(panel: Panel) -> None:
+    from sparkctl.operations.launched import launched
+    from sparkctl.present.instance_parts import plan_rows
+    from sparkctl.tui.dialogs import Reader
+
+    one, room = panel.situation().selected, panel.room
+    node = None if one is None or room is None else room.crew.node(one.node)
+    if one is None or room is None or node is None or one.container_id is None:
+        return
+    try:
+        run = await launched(room.context, node, one.container_id)
+    except (NodeError, DockerError) as error:
+        panel.say(f"not known: {error.message}", severity="error")
+        return
+    rows = plan_rows(run, min(110, panel.size.width - 10))
+    panel.push_screen(Reader(f"{one.name} on {one.node} runs with", [(), *rows, ()]))
+
+
+def _save_screen(panel: Panel) -> None:
+    """The picture is taken now; what is said of it is not on it."""
+    panel.spawn(_save(panel, panel.export_screenshot(title="sparkctl")))
+
+
+async def _save(panel: Panel, picture: str) -> None:
+    name = f"sparkctl-{time.strftime('%Y%m%d-%H%M%S')}.svg"
+
+    def write() -> Path:
+        path = Path.cwd() / name
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+            out.write(picture)
+        return path
+
+    try:
+        path = await asyncio.to_thread(write)
+    except OSError as error:
+        panel.say(f"not saved: {name}: {error.strerror or error}", severity="error")
+    else:
+        panel.say(f"the screen is in {path}")
+
+
+def _background(panel: Panel) -> None:
+    panel.action_suspend_process()
+
+
+DO: dict[ActionId, Callable[[Panel], None]] = {
+    ActionId.EDIT_ITS: _edit_its,
+    ActionId.COPY_ADDRESS: _copy_address,
+    ActionId.SHELL: _shell,
+    ActionId.PLAN_OF: _plan_of,
+    ActionId.SAVE_SCREEN: _save_screen,
+    ActionId.BACKGROUND: _background,
+}

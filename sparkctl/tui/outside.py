@@ -1,0 +1,36 @@
+"""Programs of the operator's own, on the operator's own terminal, while the panel waits behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from asyncio.subprocess import PIPE
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING
+
+from sparkctl.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from sparkctl.tui.app import Panel
+
+
+async def outside(panel: Panel, words: Sequence[str], hint: str, *, listen: bool = False) -> tuple[int, str]:
+    """Run a program to its end; return its exit status and, with ``listen``, what it said on stderr.
+
+    The nodes are followed meanwhile, and nothing is painted. Raises `InvalidInput` with ``hint`` where it cannot be run.
+    """
+    loop = asyncio.get_running_loop()
+    with panel.batch_update(), nullcontext() if panel.is_headless else panel.suspend():
+        with suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread
+            loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is the program's
+        try:
+            process = await asyncio.create_subprocess_exec(*words, stderr=PIPE if listen else None)
+            _, said = await process.communicate()
+        except OSError as error:
+            raise InvalidInput(f"{words[0]} cannot be run: {error.strerror}", hint) from error
+        finally:
+            with suppress(NotImplementedError, ValueError, RuntimeError):
+                loop.remove_signal_handler(signal.SIGINT)
+    panel.refresh(layout=True)
+    return process.returncode or 0, (said or b"").decode(errors="replace")

@@ -1,0 +1,200 @@
+"""Keys that mean the same on every screen: views by number, a shell, an address, a plan, a picture, the way out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.actions import ACTIONS, LOGS
+from sparkctl.sim import SimulatedSparks
+from sparkctl.tui.app import Panel
+from sparkctl.tui.log_view import LogView
+from sparkctl.tui.screen import PanelScreen
+from tests.sim.clients import FAST
+from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, until
+
+
+def place(pilot: Driver) -> str:
+    assert isinstance(pilot.app.screen, PanelScreen)
+    return pilot.app.screen.PLACE
+
+
+async def test_numbers_are_the_views_from_every_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        for key, there in zip("2345", ("instance", "logs", "profiles", "doctor"), strict=True):
+            await pilot.press(key)
+            assert place(pilot) == there
+        for key, there in zip("43215321", ("profiles", "logs", "instance", "overview") * 2, strict=False):
+            await pilot.press(key)
+            assert place(pilot) == {"5": "doctor", "3": "logs", "2": "instance", "1": "overview"}.get(key, there)
+        assert len(pilot.app.screen_stack) == 1
+
+
+async def test_g_is_the_first_and_G_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, "━ spark1 ")
+        await pilot.press("G")
+        await until(pilot, "━ spark2 ")
+        await pilot.press("g")
+        await until(pilot, "━ spark1 ")
+        await pilot.press("p")
+        first = await until(pilot, "▸ ")
+        await pilot.press("G")
+        last = await until(pilot, lambda text: "▸ " in text and marked(text) != marked(first))
+        await pilot.press("end")
+        assert marked(screen(pilot)) == marked(last)
+        await pilot.press("home")
+        await until(pilot, lambda text: marked(text) == marked(first))
+
+
+def marked(text: str) -> str:
+    return next(line.split()[1] for line in text.splitlines() if "▸ " in line)
+
+
+async def test_the_address_is_copied_where_the_instance_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("y")
+        assert pilot.app.clipboard == "http://127.0.0.1:8003"
+        await pilot.press("tab", "enter")
+        await until(pilot, "─ qwen36-vllm")
+        await pilot.press("y")
+        assert pilot.app.clipboard == "http://127.0.0.1:8000"
+
+
+async def test_d_shows_what_the_selected_instance_runs_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("d")
+        shown = await until(pilot, "qwen36-ngram on spark1 runs with")
+        assert "docker run" in shown
+
+
+async def test_the_profile_of_an_instance_is_edited_from_where_it_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text(
+        f"#!{sys.executable}\nimport pathlib, sys\npathlib.Path({str(tmp_path / 'seen')!r}).write_text(sys.argv[1])\n"
+    )
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    monkeypatch.delenv("VISUAL", raising=False)
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("e")
+        await until(pilot, lambda _: (tmp_path / "seen").exists())
+        assert (tmp_path / "seen").read_text().endswith("/qwen36-ngram.yaml")
+        await until(pilot, lambda _: any("nothing was changed" in one.message for one in pilot.app._notifications))
+
+
+async def test_what_a_profile_runs_is_stopped_and_its_log_read_from_the_profiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("tok/s") == 2)
+        await pilot.press("p")
+        await until(pilot, "▸ ")
+        while marked(screen(pilot)) != "qwen36-ngram":
+            await pilot.press("down")
+        await pilot.press("x")
+        await until(pilot, "Stop qwen36-ngram on spark1?")
+        await pilot.press("escape", "l")
+        assert place(pilot) == LOGS
+        await until(pilot, lambda _: list(pilot.app.screen.query(LogView)))
+
+
+async def test_a_shell_is_the_operators_ssh_and_the_panel_is_there_again_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    ssh = tools / "ssh"
+    ssh.write_text(
+        f"#!{sys.executable}\nimport json, pathlib, sys\n"
+        f"pathlib.Path({str(tmp_path / 'words')!r}).write_text(json.dumps(sys.argv[1:]))\n"
+    )
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("G", "s")
+        await until(pilot, lambda _: (tmp_path / "words").exists())
+        words = json.loads((tmp_path / "words").read_text())
+        node = next(node for node in pilot.app.sparks if node.name == "spark2")  # type: ignore[attr-defined]
+        assert words[-2:] == ["--", "127.0.0.1"]
+        assert words[words.index("-p") + 1] == str(node.port)
+        assert words[words.index("-l") + 1] == node.user
+        await until(pilot, lambda text: text.count("● ready") == 2)
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh on this machine")
+async def test_what_ssh_says_when_it_cannot_connect_is_said_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("s")
+        await until(
+            pilot,
+            lambda _: any("spark1 is simulated: there is no shell" in one.message for one in pilot.app._notifications),
+        )
+
+
+async def test_the_screen_is_saved_as_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with opened(setup((black_hole(),), tmp_path)) as pilot:
+        await until(pilot, "dark")
+        await pilot.press("f8")
+        await until(pilot, lambda _: any(f"in {tmp_path}/sparkctl-" in one.message for one in pilot.app._notifications))
+    assert [(text.startswith("<svg"), "dark" in text) for text in pictures(tmp_path)] == [(True, True)]
+
+
+def pictures(directory: Path) -> list[str]:
+    return [path.read_text() for path in directory.glob("sparkctl-*.svg")]
+
+
+async def test_a_picture_that_cannot_be_saved_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    async with opened(setup((black_hole(),), tmp_path)) as pilot:
+        await until(pilot, "dark")
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        await pilot.press("f8")
+        await until(pilot, lambda _: any("not saved" in one.message for one in pilot.app._notifications))
+
+
+@pytest.mark.parametrize("keys", [(), ("question_mark",), ("colon",), ("ctrl+p",), ("5",), ("i",)])
+async def test_ctrl_q_ends_the_panel_from_everywhere(
+    keys: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("trouble", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, "free for /var/lib/docker")
+        await pilot.press(*keys)
+        await pilot.pause()
+        await pilot.press("ctrl+q")
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        await until(pilot, lambda _: panel._leaving)
+    assert pilot.app.return_value
+
+
+async def test_ctrl_c_ends_nothing_and_says_what_does(tmp_path: Path) -> None:
+    async with opened(setup((black_hole(),), tmp_path)) as pilot:
+        await until(pilot, "dark")
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda _: any("ctrl+q ends the panel" in one.message for one in pilot.app._notifications))
+        assert pilot.app.is_running
+
+
+def test_every_view_has_its_number() -> None:
+    numbers = {key: one.screen for one in ACTIONS for key in one.keys if key.isdigit()}
+    assert numbers == {"1": "overview", "2": "instance", "3": "logs", "4": "profiles", "5": "doctor"}

@@ -1,0 +1,32 @@
+"""A shell on a node is the operator's own ssh, told what our config says and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.shell_words import shell_words
+from sparkctl.model.node import Node, NodeName
+
+NAME = NodeName("spark1")
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (Node(NAME, "spark1.local"), ["ssh", "--", "spark1.local"]),
+        (Node(NAME, "192.0.2.7", user="milo", port=2222), ["ssh", "-p", "2222", "-l", "milo", "--", "192.0.2.7"]),
+        (Node(NAME, "s", jump="milo@gate:22"), ["ssh", "-J", "milo@gate:22", "--", "s"]),
+        (Node(NAME, "s", identity="/keys/100%"), ["ssh", "-i", "/keys/100%%", "--", "s"]),
+        (Node(NAME, "s", known_hosts="/a b"), ["ssh", "-o", 'UserKnownHostsFile="/a b"', "--", "s"]),
+        (Node(NAME, "local"), ["/bin/zsh"]),
+    ],
+)
+def test_what_the_config_says_is_what_ssh_is_told(node: Node, words: list[str]) -> None:
+    assert shell_words(node, {"SHELL": "/bin/zsh"}) == words
+
+
+def test_a_home_is_found_and_without_a_shell_there_is_the_usual_one() -> None:
+    assert shell_words(Node(NAME, "s", identity="~/.ssh/spark"), {})[2] == str(Path.home() / ".ssh/spark")
+    assert shell_words(Node(NAME, "local"), {}) == ["/bin/sh"]
