@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.sample import NetLink, RdmaPort
+from sparkctl.present.fold import fold
 from sparkctl.present.frame import Box, arrange, beside, filled, welcome
 from sparkctl.present.glance import Glance
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said
@@ -72,7 +73,7 @@ def _below(scene: Scene, shown: int, columns: int, room: int) -> list[Row]:
         return []
     hidden = len(scene.glances) - shown
     rows = [row(Span(f" {hidden} more: tab goes on", Tone.LABEL))] if hidden > 0 else []
-    rows += [row(" ", Span(words, tone)) for words, tone in scene.notices[-2:]]
+    rows += _notices(scene, columns, max(2, room // 2))
     rows += _links(scene)
     found = _findings(scene)
     left = max(0, room - len(rows))
@@ -81,6 +82,17 @@ def _below(scene: Scene, shown: int, columns: int, room: int) -> list[Row]:
     rows += found[: left - for_logs]
     rows += logs[len(logs) - for_logs :] if for_logs else []
     return [cut(one, columns) for one in rows[:room]]
+
+
+def _notices(scene: Scene, columns: int, most: int) -> list[Row]:
+    """Return what was said last, folded; of more lines than there is room for, the newest words."""
+    rows: list[Row] = []
+    for words, tone in reversed(scene.notices):
+        told = [row(" ", Span(line, tone)) for line in fold(words, max(20, columns - 2), 2)]
+        if rows and len(told) + len(rows) > most:
+            break
+        rows = [*told, *rows]
+    return rows[:most]
 
 
 def _links(scene: Scene) -> list[Row]:

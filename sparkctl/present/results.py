@@ -9,11 +9,13 @@ from sparkctl.model.finding import Finding, Severity
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import memory_bar
+from sparkctl.model.text import clean_lines
 from sparkctl.model.units import GIB, spoken
 from sparkctl.present.bars import memory_bar as memory_cells
 from sparkctl.present.findings import trouble_lines
+from sparkctl.present.fold import fold
 from sparkctl.present.sentences import caches_line, guard_line
-from sparkctl.present.spans import Row, Span, Tone, row, said
+from sparkctl.present.spans import Row, Span, Tone, cut, row, said
 from sparkctl.present.symbols import symbol
 
 _BAR = 40
@@ -76,3 +78,11 @@ def caches_rows(event: CachesDropped, gpu_memory: int | None, ascii_only: bool =
 def trouble_rows(findings: Sequence[Finding], now: float, columns: int, ascii_only: bool = False) -> list[Row]:
     """Return findings in full: what is, since when, what shows it, what to do."""
     return [row(said(line)) for line in trouble_lines(findings, now, ascii_only, columns)]
+
+
+def refusal_rows(message: str, hint: str | None, columns: int, lines: int) -> list[Row]:
+    """Return why a line was refused and what to do, on at most so many lines: they stand above the line."""
+    rows = []
+    for words, tone in ((message, Tone.BAD), *(((hint, Tone.LABEL),) if hint else ())):
+        rows += [row(" ", said(one, tone)) for line in clean_lines(words) for one in fold(line, columns - 2, 0)]
+    return [cut(one, columns) for one in rows[:lines]]

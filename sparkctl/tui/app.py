@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-import shlex
 import signal
 import time
 from collections.abc import Coroutine, Sequence
@@ -16,11 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import events
 from textual.app import App
 from textual.binding import BindingType
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 
-from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, aimed, key_name, there_are
+from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, key_name, there_are
+from sparkctl.errors import SparkctlError
 from sparkctl.tui import screens
+from sparkctl.tui.deeds import Deeds
 from sparkctl.tui.keyboard import Keyboard
+from sparkctl.tui.orders import Orders
 from sparkctl.tui.overview import Overview
 from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.setup import Setup
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
     from sparkctl.model.node import Node, NodeName
     from sparkctl.present.overview import Scene
-    from sparkctl.tui.picker import Offer
     from sparkctl.tui.room import Room
 
 _TICK = 1.0
@@ -61,6 +62,7 @@ class Panel(App[tuple[str, ...]]):
     NOTIFICATION_TIMEOUT = 8.0
     CSS = """
     Toast { max-width: 70; }
+    ModalScreen ToastRack { display: none; }
     Dialog { align: center middle; background: $background 60%; }
     Question Input { border: none; height: 1; }
     CommandLine { align: left bottom; background: transparent; }
@@ -91,10 +93,12 @@ class Panel(App[tuple[str, ...]]):
         self._instances: dict[str, str] = {}  # the selected instance of each node
         self._room: Room | None = None
         self._keyboard = Keyboard(self)
+        self._deeds = Deeds(self)
+        self.orders = Orders(self)
         self._opening: asyncio.Task[None] | None = None
         self._leaving = False
         self._beside: set[asyncio.Task[None]] = set()
-        self._typed: list[str] = []  # lines behind the colon
+        self._unsaid: list[tuple[str, str]] = []
         self.theme = setup.theme if setup.theme in self.available_themes else DARK.name
         self.tones = styles(self.current_theme, colourless=colourless)
 
@@ -211,8 +215,6 @@ class Panel(App[tuple[str, ...]]):
 
     def _read_config_again(self) -> None:
         """Take in a config that was saved meanwhile; with faults in it, the one that was stays, and they are said."""
-        from sparkctl.errors import SparkctlError
-
         if self.setup.reload is None or self._room is None:
             return
         try:
@@ -303,10 +305,7 @@ class Panel(App[tuple[str, ...]]):
             self.say(why)
             return
         what = one.id.name.lower()
-        if (do := getattr(front, f"do_{what}", getattr(self, f"_do_{what}", None))) is not None:
-            do(one)
-        else:
-            self._do_at_hand(one)
+        getattr(front, f"do_{what}", getattr(self._deeds, f"do_{what}", self._deeds.do))(one)
 
     def action_act(self, name: str) -> None:
         """Be called by keys."""
@@ -317,11 +316,46 @@ class Panel(App[tuple[str, ...]]):
         self._chosen = max(0, min(index, len(self.names) - 1))
         self.repaint()
 
+    def choose_next(self, by: int) -> None:
+        """Select another Spark; after the last comes the first."""
+        self.choose((self._chosen + by) % len(self.names))
+
+    def choose_instance(self, by: int) -> None:
+        """Select another instance of the selected Spark."""
+        names = [] if self._room is None or self.node is None else self._room.instances(self.node)
+        if names and self.node is not None:
+            at = names.index(self._instance() or names[0])
+            self._instances[self.node] = names[max(0, min(len(names) - 1, at + by))]
+            self.repaint()
+
+    def pause(self) -> None:
+        """Hold the picture, or let it go on."""
+        self.paused = not self.paused
+        self._paint_screens()
+
+    # --- what is said ---
+
     def say(self, words: str, *, severity: str = "information") -> None:
-        """Say something for a few seconds. It is data, never markup."""
+        """Say something for a few seconds that has no other place; after a dialog where one is open.
+
+        It is data, never markup.
+        """
         from sparkctl.model.text import clean_lines
 
-        self.notify("\n".join(clean_lines(words)), severity=severity, markup=False)  # type: ignore[arg-type]
+        if isinstance(self.screen, ModalScreen):
+            self._unsaid.append((words, severity))
+        else:
+            self.notify("\n".join(clean_lines(words)), severity=severity, markup=False)  # type: ignore[arg-type]
+
+    def say_what_waited(self) -> None:
+        """Say what had to wait for a dialog."""
+        said, self._unsaid = self._unsaid, []
+        for words, severity in said:
+            self.say(words, severity=severity)
+
+    def refuse(self, error: SparkctlError) -> None:
+        """Say what is wrong, and what to do."""
+        self.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="warning")
 
     def copy(self, text: str, what: str) -> None:
         """Give text to the terminal's clipboard, by OSC 52; not every terminal takes it, and that is said."""
@@ -329,17 +363,6 @@ class Panel(App[tuple[str, ...]]):
 
         self.copy_to_clipboard("\n".join(clean_lines(text)))
         self.say(f"{what} is copied, if your terminal takes copies (OSC 52)")
-
-    def _do_at_hand(self, one: Action) -> None:
-        """Do what means the same everywhere, or what the action's command line says, or open its screen."""
-        from sparkctl.tui.at_hand import DO
-
-        if one.id in DO:
-            DO[one.id](self)
-        elif one.screen is not None:
-            self.open(one.screen)
-        elif one.words is not None:
-            self.command(one.words(self.situation()))
 
     def open(self, name: str, now: Situation | None = None) -> None:
         """Open a screen for a situation, this one unless given, or go back to it where it is open."""
@@ -351,44 +374,11 @@ class Panel(App[tuple[str, ...]]):
             self.pop_screen()
 
     def command(self, words: Sequence[str]) -> None:
-        """Do what a command line says; what is dangerous asks first. What is wrong with it is said."""
-        from sparkctl.tui.confirming import asks
-
-        one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
-        if one is not None and one.changes and self.setup.readonly:
-            self.say(f"this panel is read-only: `{words[0]}` is not for it", severity="warning")
-        elif one is not None and one.screen in screens.AVAILABLE and (len(words) == 1 or one.words is not None):
-            self.open(str(one.screen), aimed(self.situation(), words))
-        elif self._room is None:
-            self.say("one moment: nothing was looked at yet")
-        elif self.setup.recording is not None:
-            self.say("this is a recording: there is nothing to do anything to")
-        elif one is not None and asks(one, words, self.situation()):
-            self.ask_and_run(one, words)
-        else:
-            self._run_words(words)
-
-    def _run_words(self, words: Sequence[str]) -> None:
-        from sparkctl.errors import SparkctlError
-
-        assert self._room is not None
+        """Do what a command line says; why it cannot be done is said."""
         try:
-            self._room.run(words)
+            self.orders.give(words)
         except SparkctlError as error:
-            self.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
-
-    def ask_and_run(self, one: Action, words: Sequence[str]) -> None:
-        """Do what a command line says once the operator has said yes; no is the default."""
-        self.spawn(self._ask_and_run(one, words))
-
-    async def _ask_and_run(self, one: Action, words: Sequence[str]) -> None:
-        from sparkctl.tui.confirming import DO, question
-
-        assert self._room is not None
-        if await self._room.dialogs.ask(question(one, words, self.situation())) == DO:
-            if words[0] == "down" and self.node is not None:
-                self._room.jobs.leave(self.node, words[1])
-            self._run_words(words)
+            self.refuse(error)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let something go on beside the keys; a defect in it is the panel's."""
@@ -401,118 +391,3 @@ class Panel(App[tuple[str, ...]]):
     def opening(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something go on that opens a dialog at its end: what is typed meanwhile is for that."""
         self._keyboard.wait_for(self.spawn(work))
-
-    def _do_up(self, _: Action) -> None:
-        self.opening(self._pick())
-
-    async def _pick(self) -> None:
-        assert self._room is not None
-        self.offer(await self._room.offers())
-
-    def offer(self, offers: Sequence[Offer], title: str = "start a profile") -> None:
-        """Ask which of these profiles to start, and where, and do it."""
-        from sparkctl.tui.picker import Picker
-
-        views = [view for view in self.situation().views if view.state == "ok"]
-        if not offers or not views:
-            self.say("there is no profile yet: sparkctl profiles list" if views else "no Spark answers")
-            return
-
-        def take(words: tuple[str, ...] | None) -> None:
-            if words:
-                self.command(words)
-
-        self.push_screen(Picker(offers, views, self.node, title), take)
-
-    def _do_command(self, _: Action) -> None:
-        from sparkctl.tui.command_line import CommandLine
-
-        if self.setup.commands is None:
-            return
-
-        def take(line: str | None) -> None:
-            if line:
-                self._typed.append(line)
-                try:
-                    words = shlex.split(line)
-                except ValueError as wrong:
-                    self.say(f"{line}: {wrong}", severity="error")
-                    return
-                self.command(words)
-
-        self.push_screen(CommandLine(self.setup.commands, tuple(self._typed[-50:])), take)
-
-    def _do_palette(self, _: Action) -> None:
-        self.action_command_palette()
-
-    def _do_help(self, _: Action) -> None:
-        from sparkctl.present.keys import help_rows
-        from sparkctl.tui.dialogs import Reader
-
-        screen = self.front
-        actions = self.actions if screen is None else screen.actions
-        crumb = "" if screen is None else screen.crumb
-        rows = help_rows(actions, self.situation(), self.ascii_only)
-        self.push_screen(Reader(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
-
-    def _do_wrong(self, _: Action) -> None:
-        from sparkctl.present.results import trouble_rows
-        from sparkctl.tui.dialogs import Reader
-
-        view = self.situation().view
-        assert view is not None
-        now = view.sample.time if view.sample is not None else self.now()
-        rows = trouble_rows(view.findings, now, min(96, self.size.width - 10), self.ascii_only)
-        self.push_screen(Reader(f"{view.name}: what is wrong", [(), *rows, ()]))
-
-    def _do_next(self, _: Action) -> None:
-        self.choose((self._chosen + 1) % len(self.names))
-
-    def _do_previous(self, _: Action) -> None:
-        self.choose((self._chosen - 1) % len(self.names))
-
-    def _do_first(self, _: Action) -> None:
-        self.choose(0)
-
-    def _do_last(self, _: Action) -> None:
-        self.choose(len(self.names) - 1)
-
-    def _do_lower(self, _: Action) -> None:
-        self._step(1)
-
-    def _do_upper(self, _: Action) -> None:
-        self._step(-1)
-
-    def _step(self, by: int) -> None:
-        if self._room is None or self.node is None:
-            return
-        names = self._room.instances(self.node)
-        if not names:
-            return
-        at = names.index(self._instance() or names[0])
-        self._instances[self.node] = names[max(0, min(len(names) - 1, at + by))]
-        self.repaint()
-
-    def _do_pause(self, _: Action) -> None:
-        self.paused = not self.paused
-        self._paint_screens()
-
-    def _do_back(self, _: Action) -> None:
-        if len(self.screen_stack) > 1:
-            self.pop_screen()
-        elif self._room is not None:
-            self._room.notices.clear()
-            self.repaint()
-
-    def _do_quit(self, one: Action) -> None:
-        if len(self.screen_stack) > 1:
-            self._do_back(one)
-        else:
-            self.leave()
-
-    def _do_quit_at_once(self, _: Action) -> None:
-        self.leave()
-
-    def _do_reconnect(self, _: Action) -> None:
-        if self._room is not None and self.node is not None:
-            self._room.crew.again(self.node)

@@ -6,16 +6,19 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from sparkctl.present.results import refusal_rows
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said
 from sparkctl.tui.sheet import Sheet
 
 if TYPE_CHECKING:
+    from sparkctl.errors import SparkctlError
     from sparkctl.tui.app import Panel
     from sparkctl.tui.setup import Commands
 
@@ -23,7 +26,7 @@ _SHOWN = 6
 
 
 class CommandLine(ModalScreen[str]):
-    """Gives the line that was typed; None where it was left."""
+    """Gives the line that was typed; None where it was left. ``refused``: why ``line`` was, which is there to be edited."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", show=False),
@@ -33,8 +36,11 @@ class CommandLine(ModalScreen[str]):
         Binding("ctrl+q", "app.quit", show=False),
     ]
 
-    def __init__(self, commands: Commands, typed: Sequence[str], line: str = "") -> None:
+    def __init__(
+        self, commands: Commands, typed: Sequence[str], line: str = "", refused: SparkctlError | None = None
+    ) -> None:
         super().__init__()
+        self._refused = refused
         self._commands, self._typed, self._begun = commands, typed, line
         self._at = len(typed)
         self._found: tuple[str, ...] = ()
@@ -44,14 +50,30 @@ class CommandLine(ModalScreen[str]):
     def compose(self) -> ComposeResult:
         """What may be meant, and below it the line."""
         panel: Panel = self.app  # type: ignore[assignment]
+        yield Sheet(panel.tones, id="refused")
         yield Sheet(panel.tones, id="found")
         with Horizontal():
             yield Sheet(panel.tones, [row(Span(" :", Tone.KEY))], id="colon")
             yield Input(self._begun, placeholder="up qwen36 --node spark1", compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
-        """Offer what there is."""
+        """Offer what there is; say what is wrong with what there was."""
+        self._show_refusal()
         self._offer(self._begun)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fit."""
+        self._show_refusal()
+        self._show()
+
+    def _show_refusal(self) -> None:
+        sheet = self.query_one("#refused", Sheet)
+        sheet.display = self._refused is not None
+        if self._refused is not None:
+            wide, high = self.app.size
+            rows = refusal_rows(self._refused.message, self._refused.hint, wide, max(1, high // 2))
+            sheet.styles.height = len(rows)
+            sheet.show(rows)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Offer what fits; a completion that was just taken is not completed again."""

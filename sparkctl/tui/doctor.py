@@ -96,4 +96,4 @@ class Doctor(ListScreen[tuple[str, ...]]):
         """Do what the remedy says, after a question."""
         selected = self._checkup().selected
         if selected is not None and selected.deed is not None:
-            self.panel.ask_and_run(one, selected.deed)
+            self.panel.orders.ask_and_give(one, selected.deed)

@@ -173,7 +173,7 @@ class Profiles(ListScreen[str]):
         if one is None or one.profile is None:
             self.panel.say("this profile cannot be read: e edits it", severity="warning")
             return
-        self.panel.offer([Offer(one.summary.name, one.profile)], f"start {one.summary.name}")
+        self.panel.orders.offer([Offer(one.summary.name, one.profile)], f"start {one.summary.name}")
 
     def do_copy(self, _: Action) -> None:
         """Copy the command as it is shown."""

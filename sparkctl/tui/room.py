@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sparkctl.core.actions import OVERVIEW
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.core.context import Interrupt
 from sparkctl.core.profiles import ProfileLibrary
@@ -25,8 +25,9 @@ from sparkctl.operations.doctor import doctor
 from sparkctl.operations.preview import home_on, planned
 from sparkctl.present.glance import COMING, Glance, glance, in_order
 from sparkctl.present.overview import Scene
+from sparkctl.present.plan_text import plan_lines
 from sparkctl.present.results import caches_rows, guard_notice, result_line
-from sparkctl.present.spans import Tone
+from sparkctl.present.spans import Tone, row, said
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
 from sparkctl.tui.crew import Crew, Recording
@@ -42,11 +43,8 @@ if TYPE_CHECKING:
     from sparkctl.operations.launched import Launched
     from sparkctl.tui.app import Panel
 
-
 _EXAMINE = ("doctor",)
 _DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
-
-
 _RECENT = 3
 
 
@@ -87,9 +85,7 @@ class Room:
 
     def now(self) -> float:
         """Return the moment that is shown: in a recording the last event's, and what has passed since."""
-        if self._panel.setup.recording is None:
-            return self.clock.now()
-        if self._shown is None:
+        if self._panel.setup.recording is None or self._shown is None:
             return self.clock.now()
         stamp, when = self._shown
         return stamp + min(1.0, self.clock.monotonic() - when)
@@ -228,7 +224,7 @@ class Room:
         return planned(self.context, profile, node, home, os.environ)
 
     def _finished(self, job: Job, defect: BaseException | None) -> None:
-        """Say how a verb ended: for a moment in the corner, and below the tiles until the next one."""
+        """Say how a verb ended: below the tiles, and in a dialog where there is more to read."""
         panel, started = self._panel, job.started
         if defect is not None:
             words, tone = f"a defect in sparkctl: {type(defect).__name__}: {defect}", Tone.BAD
@@ -240,18 +236,23 @@ class Room:
         if started.verb == "doctor" and job.found:
             self._keep_examination(job)
             return
-        self._notice(words, tone)
+        details = self._details(job)
         for warned in job.warnings[-2:]:
-            panel.say(warned.message + (f"\n{warned.hint}" if warned.hint else ""), severity="warning")
+            self._notice(warned.message + (f"  {warned.hint}" if warned.hint else ""), Tone.ATTENTION)
+        self._notice(words, tone, is_shown=details is not None)
+        if details is not None:
+            panel.push_screen(details)
         self.recent = self.context.history.recent_profiles(_RECENT)
-        self._show_details(job)
         self.bridge.changed()
 
-    def _notice(self, words: str, tone: Tone) -> None:
-        """Say something for a moment in the corner, and below the tiles until there is more to say, or escape."""
-        self.notices[:] = [*self.notices[-1:], (clean(words.replace("\n", " ")), tone)]
-        severity = {Tone.GOOD: "information", Tone.ATTENTION: "warning"}.get(tone, "error")
-        self._panel.say(words, severity=severity)
+    def _notice(self, words: str, tone: Tone, *, is_shown: bool = False) -> None:
+        """Keep something below the tiles, until there is more to say or escape. Where tiles are not seen, say it for a moment,
+        unless a dialog has it in full."""
+        self.notices[:] = [*self.notices[-2:], (clean(words.replace("\n", " ")), tone)]
+        front = self._panel.front
+        if not is_shown and front is not None and front.PLACE != OVERVIEW:
+            severity = {Tone.GOOD: "information", Tone.ATTENTION: "warning"}.get(tone, "error")
+            self._panel.say(words, severity=severity)
 
     def _keep_examination(self, job: Job) -> None:
         """Keep what was found, of the nodes that were examined; a typed `doctor` shows it at once."""
@@ -262,16 +263,18 @@ class Room:
             self._panel.open("doctor")
         self.bridge.changed()
 
-    def _show_details(self, job: Job) -> None:
+    def _details(self, job: Job) -> Reader | None:
+        """Return what there is to read about what was done, None where one line tells it."""
         panel = self._panel
         if job.started.verb == "drop-caches" and job.caches:
             last = job.caches[-1]
             sample = self.bridge.store.last_sample(last.node)
             rows = caches_rows(last, None if sample is None else sample.gpu_memory, panel.ascii_only)
-            panel.push_screen(Reader(f"page cache dropped on {last.node}", rows, Tone.GOOD))
-        elif job.plan is not None and job.ended is not None and job.ended.outcome is Outcome.PLANNED:
-            words = shlex.join(job.started.words)
-            panel.say(f"a dry run changes nothing; the plan in full: sparkctl {words}")
+            return Reader(f"page cache dropped on {last.node}", rows, Tone.GOOD)
+        if job.plan is not None and job.ended is not None and job.ended.outcome is Outcome.PLANNED:
+            rows = [row(said(line)) for line in plan_lines(job.plan.plan, min(96, panel.size.width - 10))]
+            return Reader("a dry run: nothing was changed", [(), *rows, ()])
+        return None
 
     def _paint(self) -> None:
         """Paint as a message of the app's own: a defect in it is the panel's, and not a line in a log that nobody reads."""

@@ -97,6 +97,7 @@ class PanelScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         """Be up to date when it is seen again."""
         self.repaint()
+        self.panel.say_what_waited()
 
     def recolour(self) -> None:
         """Paint everything in the theme's colours."""

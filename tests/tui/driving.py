@@ -62,6 +62,11 @@ def screen(pilot: Driver) -> str:
     return "\n".join(line for sheet in pilot.app.screen.query(Sheet) if sheet.display for line in sheet.shown)
 
 
+def toasts(pilot: Driver) -> list[str]:
+    """What is said in the corner."""
+    return [str(one.message) for one in pilot.app._notifications]
+
+
 async def until(pilot: Driver, claim: str | Callable[[str], object], within: float = 20) -> str:
     """Wait until a text is on the screen, or a claim about it holds; return the screen."""
     holds = (lambda shown: claim in shown) if isinstance(claim, str) else claim

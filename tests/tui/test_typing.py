@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.log_view import LogView
 from sparkctl.tui.room import Room
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, on_sparks, screen, until
+from tests.tui.driving import Driver, idle, on_sparks, screen, until
 
 SIGNS = {" ": "space", "-": "minus", ":": "colon", "/": "slash", "?": "question_mark", "\t": "tab", "\r": "enter"}
 
@@ -26,6 +27,12 @@ def at_once(pilot: Driver, *keys: str) -> None:
             name = SIGNS.get(key, key)
             character = next((sign for sign, it in SIGNS.items() if it == name), key if len(key) == 1 else None)
             pilot.app.post_message(events.Key(name, character))
+
+
+async def holds(pilot: Driver, claim: Callable[[], bool], within: float = 20) -> None:
+    async with asyncio.timeout(within):
+        while not claim():
+            await pilot.pause(0.02)
 
 
 def click(pilot: Driver, x: int, y: int) -> None:
@@ -52,7 +59,8 @@ async def test_a_question_takes_the_keys_behind_the_one_that_asks_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
-        await until(pilot, lambda text: text.count("● ready") == 2)
+        idle(sparks, "spark1")
+        await until(pilot, lambda text: text.count("● ready") == 2 and "idle" in text)
         at_once(pilot, "x", "tab", "enter")
         await until(pilot, lambda text: "spark1 ○ nothing runs" in text, within=30)
         assert sparks.docker["spark2"].running, "tab was for the question, not for the next Spark"
@@ -111,8 +119,7 @@ async def test_a_password_typed_in_one_go_is_whole_and_shown_nowhere(
         await pilot.press("c")
         await until(pilot, "password on spark1")
         at_once(pilot, "xqulp")
-        await pilot.pause(0.2)
-        assert pilot.app.screen.query_one(Input).value == "xqulp"
+        await holds(pilot, lambda: pilot.app.screen.query_one(Input).value == "xqulp")
         assert "xqulp" not in pilot.app.export_screenshot()
 
 
@@ -125,8 +132,7 @@ async def test_a_filter_and_a_pattern_take_all_that_is_typed(tmp_path: Path, mon
         await until(pilot, "› log")
         await pilot.pause(0.5)
         at_once(pilot, "/loaded\r")
-        await pilot.pause(0.3)
-        assert pilot.app.screen.query_one(LogView).sight.sought == "loaded"
+        await holds(pilot, lambda: pilot.app.screen.query_one(LogView).sight.sought == "loaded")
 
 
 async def test_the_palette_takes_what_is_typed_behind_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,5 +140,4 @@ async def test_the_palette_takes_what_is_typed_behind_its_key(tmp_path: Path, mo
         await until(pilot, lambda text: text.count("● ready") == 2)
         pilot.app.post_message(events.Key("ctrl+p", None))
         at_once(pilot, "xlup")
-        await pilot.pause(0.3)
-        assert pilot.app.screen.query_one(Input).value == "xlup"
+        await holds(pilot, lambda: bool(found := pilot.app.screen.query(Input)) and found.first().value == "xlup")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.errors import InvalidInput
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
+from sparkctl.tui.app import Panel
 from sparkctl.tui.palette import Actions
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, idle, on_sparks, screen, until
+from tests.tui.driving import Driver, idle, on_sparks, screen, toasts, until
 
 
 async def type_line(pilot: Driver, line: str) -> None:
@@ -253,3 +255,94 @@ async def test_a_pause_holds_the_picture_and_not_the_store(tmp_path: Path, monke
         assert screen(pilot) == held
         await pilot.press("space")
         await until(pilot, lambda text: "paused" not in text and text != held)
+
+
+REFUSED = [
+    ("upp qwen36", "no such verb: upp; did you mean `up`?"),
+    ("up qwen36 --node nowhere", "no node is called `nowhere`"),
+    ("up 'qwen36", "No closing quotation in what was typed"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), REFUSED)
+async def test_a_refused_line_comes_back_with_what_is_wrong_above_it(
+    line: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await type_line(pilot, line)
+        await until(pilot, said)
+        assert pilot.app.screen.query_one(Input).value == line
+        assert not toasts(pilot), "it is said once, and stays"
+        pilot.app.screen.query_one(Input).value = "up qwen36 --node spark2"
+        await pilot.press("enter")
+        await until(pilot, "spark2 ● ready", within=40)
+        await pilot.press("colon", "up")
+        assert pilot.app.screen.query_one(Input).value == "up qwen36 --node spark2"
+        await pilot.press("up")
+        assert pilot.app.screen.query_one(Input).value == line
+
+
+async def test_a_line_that_changes_something_is_refused_where_it_is_typed_in_a_read_only_panel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, readonly=True) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await type_line(pilot, "down qwen36-ngram --node spark1")
+        await until(pilot, "this panel is read-only")
+        await pilot.press("escape")
+        await until(pilot, lambda text: "read-only:" not in text)
+
+
+async def test_a_result_is_said_once_below_the_tiles_and_in_the_corner_where_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("c")
+        await until(pilot, "page cache dropped on spark1")
+        assert not toasts(pilot)
+        await pilot.press("escape")
+        await until(pilot, "spark1: caches dropped")
+        assert not toasts(pilot)
+        await pilot.press("escape", "enter")
+        await until(pilot, "› qwen36-ngram")
+        idle(sparks, "spark2")
+        await pilot.pause(2)
+        await type_line(pilot, "down qwen36-vllm --node spark2")
+        await until(pilot, "Stop qwen36-vllm on spark2?")
+        await pilot.press("tab", "enter")
+        async with asyncio.timeout(20):
+            while not toasts(pilot):
+                await pilot.pause(0.05)
+        assert len([one for one in toasts(pilot) if "qwen36-vllm" in one]) == 1
+
+
+async def test_what_has_to_be_said_waits_until_a_dialog_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        await pilot.press("question_mark")
+        panel.say("the config was read again")
+        assert not toasts(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda text: "esc goes back" not in text)
+        assert toasts(pilot) == ["the config was read again"]
+
+
+async def test_a_dry_run_shows_its_plan_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        SimulatedSparks("empty", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await type_line(pilot, "up qwen36 --node spark1 --dry-run")
+        shown = await until(pilot, "a dry run: nothing was changed")
+        assert "docker run -d" in shown
+        assert not sparks.docker["spark1"].running

@@ -1,0 +1,119 @@
+"""What the keys do that mean the same on every screen: a ``do_`` method by the name of the action's id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkctl.core.actions import Action
+
+if TYPE_CHECKING:
+    from sparkctl.tui.app import Panel
+
+
+class Deeds:
+    """Of one panel."""
+
+    def __init__(self, panel: Panel) -> None:
+        self._panel = panel
+
+    def do(self, one: Action) -> None:
+        """Do an action that has no method: what is at hand everywhere, what its command line says, or open its screen."""
+        from sparkctl.tui.at_hand import DO
+
+        if one.id in DO:
+            DO[one.id](self._panel)
+        elif one.screen is not None:
+            self._panel.open(one.screen)
+        elif one.words is not None:
+            self._panel.command(one.words(self._panel.situation()))
+
+    def do_up(self, _: Action) -> None:
+        """Ask what to start, and where."""
+        self._panel.orders.pick()
+
+    def do_command(self, _: Action) -> None:
+        """Let a line be typed."""
+        self._panel.orders.ask_for_line()
+
+    def do_palette(self, _: Action) -> None:
+        """Let an action be found by its name."""
+        self._panel.action_command_palette()
+
+    def do_help(self, _: Action) -> None:
+        """Show the keys of the screen in front."""
+        from sparkctl.present.keys import help_rows
+        from sparkctl.tui.dialogs import Reader
+
+        panel = self._panel
+        screen = panel.front
+        actions = panel.actions if screen is None else screen.actions
+        crumb = "" if screen is None else screen.crumb
+        rows = help_rows(actions, panel.situation(), panel.ascii_only)
+        panel.push_screen(Reader(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
+
+    def do_wrong(self, _: Action) -> None:
+        """Show what is wrong with the selected Spark."""
+        from sparkctl.present.results import trouble_rows
+        from sparkctl.tui.dialogs import Reader
+
+        panel = self._panel
+        view = panel.situation().view
+        assert view is not None
+        now = view.sample.time if view.sample is not None else panel.now()
+        rows = trouble_rows(view.findings, now, min(96, panel.size.width - 10), panel.ascii_only)
+        panel.push_screen(Reader(f"{view.name}: what is wrong", [(), *rows, ()]))
+
+    def do_next(self, _: Action) -> None:
+        """Select the next Spark."""
+        self._panel.choose_next(1)
+
+    def do_previous(self, _: Action) -> None:
+        """Select the Spark before."""
+        self._panel.choose_next(-1)
+
+    def do_first(self, _: Action) -> None:
+        """Select the first Spark."""
+        self._panel.choose(0)
+
+    def do_last(self, _: Action) -> None:
+        """Select the last Spark."""
+        self._panel.choose(len(self._panel.names) - 1)
+
+    def do_lower(self, _: Action) -> None:
+        """Select the next instance."""
+        self._panel.choose_instance(1)
+
+    def do_upper(self, _: Action) -> None:
+        """Select the instance before."""
+        self._panel.choose_instance(-1)
+
+    def do_pause(self, _: Action) -> None:
+        """Hold the picture, or let it go on."""
+        self._panel.pause()
+
+    def do_back(self, _: Action) -> None:
+        """Go back; on the overview, forget what was said."""
+        panel = self._panel
+        panel.clear_notifications()
+        if len(panel.screen_stack) > 1:
+            panel.pop_screen()
+        elif panel.room is not None:
+            panel.room.notices.clear()
+            panel.repaint()
+
+    def do_quit(self, one: Action) -> None:
+        """Go back; from the overview, end the panel."""
+        if len(self._panel.screen_stack) > 1:
+            self.do_back(one)
+        else:
+            self._panel.leave()
+
+    def do_quit_at_once(self, _: Action) -> None:
+        """End the panel."""
+        self._panel.leave()
+
+    def do_reconnect(self, _: Action) -> None:
+        """Connect to the selected Spark now."""
+        panel = self._panel
+        if panel.room is not None and panel.node is not None:
+            panel.room.crew.again(panel.node)

@@ -1,0 +1,113 @@
+"""Command lines, whoever gives them: a key, the palette, a dialog, or hands on the `:` line. They are all carried out here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sparkctl.core.actions import ACTIONS, Action, aimed
+from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.tui import screens
+
+if TYPE_CHECKING:
+    from sparkctl.tui.app import Panel
+    from sparkctl.tui.picker import Offer
+
+_KEPT = 50  # typed lines
+
+
+class Orders:
+    """Of one panel."""
+
+    def __init__(self, panel: Panel) -> None:
+        self._panel = panel
+        self._typed: list[str] = []
+
+    def give(self, words: Sequence[str]) -> None:
+        """Do what a command line says; what is dangerous asks first. Raises `SparkctlError` where it is refused."""
+        from sparkctl.tui.confirming import asks
+
+        panel = self._panel
+        one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
+        if one is not None and one.changes and panel.setup.readonly:
+            raise InvalidInput(f"this panel is read-only: `{words[0]}` is not for it")
+        if one is not None and one.screen in screens.AVAILABLE and (len(words) == 1 or one.words is not None):
+            panel.open(str(one.screen), aimed(panel.situation(), words))
+        elif panel.room is None:
+            raise InvalidInput("one moment: nothing was looked at yet")
+        elif panel.setup.recording is not None:
+            raise InvalidInput("this is a recording: there is nothing to do anything to")
+        elif one is not None and asks(one, words, panel.situation()):
+            self.ask_and_give(one, words)
+        else:
+            panel.room.run(words)
+
+    def ask_and_give(self, one: Action, words: Sequence[str]) -> None:
+        """Do what a command line says once the operator has said yes; no is the default."""
+        self._panel.spawn(self._ask_and_give(one, words))
+
+    async def _ask_and_give(self, one: Action, words: Sequence[str]) -> None:
+        from sparkctl.tui.confirming import DO, question
+
+        panel = self._panel
+        assert panel.room is not None
+        if await panel.room.dialogs.ask(question(one, words, panel.situation())) != DO:
+            return
+        if words[0] == "down" and panel.node is not None:
+            panel.room.jobs.leave(panel.node, words[1])
+        try:
+            panel.room.run(words)
+        except SparkctlError as error:
+            panel.refuse(error)
+
+    def pick(self) -> None:
+        """Ask which profile to start, of all that there are."""
+        self._panel.opening(self._pick())
+
+    async def _pick(self) -> None:
+        assert self._panel.room is not None
+        self.offer(await self._panel.room.offers())
+
+    def offer(self, offers: Sequence[Offer], title: str = "start a profile") -> None:
+        """Ask which of these profiles to start, and where, and do it."""
+        from sparkctl.tui.picker import Picker
+
+        panel = self._panel
+        views = [view for view in panel.situation().views if view.state == "ok"]
+        if not offers or not views:
+            panel.say("there is no profile yet: sparkctl profiles list" if views else "no Spark answers")
+            return
+
+        def take(words: tuple[str, ...] | None) -> None:
+            if words:
+                panel.command(words)
+
+        panel.push_screen(Picker(offers, views, panel.node, title), take)
+
+    def ask_for_line(self, begun: str = "", refused: SparkctlError | None = None) -> None:
+        """Let a line be typed, and do what it says. A refused one comes back as it was, with what is wrong with it."""
+        from sparkctl.tui.command_line import CommandLine
+
+        panel = self._panel
+        if panel.setup.commands is None:
+            return
+
+        def take(line: str | None) -> None:
+            if not line:
+                return
+            self._typed = [*(one for one in self._typed[-_KEPT:] if one != line), line]
+            try:
+                self.give(_split(line))
+            except SparkctlError as error:
+                self.ask_for_line(line, error)
+
+        panel.push_screen(CommandLine(panel.setup.commands, tuple(self._typed), begun, refused), take)
+
+
+def _split(line: str) -> list[str]:
+    """Return the words of a line. Raises `InvalidInput` for a quotation that does not end."""
+    try:
+        return shlex.split(line)
+    except ValueError as wrong:
+        raise InvalidInput(f"{wrong} in what was typed") from wrong
