@@ -165,7 +165,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.SHELL, ("s",), "shell", "a shell on the Spark, with your own ssh; exit comes back here", why.no_shell,
            changes=True),
     Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",
-           on=frozenset((PROFILES,)), footer=2, sense=Sense.SEARCH),
+           on=_READ, footer=3, sense=Sense.SEARCH),
     Action(ActionId.MEND, ("enter",), "do it", "do what the remedy says, where it is a command of ours", why.cannot_mend,
            changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1, sense=Sense.TAKE),
     Action(ActionId.COPY, ("y",), "copy", "copy the command", why.cannot_copy, on=_READ, footer=2, sense=Sense.COPY),

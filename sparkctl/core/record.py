@@ -33,6 +33,7 @@ _KINDS: dict[str, type] = {
     "guard": events.GuardActed,
     "warning": events.Warned,
     "finding": events.Found,
+    "examined": events.Examined,
     "result": events.Ended,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}

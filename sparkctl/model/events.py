@@ -194,6 +194,15 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Examined:
+    """`doctor` is through with a node after ``seconds``: what it found there was told before, but for comparisons."""
+
+    ts: float
+    node: NodeName
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """Always the last event of a verb; written as ``"event": "result"``."""
 
@@ -224,5 +233,6 @@ Event = (
     | GuardActed
     | Warned
     | Found
+    | Examined
     | Ended
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 from sparkctl.core.context import Context
 from sparkctl.core.health import identity
@@ -11,8 +11,9 @@ from sparkctl.core.health.machine import disk_severity
 from sparkctl.core.health.sight import Sight
 from sparkctl.core.health.watch import one_look
 from sparkctl.core.session import Session
+from sparkctl.core.together import together
 from sparkctl.errors import DockerError, ExitCode, NodeError
-from sparkctl.model.events import Ended, Event, Found, Outcome
+from sparkctl.model.events import Ended, Event, Examined, Found, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.node import Node
 from sparkctl.model.units import GIB, gib, spoken
@@ -28,36 +29,42 @@ from sparkctl.wire.docker_json import EngineInfo
 _LOOK = ("identity", "memory", "docker", "sudo", "health", "gpu")
 _SKEW = 5.0
 _SPARK = "DGX Spark"
+Tell = Callable[[Iterable[Finding]], None]
 
 
 def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
-    """Examine the nodes together; exit 5 if anything is a problem, 3 if a node could not be asked."""
+    """Examine the nodes together, each finding told as soon as it is made; none waits for another node.
+
+    Exit 5 if anything is a problem, 3 if a node could not be asked. Where nodes differ is told when all have answered.
+    """
 
     async def job(emit: Emit) -> Ended:
         began = ctx.clock.monotonic()
+        problems = 0
 
-        async def one(node: Node) -> tuple[list[Finding], Hello | None]:
-            async with Session(node, ctx.asker, ctx.clock) as session:
-                return await _examine(session, ctx)
+        def tell(found: Iterable[Finding]) -> None:
+            nonlocal problems
+            for one in found:
+                problems += one.severity is Severity.PROBLEM
+                emit(Found.of(ctx.clock.now(), one))
 
-        results = await asyncio.gather(*(one(node) for node in nodes), return_exceptions=True)
-        unreachable, problems = None, 0
-        known = {node.name: result[1] for node, result in zip(nodes, results, strict=True) if isinstance(result, tuple)}
-        unlike = list(identity.differences({name: who for name, who in known.items() if who is not None}))
-        for node, result in zip(nodes, results, strict=True):
-            if isinstance(result, NodeError):
-                unreachable = unreachable or result
-                found = [Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, result.message, result.hint)]
-            elif isinstance(result, BaseException):
-                raise result
-            else:
-                found = result[0] + [one for one in unlike if one.node == node.name]
-            for finding in found:
-                problems += finding.severity is Severity.PROBLEM
-                emit(Found.of(ctx.clock.now(), finding))
+        async def one(node: Node) -> Hello | NodeError | None:
+            who: Hello | NodeError | None
+            try:
+                async with Session(node, ctx.asker, ctx.clock) as session:
+                    who = await _examine(session, ctx, tell)
+            except NodeError as error:
+                tell([Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, error.message, error.hint)])
+                who = error
+            emit(Examined(ctx.clock.now(), node.name, ctx.clock.monotonic() - began))
+            return who
+
+        results = dict(zip([node.name for node in nodes], await together(*map(one, nodes)), strict=True))
+        tell(identity.differences({name: who for name, who in results.items() if isinstance(who, Hello)}))
         seconds = ctx.clock.monotonic() - began
-        if unreachable is not None:
-            return Ended(ctx.clock.now(), Outcome.UNREACHABLE, int(unreachable.exit_code), seconds)
+        silent = next((who for who in results.values() if isinstance(who, NodeError)), None)
+        if silent is not None:
+            return Ended(ctx.clock.now(), Outcome.UNREACHABLE, int(silent.exit_code), seconds)
         if problems:
             return Ended(ctx.clock.now(), Outcome.UNHEALTHY, int(ExitCode.UNHEALTHY), seconds)
         return Ended(ctx.clock.now(), Outcome.DONE, 0, seconds)
@@ -65,35 +72,42 @@ def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
     return stream(ctx, job, on_interrupt="interrupted")
 
 
-async def _examine(session: Session, ctx: Context) -> tuple[list[Finding], Hello | None]:
-    """Return what was found, and who the node is where the probe runs there."""
+async def _examine(session: Session, ctx: Context, tell: Tell) -> Hello | None:
+    """Tell what is found, the quick checks before the slow ones; return who the node is where the probe runs there."""
     await session.link.connect()
     node = session.node
     look = await session.look(*_LOOK)
-    asked = await configuration.ask(session) if look.habits is None or look.habits.python else None
-    findings = [_connection(node, look)]
-    findings += _clock(node, look, ctx.clock.now())
-    findings += _memory(node, look)
-    findings += _drop_right(node, look)
-    findings += identity.findings(node.name, *asked) if asked else _without_probe(node, look)
+    tell(
+        [_connection(node, look), *_clock(node, look, ctx.clock.now()), *_memory(node, look), *_drop_right(node, look)]
+    )
+    runs_probe = look.habits is None or look.habits.python
+    asking = asyncio.create_task(configuration.ask(session)) if runs_probe else None  # it takes two samples
+    try:
+        has_docker = await _docker(session, look, tell)
+        asked = None if asking is None else await asking
+    finally:
+        if asking is not None:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+    tell(identity.findings(node.name, *asked) if asked else _without_probe(node, look))
+    if asked is not None and has_docker:
+        listed = await listing(session, Inspections(session))
+        tell(one_look(Sight(node.name, asked[1], listed.instances if listed.known else None)))
+    return asked[0] if asked else None
+
+
+async def _docker(session: Session, look: Look, tell: Tell) -> bool:
+    """Tell about Docker, the GPU in its containers and the disks; return whether Docker answers."""
+    node = session.node
     try:
         info = await session.docker.info()
-        findings.append(
-            Finding(
-                FindingKind.DOCKER,
-                Severity.GOOD,
-                node.name,
-                f"Docker {info.server_version} (API {info.api_version}, {info.storage_driver})",
-            )
-        )
-        findings += _gpu(node, look, info)
-        findings += _disks(node, await session.look(*_disks_of(info), *_models(node)), info)
-        if asked is not None:
-            listed = await listing(session, Inspections(session))
-            findings += one_look(Sight(node.name, asked[1], listed.instances if listed.known else None))
+        words = f"Docker {info.server_version} (API {info.api_version}, {info.storage_driver})"
+        tell([Finding(FindingKind.DOCKER, Severity.GOOD, node.name, words), *_gpu(node, look, info)])
+        tell(_disks(node, await session.look(*_disks_of(info), *_models(node)), info))
     except DockerError as error:
-        findings.append(Finding(FindingKind.DOCKER, Severity.PROBLEM, node.name, error.message, error.hint))
-    return findings, asked[0] if asked else None
+        tell([Finding(FindingKind.DOCKER, Severity.PROBLEM, node.name, error.message, error.hint)])
+        return False
+    return True
 
 
 def _disks_of(info: EngineInfo) -> list[str]:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkctl.core.actions import ACTIONS
+from sparkctl.core.logpattern import LinePattern
 from sparkctl.core.store import LoadView
 from sparkctl.model.events import Found
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.text import clean
+from sparkctl.model.units import spoken
 from sparkctl.present.findings import since_words
 from sparkctl.present.fold import fold
 from sparkctl.present.frame import filled, framed
 from sparkctl.present.scrolled import Page, listed, scrolled
-from sparkctl.present.spans import Row, Span, Tone, cells, row, said
+from sparkctl.present.spans import Row, Span, Tone, cells, ends, row, said, width
 from sparkctl.present.symbols import symbol
+from sparkctl.present.why import why
 
 _ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
 _TONES = {Severity.GOOD: Tone.GOOD, Severity.WARNING: Tone.ATTENTION, Severity.PROBLEM: Tone.BAD}
@@ -29,6 +32,7 @@ _COUNTED = {
 }  # fmt: skip
 _SILENT = (NodeState.UNREACHABLE, NodeState.UNTRUSTED, NodeState.REFUSED, NodeState.STARVED)
 _OURS = re.compile(r"sparkctl [a-z][a-z-]*(?: [A-Za-z0-9_.:@-]+)*")  # one command, nothing beside it
+_LABEL = 7  # columns of the words that say what a line of a finding is about
 _PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b")
 
 
@@ -45,6 +49,12 @@ class Entry:
         """What stays the same while its figures change."""
         one = self.found
         return (one.node or "", one.check, one.instance or "", "" if one.instance or self.is_live else one.message)
+
+    @property
+    def words(self) -> str:
+        """What a filter looks at."""
+        one = self.found
+        return clean(" ".join(filter(None, (one.severity.value, one.node, one.check, one.instance, one.message))))
 
     @property
     def command(self) -> str | None:
@@ -65,31 +75,50 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A node that is examined: for how many seconds, and how many findings that has brought so far."""
+
+    name: NodeName
+    seconds: float
+    findings: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Checkup:
-    """All that the screen shows. ``when``: when `doctor` last looked, unix seconds; ``running`` are those being examined."""
+    """All that the screen shows. ``when``: when the look that is oldest was through, unix seconds; ``running`` are the nodes
+    that are being examined. ``pattern`` is what it is filtered by."""
 
     entries: tuple[Entry, ...] = ()
     when: float | None = None
-    running: tuple[NodeName, ...] = ()
+    running: tuple[Asked, ...] = ()
     chosen: tuple[str, ...] | None = None
     further: int = 0
     is_recording: bool = False
     ascii_only: bool = False
+    now: float = 0.0
+    pattern: LinePattern | None = None
+
+    @property
+    def shown(self) -> tuple[Entry, ...]:
+        """Those that the filter leaves."""
+        pattern = self.pattern
+        return self.entries if pattern is None else tuple(one for one in self.entries if pattern.matches(one.words))
 
     @property
     def selected(self) -> Entry | None:
         """The chosen one, else the worst."""
-        first = self.entries[0] if self.entries else None
-        return next((one for one in self.entries if one.key == self.chosen), first)
+        shown = self.shown
+        return next((one for one in shown if one.key == self.chosen), shown[0] if shown else None)
 
 
 def entries(
-    found: Sequence[Found], views: Sequence[LoadView], told: Sequence[Found] = (), when: float | None = None
-) -> tuple[Entry, ...]:
+    found: Sequence[Found], views: Sequence[LoadView], told: Sequence[Found] = (),
+    when: Callable[[NodeName], float | None] = lambda _: None,
+) -> tuple[Entry, ...]:  # fmt: skip
     """Return what a look found and what the views show, the worst first; of both the view's, which is newer.
 
     ``told`` is what was found by asking, whoever asked: it is in the views, too, but no sample shows it; what is older than
-    the look at ``when``, and was not found by it, is over.
+    the last look at its node, which ended at ``when``, and was not found by it, is over.
     """
     asked = {(one.node, one.check, one.instance, one.message) for one in told}
     live = [
@@ -103,7 +132,7 @@ def entries(
     looked = [*found]
     looked += [
         one for one in told
-        if (when is None or one.ts > when) and (one.node, one.check, one.instance, one.message) not in seen
+        if _is_newer(one, when) and (one.node, one.check, one.instance, one.message) not in seen
     ]  # fmt: skip
     looks = [Entry(one, False) for one in looked if (one.node, one.check, one.instance) not in newer]
     names = [view.name for view in views]
@@ -118,6 +147,11 @@ def entries(
         )
 
     return tuple(sorted((*live, *looks), key=rank))
+
+
+def _is_newer(one: Found, when: Callable[[NodeName], float | None]) -> bool:
+    looked = None if one.node is None else when(one.node)
+    return looked is None or one.ts > looked
 
 
 def _time(when: float) -> str:
@@ -135,46 +169,93 @@ def _silence(view: LoadView) -> Entry:
 
 def doctor_rows(checkup: Checkup, columns: int, lines: int) -> Page:
     """Return exactly ``lines`` rows: how it stands, the findings, and the selected one in full."""
-    rows: list[Row] = [_standing(checkup)]
-    further, count = 0, len(checkup.entries)
+    rows: list[Row] = [_standing(checkup, columns)]
+    if checkup.pattern is not None:
+        rows.append(_filter(checkup, checkup.pattern))
+    shown = checkup.shown
+    further, count, room = 0, len(shown), lines - len(rows)
     if count:
-        upper = min(count, max(3, lines - 1 - min(_most(checkup, columns), (lines - 1) // 2)))
-        if lines - 1 - upper < 4:
-            upper = min(count, lines - 1)
-        rows += _list(checkup, upper)
+        upper = min(count, max(3, room - min(_most(shown, checkup.now, columns), room // 2)))
+        if room - upper < 4:
+            upper = min(count, room)
+        rows += _list(checkup, shown, upper)
         if (left := lines - len(rows)) >= 4 and checkup.selected is not None:
-            below = _detail(checkup, checkup.selected, columns, min(left, _most(checkup, columns)))
+            below = _detail(checkup, checkup.selected, columns, min(left, _most(shown, checkup.now, columns)))
             rows, further = [*rows, *below.rows], below.further
+    elif checkup.pattern is None and not checkup.running and checkup.when is not None:
+        rows += [(), row("  ", Span("Nothing was found, good or bad.", Tone.STALE))]
     return Page(filled(rows, columns, lines, checkup.ascii_only), further)
 
 
-def _standing(checkup: Checkup) -> Row:
-    if checkup.running:
-        return row(" ", said(f"examining {' and '.join(checkup.running)} ...", Tone.ATTENTION))
-    if checkup.is_recording:
-        head = "a recording: what its samples show"
-    elif checkup.when is None:
-        head = "not examined yet"
-    else:
-        head = f"examined {_time(checkup.when)}"
-    spans: list[Span] = [Span(f" {head}", Tone.LABEL)]
-    for severity in _ORDER:
-        if number := sum(one.found.severity is severity for one in checkup.entries):
-            words = _COUNTED[severity][number != 1]
-            spans += [Span(" · ", Tone.LABEL), Span(f"{number} {words}", _TONES.get(severity, Tone.LABEL))]
+def _standing(checkup: Checkup, columns: int) -> Row:
+    """Return how far the examination is, or how old it is, and how many findings of each kind there are."""
+    left = _progress(checkup) if checkup.running else row(Span(f" {_age(checkup)}", Tone.LABEL))
     bad = (Severity.PROBLEM, Severity.WARNING)
-    if checkup.when is not None and not any(one.found.severity in bad for one in checkup.entries):
-        spans.append(Span(" · nothing is wrong", Tone.GOOD))
-    return tuple(spans)
+    is_over = checkup.when is not None and not checkup.running
+    well = is_over and not any(one.found.severity in bad for one in checkup.entries)
+    head = (Span("nothing is wrong", Tone.GOOD),) if well else ()
+    room = columns - width(left) - width(head) - 3
+    counts = next((made for made in _counts(checkup) if width(made) <= room), ())
+    between = (Span(" · ", Tone.LABEL),) if head and counts else ()
+    return ends(left, (*head, *between, *counts, Span(" ")), columns)
 
 
-def _list(checkup: Checkup, lines: int) -> list[Row]:
-    wide = max(cells(clean(one.found.node or "")) for one in checkup.entries)
-    kind = max(cells(clean(one.found.check)) for one in checkup.entries)
+def _counts(checkup: Checkup) -> Iterator[Row]:
+    """Yield how many there are of each severity: in words, by their signs, and of the bad ones alone."""
+    numbers = [(each, sum(one.found.severity is each for one in checkup.entries)) for each in _ORDER]
+    numbers = [(each, number) for each, number in numbers if number]
+
+    def joined(parts: Sequence[tuple[Severity, str]], by: str) -> Row:
+        spans = [Span(words, _TONES.get(each, Tone.LABEL)) for each, words in parts]
+        return tuple(span for at, one in enumerate(spans) for span in ([Span(by, Tone.LABEL)] * bool(at) + [one]))
+
+    yield joined([(each, f"{number} {_COUNTED[each][number != 1]}") for each, number in numbers], " · ")
+    signs = [(each, f"{symbol(each, checkup.ascii_only)} {number}") for each, number in numbers]
+    yield joined(signs, "  ")
+    yield joined(signs[:2], "  ")
+
+
+def _progress(checkup: Checkup) -> Row:
+    spans = [Span(" examining ", Tone.ATTENTION)]
+    for at, one in enumerate(checkup.running):
+        how = (
+            f" {one.findings} found"
+            if one.findings
+            else ""
+            if one.seconds < 1
+            else f" no answer for {one.seconds:.0f} s"
+        )
+        spans += [Span(", " if at else "", Tone.LABEL), said(one.name, Tone.TITLE), Span(how, Tone.LABEL)]
+    return (*spans, Span(" ...", Tone.LABEL))
+
+
+def _age(checkup: Checkup) -> str:
+    if checkup.is_recording:
+        return "a recording: what its samples show"
+    return "not examined yet" if checkup.when is None else f"examined {_ago(checkup.when, checkup.now)}"
+
+
+def _ago(when: float, now: float) -> str:
+    """Return how long ago something was, with its hour: seconds that tick would be the only thing that moves."""
+    passed = now - when
+    if passed < 10:
+        return f"{_time(when)}, just now"
+    step = 10 if passed < 60 else 60
+    return f"{_time(when)}, {spoken(passed // step * step)} ago"
+
+
+def _filter(checkup: Checkup, pattern: LinePattern) -> Row:
+    count = f"{len(checkup.shown)}/{len(checkup.entries)}"
+    return row(" ", Span(f"/ {count}  ", Tone.ACCENT), said(pattern.fault or pattern.typed, Tone.VALUE))
+
+
+def _list(checkup: Checkup, shown: Sequence[Entry], lines: int) -> list[Row]:
+    wide = max(cells(clean(one.found.node or "")) for one in shown)
+    kind = max(cells(clean(one.found.check)) for one in shown)
     mark = ">" if checkup.ascii_only else "▸"
     chosen = checkup.selected
     rows = []
-    for one in checkup.entries:
+    for one in shown:
         each, mine = one.found, one is chosen
         tone = Tone.STRONG if mine else Tone.LABEL if each.severity is Severity.GOOD else Tone.VALUE
         rows.append(
@@ -185,32 +266,49 @@ def _list(checkup: Checkup, lines: int) -> list[Row]:
                 said(f"{clean(each.check):<{kind}}  ", Tone.LABEL), said(each.message, tone),
             )
         )  # fmt: skip
-    at = 0 if chosen is None else checkup.entries.index(chosen)
+    at = 0 if chosen is None else shown.index(chosen)
     return listed(rows, at, lines)
 
 
-def _most(checkup: Checkup, columns: int) -> int:
+def _most(shown: Sequence[Entry], now: float, columns: int) -> int:
     """Return the lines of the longest finding, so that the list does not jump while it is gone through."""
-    return max(len(_whole(one, columns - 4)) for one in checkup.entries) + 2
+    return max(len(_whole(one, now, columns - 4)) for one in shown) + 2
 
 
 def _detail(checkup: Checkup, one: Entry, columns: int, lines: int) -> Page:
     tone = _TONES.get(one.found.severity, Tone.LABEL)
     sign = symbol(one.found.severity, checkup.ascii_only)
-    title = row(Span(f"{sign} {_COUNTED[one.found.severity][0]}", tone), said(f"  {one.found.node or ''}", Tone.TITLE))
-    page = scrolled(_whole(one, max(8, columns - 4)), checkup.further, lines - 2, checkup.ascii_only)
+    title = row(
+        Span(f"{sign} {_COUNTED[one.found.severity][0]}", tone), said(f"  {one.found.node or ''}", Tone.TITLE),
+        said(f"  {one.found.check}", Tone.LABEL),
+    )  # fmt: skip
+    whole = _whole(one, checkup.now, max(8, columns - 4))
+    page = scrolled(whole, checkup.further, lines - 2, checkup.ascii_only)
     return Page(framed(title, page.rows, columns, lines, chosen=False, ascii_only=checkup.ascii_only), page.further)
 
 
-def _whole(one: Entry, columns: int) -> list[Row]:
-    rows = [row(said(line, Tone.VALUE)) for line in fold(clean(one.found.message), columns, 0)]
-    proof = [clean(str(figure)) for figure in one.found.evidence]
-    proof += (
-        ["seen now", *([one.since] if one.since else [])] if one.is_live else [f"as it was at {_time(one.found.ts)}"]
+def _whole(one: Entry, now: float, columns: int) -> list[Row]:
+    """Return what is, since when, why it matters, and what to do."""
+    rows = _labelled("what", one.found.message, Tone.VALUE, columns)
+    seen = (
+        f"seen now{f' · {one.since}' if one.since else ''}"
+        if one.is_live
+        else f"as it was at {_ago(one.found.ts, now)}"
     )
-    rows += [row(said(line, Tone.LABEL)) for line in fold(" · ".join(proof), columns, 0)]
+    proof = [clean(str(figure)) for figure in one.found.evidence]
+    rows += _labelled("since", " · ".join([seen, *proof]), Tone.LABEL, columns)
+    reason = None if one.found.severity is Severity.GOOD else why(one.found.check)
+    if reason is not None:
+        rows += _labelled("why", reason, Tone.LABEL, columns)
     if one.found.remedy is None:
         return rows
-    rows += [(), *(row(said(line, Tone.KEY)) for line in fold(clean(one.found.remedy), columns, 2))]
+    rows += _labelled("do", one.found.remedy, Tone.KEY, columns)
     does = (Span("   enter", Tone.KEY), Span(" does it, after a question", Tone.LABEL)) if one.deed else ()
-    return [*rows, row(Span("y", Tone.KEY), Span(" copies it", Tone.LABEL), *does)]
+    return [*rows, row(" " * _LABEL, Span("y", Tone.KEY), Span(" copies it", Tone.LABEL), *does)]
+
+
+def _labelled(label: str, words: str, tone: Tone, columns: int) -> list[Row]:
+    lines = fold(clean(words), max(8, columns - _LABEL), 0)
+    return [
+        row(Span(f"{label if not at else '':<{_LABEL}}", Tone.UNIT), said(line, tone)) for at, line in enumerate(lines)
+    ]

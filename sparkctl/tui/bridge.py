@@ -13,7 +13,7 @@ from sparkctl.present.overview import LastLine
 
 AT_MOST = 0.2  # seconds between two paintings
 AT_REST = 0.5  # while nothing but figures moves
-_AT_ONCE = (What.STATE, What.PHASE, What.LOG, What.INSTANCES)
+_AT_ONCE = (What.STATE, What.PHASE, What.LOG, What.INSTANCES, What.FINDINGS)
 _LINES = 40
 
 

@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from textual.binding import BindingType
-from textual.widget import Widget
 
+from sparkctl.core import logpattern
 from sparkctl.core.actions import DOCTOR, Action, Situation
-from sparkctl.present.doctor_rows import Checkup, doctor_rows, entries
+from sparkctl.present.doctor_rows import Asked, Checkup, doctor_rows, entries
 from sparkctl.tui.listing import ListScreen
 from sparkctl.tui.screen import bound
-from sparkctl.tui.sheet import Sheet
 
 _FRESH = 60.0  # seconds for which an examination needs no other
 
@@ -23,7 +22,7 @@ def make(_: Situation) -> Doctor:
 
 
 class Doctor(ListScreen[tuple[str, ...]]):
-    """Examines all Sparks at once when it is opened."""
+    """Examines all Sparks at once when it is opened, and shows each finding as it comes."""
 
     PLACE = DOCTOR
     BINDINGS: ClassVar[list[BindingType]] = bound(DOCTOR)
@@ -37,10 +36,6 @@ class Doctor(ListScreen[tuple[str, ...]]):
         """The screen's name."""
         return "doctor"
 
-    def body(self) -> Widget:
-        """Return the findings with the selected one below them."""
-        return Sheet(self.panel.tones, id="findings")
-
     def selected(self, now: Situation) -> Situation:
         """Return the situation with the selected finding's remedy."""
         one = self._checkup().selected
@@ -49,17 +44,19 @@ class Doctor(ListScreen[tuple[str, ...]]):
     def picture(self) -> None:
         """Paint; the first time there is somebody to ask, ask."""
         self._begin()
-        sheet = self.query_one("#findings", Sheet)
-        page = doctor_rows(self._checkup(), *self.room_of(sheet))
+        page = doctor_rows(self._checkup(), *self.room_of(self.sheet))
         self._further = page.further
-        sheet.show(page.rows)
+        self.sheet.show(page.rows)
 
     def _begin(self) -> None:
         room = self.panel.room
         if self._has_begun or room is None:
             return
         self._has_begun = True
-        if room.examined_at is None or room.now() - room.examined_at > _FRESH:
+        if room.examinations.running:
+            return
+        when = [room.examinations.when(node.name) for node in self.panel.sparks]
+        if any(one is None or room.now() - one > _FRESH for one in when):
             room.examine(self.panel.sparks)
 
     def _checkup(self) -> Checkup:
@@ -67,19 +64,22 @@ class Doctor(ListScreen[tuple[str, ...]]):
         room = panel.room
         if room is None:
             return Checkup(ascii_only=panel.ascii_only)
-        views = room.views(panel.names)
+        views, seen, now = room.views(panel.names), room.examinations, panel.now()
         told = [one for view in views for one in room.bridge.store.findings(view.name)]
-        found = entries(room.examined, views, told, room.examined_at)
+        asked = tuple(
+            Asked(name, now - seen.looks[name].begun, len(seen.looks[name].found)) for name in seen.running
+        )  # fmt: skip
+        when = [one for name in panel.names if (one := seen.when(name)) is not None]
         return Checkup(
-            found, room.examined_at, room.examining, self._chosen, self._further, panel.setup.recording is not None,
-            panel.ascii_only,
+            entries(seen.found, views, told, seen.when), min(when, default=None), asked, self._chosen, self._further,
+            panel.setup.recording is not None, panel.ascii_only, now, logpattern.parse(self._typed),
         )  # fmt: skip
 
     def listed(self) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...] | None]:
         """Return the keys of the findings and of the selected one."""
         checkup = self._checkup()
         one = checkup.selected
-        return tuple(each.key for each in checkup.entries), None if one is None else one.key
+        return tuple(each.key for each in checkup.shown), None if one is None else one.key
 
     def do_examine(self, _: Action) -> None:
         """Look again."""

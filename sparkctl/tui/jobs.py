@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sparkctl.model.events import CachesDropped, Ended, Event, Found, PhaseChanged, PlanMade, Warned
+from sparkctl.model.events import CachesDropped, Ended, Event, PhaseChanged, PlanMade, Warned
 from sparkctl.tui.setup import Started
 
 _PATIENCE = 2.0  # seconds that a verb has to get to where it can be left
@@ -23,7 +23,6 @@ class Job:
     started: Started
     warnings: list[Warned] = field(default_factory=list)
     caches: list[CachesDropped] = field(default_factory=list)
-    found: list[Found] = field(default_factory=list)
     plan: PlanMade | None = None
     instance: str | None = None
     ended: Ended | None = None
@@ -35,8 +34,6 @@ class Job:
                 self.warnings.append(event)
             case CachesDropped():
                 self.caches.append(event)
-            case Found():
-                self.found.append(event)
             case PlanMade():
                 self.plan, self.instance = event, event.plan.instance
             case PhaseChanged():

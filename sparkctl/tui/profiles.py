@@ -6,11 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events, on
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
-from textual.widget import Widget
 
 from sparkctl.core import logpattern
 from sparkctl.core.actions import PROFILES, Action, Situation
@@ -22,10 +18,8 @@ from sparkctl.present.docker_line import docker_line
 from sparkctl.present.profile_rows import Preview, Shelf, shelf_rows
 from sparkctl.tui.edit_profile import edit_profile
 from sparkctl.tui.listing import ListScreen
-from sparkctl.tui.log_prompt import Asked, LogPrompt
 from sparkctl.tui.picker import Offer
-from sparkctl.tui.screen import PanelScreen, bound
-from sparkctl.tui.sheet import Sheet
+from sparkctl.tui.screen import bound
 
 if TYPE_CHECKING:
     from sparkctl.model.node import Node
@@ -40,29 +34,16 @@ def make(_: Situation) -> Profiles:
     return Profiles()
 
 
-class _Body(Vertical):
-    """The sheet, and the line in which a filter is typed."""
-
-    def compose(self) -> ComposeResult:
-        screen = self.screen
-        assert isinstance(screen, PanelScreen)
-        yield Sheet(screen.panel.tones, id="shelf")
-        yield LogPrompt()
-
-
 class Profiles(ListScreen[str]):
     """Files are read beside the loop, and again when they were saved."""
 
     PLACE = PROFILES
     BINDINGS: ClassVar[list[BindingType]] = bound(PROFILES)
-    DEFAULT_CSS = "Profiles #shelf { height: 1fr; }"
-    AUTO_FOCUS = ""  # the filter's line is there, but not open
 
     def __init__(self) -> None:
         super().__init__()
         self._entries: tuple[ProfileEntry, ...] | None = None
         self._last: tuple[LastStart, ...] = ()
-        self._typed = ""
         self._previews: dict[_Key, Preview] = {}
         self._warnings: dict[str, tuple[str, ...]] = {}
 
@@ -70,10 +51,6 @@ class Profiles(ListScreen[str]):
     def crumb(self) -> str:
         """The screen's name."""
         return "profiles"
-
-    def body(self) -> Widget:
-        """Return the list with the selected one below it."""
-        return _Body()
 
     def on_mount(self) -> None:
         """Read the files now, and look after them."""
@@ -87,15 +64,9 @@ class Profiles(ListScreen[str]):
 
     def picture(self) -> None:
         """Paint."""
-        sheet = self.query_one("#shelf", Sheet)
-        page = shelf_rows(self._shelf(), *self.room_of(sheet))
+        page = shelf_rows(self._shelf(), *self.room_of(self.sheet))
         self._further = page.further
-        sheet.show(page.rows)
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Fit, once the sheet has its new size."""
-        super().on_resize(event)
-        self.call_after_refresh(self.repaint)
+        self.sheet.show(page.rows)
 
     # --- what is shown ---
 
@@ -182,29 +153,6 @@ class Profiles(ListScreen[str]):
             self.panel.copy("\n".join(one.preview.lines), "the docker run line")
         else:
             self.panel.say("there is no command to copy")
-
-    def do_filter(self, _: Action) -> None:
-        """Let a filter be typed."""
-        self.query_one(LogPrompt).ask(Asked.ONLY, self._typed)
-
-    def do_back(self, _: Action) -> None:
-        """Drop the filter; without one, leave."""
-        if self._typed:
-            self._filter("")
-        else:
-            self.panel.pop_screen()
-
-    @on(LogPrompt.Typed)
-    def _is_typed(self, event: LogPrompt.Typed) -> None:
-        self._filter(event.text)
-
-    @on(LogPrompt.Closed)
-    def _was_typed(self, event: LogPrompt.Closed) -> None:
-        self._filter(event.text)
-
-    def _filter(self, text: str) -> None:
-        self._typed, self._further = text, 0
-        self.call_after_refresh(self.repaint)
 
     def do_edit(self, _: Action) -> None:
         """Open the selected one in the editor; a shipped one is copied to the operator's own first."""

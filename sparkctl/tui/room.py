@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sparkctl.core.actions import OVERVIEW
+from sparkctl.core.actions import DOCTOR, OVERVIEW
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.core.context import Interrupt
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.events import Ended, Event, Found, GuardActed, Outcome
+from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
@@ -32,6 +32,7 @@ from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
 from sparkctl.tui.crew import Crew, Recording
 from sparkctl.tui.dialogs import Reader
+from sparkctl.tui.examinations import Examinations
 from sparkctl.tui.jobs import Job, Jobs
 from sparkctl.tui.picker import Offer
 from sparkctl.tui.setup import Started
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from sparkctl.operations.launched import Launched
     from sparkctl.tui.app import Panel
 
-_EXAMINE = ("doctor",)
 _DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
 _RECENT = 3
 
@@ -63,8 +63,7 @@ class Room:
         self.jobs = Jobs(self._take, lambda *over: panel.call_later(self._finished, *over))
         self.notices: list[tuple[str, Tone]] = []
         self.recent = self.context.history.recent_profiles(_RECENT)
-        self.examined: tuple[Found, ...] = ()
-        self.examined_at: float | None = None
+        self.examinations = Examinations()
         self._homes: dict[NodeName, str | None] = {}  # None: being asked
         self.recorded: Sequence[Event] = ()
         self._ready_lines: dict[tuple[NodeName, str], str | None] = {}
@@ -140,9 +139,15 @@ class Room:
     def _glance(self, name: NodeName, address: str | None, chosen: str | None) -> Glance:
         return glance(
             self.bridge.store, name, self.now(), ends=self.bridge.ends_on(name), address=address, chosen=chosen,
-            jobs=tuple(_DOING[job.started.verb] for job in self.jobs.running if name in job.started.nodes
-                       and job.started.verb in _DOING), recent=self.recent,
+            jobs=self._doing(name), recent=self.recent,
         )  # fmt: skip
+
+    def _doing(self, name: NodeName) -> tuple[str, ...]:
+        """Return what is being done to a node, in words."""
+        verbs = [job.started.verb for job in self.jobs.running if name in job.started.nodes]
+        verbs = [verb for verb in verbs if verb in _DOING and verb != "doctor"]
+        verbs += ["doctor"] if name in self.examinations.running else []
+        return tuple(_DOING[verb] for verb in verbs)
 
     def farewell(self, names: Sequence[NodeName]) -> tuple[str, ...]:
         """Return what goes on running, a sentence for each node that could be asked."""
@@ -171,6 +176,9 @@ class Room:
         if commands is None:
             raise InvalidInput("this panel has no commands")
         started = commands.start(words, replace(self.context, interrupt=Interrupt()))
+        if started.verb == "doctor" and not any(word.startswith("--collect") for word in words):
+            started = self._watched(started)
+            self._panel.open("doctor")
         self.jobs.start(started)
         if len(started.nodes) == 1 and started.nodes[0] in self._panel.names:
             self._panel.choose(self._panel.names.index(NodeName(started.nodes[0])))
@@ -190,20 +198,21 @@ class Room:
 
         return await asyncio.to_thread(read)
 
-    @property
-    def examining(self) -> tuple[NodeName, ...]:
-        """The nodes that `doctor` looks at now."""
-        busy = {name for job in self.jobs.running if job.started.verb == "doctor" for name in job.started.nodes}
-        return tuple(name for name in self._panel.names if name in busy)
-
     def examine(self, nodes: Sequence[Node]) -> None:
-        """Let `doctor` look at these nodes, unless it does so already."""
-        if self.examining or not nodes:
+        """Let `doctor` look at these nodes, but for those that it looks at already: none waits for another."""
+        wanted = [node for node in nodes if node.name not in self.examinations.running]
+        if not wanted:
             return
         context = replace(self.context, interrupt=Interrupt())
-        names = tuple(str(node.name) for node in nodes)
-        self.jobs.start(Started("doctor", _EXAMINE, names, context, lambda: doctor(context, nodes)))
+        names = tuple(str(node.name) for node in wanted)
+        self.jobs.start(self._watched(Started("doctor", ("doctor",), names, context, lambda: doctor(context, wanted))))
         self.bridge.changed()
+
+    def _watched(self, started: Started) -> Started:
+        """Return a `doctor` whose findings are kept as they come."""
+        names = tuple(map(NodeName, started.nodes)) or self._panel.names
+        self.examinations.begin(names, self.now())
+        return replace(started, events=lambda: self.examinations.follow(started.events(), names))
 
     def home(self, node: Node) -> str | None:
         """Return the user's home on a node; None while it is not known, and then it is asked for where the node answers."""
@@ -233,10 +242,12 @@ class Room:
             words, tone = result_line(started.verb, job.ended, nodes, job.caches, panel.ascii_only)
         else:
             return
-        if started.verb == "doctor" and job.found:
-            self._keep_examination(job)
+        if started.verb == "doctor" and job.ended is not None and not job.ended.message:
+            self.bridge.changed()  # what it found says all
             return
         details = self._details(job)
+        if panel.front is not None and panel.front.PLACE == DOCTOR:
+            self.examine([node for node in panel.sparks if node.name in started.nodes])  # is it mended?
         for warned in job.warnings[-2:]:
             self._notice(warned.message + (f"  {warned.hint}" if warned.hint else ""), Tone.ATTENTION)
         self._notice(words, tone, is_shown=details is not None)
@@ -253,15 +264,6 @@ class Room:
         if not is_shown and front is not None and front.PLACE != OVERVIEW:
             severity = {Tone.GOOD: "information", Tone.ATTENTION: "warning"}.get(tone, "error")
             self._panel.say(words, severity=severity)
-
-    def _keep_examination(self, job: Job) -> None:
-        """Keep what was found, of the nodes that were examined; a typed `doctor` shows it at once."""
-        examined = set(job.started.nodes) or {str(one.node) for one in job.found}
-        self.examined = (*(one for one in self.examined if one.node not in examined), *job.found)
-        self.examined_at = self.now()
-        if job.started.words is not _EXAMINE:
-            self._panel.open("doctor")
-        self.bridge.changed()
 
     def _details(self, job: Job) -> Reader | None:
         """Return what there is to read about what was done, None where one line tells it."""
@@ -286,3 +288,5 @@ class Room:
         if isinstance(event, GuardActed) and (notice := guard_notice(event, self._panel.ascii_only)) is not None:
             self._notice(*notice)
         self.bridge.take(event)
+        if isinstance(event, Examined):
+            self.bridge.changed()

@@ -8,7 +8,7 @@ import sys
 
 from tests.bench.table import as_json, lines
 
-BENCHES = ("help", "status", "latency", "throughput", "memory", "probe", "guard", "logview", "panel")
+BENCHES = ("help", "status", "latency", "throughput", "memory", "probe", "guard", "logview", "panel", "growth")
 
 
 def main() -> int:

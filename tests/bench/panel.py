@@ -84,19 +84,19 @@ def run(rounds: int = ROUNDS) -> Report:
             env["LD_LIBRARY_PATH"] = str(nvml_stub(scratch / "lib"))
             notes.append("no NVIDIA driver here: nvitop asks a stand-in library that answers as a GB10's does")
         nvitop = probe._nvitop(scratch)
-        shown = {"panel": stack.enter_context(_shown(panel, {**env, "SPARKCTL_CONFIG": config}))}
+        screens = {"panel": stack.enter_context(shown(panel, {**env, "SPARKCTL_CONFIG": config}))}
         if isinstance(nvitop, Path):
-            shown["nvitop"] = stack.enter_context(_shown([str(nvitop), "--interval", "0.5"], env))
+            screens["nvitop"] = stack.enter_context(shown([str(nvitop), "--interval", "0.5"], env))
         else:
             notes.append(f"without nvitop: {nvitop}")
         time.sleep(_WARM_UP)
-        if "nvitop" in shown and shown["nvitop"].process.poll() is not None:
-            notes.append(f"without nvitop: it ended with exit {shown.pop('nvitop').process.returncode}")
-        if not shown["panel"].is_live:
+        if "nvitop" in screens and screens["nvitop"].process.poll() is not None:
+            notes.append(f"without nvitop: it ended with exit {screens.pop('nvitop').process.returncode}")
+        if not screens["panel"].is_live:
             raise RuntimeError("the panel shows no engine's figures: there is nothing to measure")
-        before = {each: screen.written for each, screen in shown.items()}
-        measured = probe._measure({each: screen.process for each, screen in shown.items()}, round(REST))
-        written = {each: (screen.written - before[each]) / 1024 / REST for each, screen in shown.items()}
+        before = {each: screen.written for each, screen in screens.items()}
+        measured = probe._measure({each: screen.process for each, screen in screens.items()}, round(REST))
+        written = {each: (screen.written - before[each]) / 1024 / REST for each, screen in screens.items()}
     series = [Series(f"{each}: first picture", "ms", values) for each, values in taken.items()]
     series += [Series(f"{one.name}: CPU at rest", "%", one.cpu) for one in measured]
     series += [Series(f"{one.name}: RSS", "MiB", (one.memory["RSS"],)) for one in measured]
@@ -175,7 +175,7 @@ def _painted(argv: Sequence[str], env: Mapping[str, str], text: bytes) -> float:
 
 
 @contextmanager
-def _shown(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Screen]:
+def shown(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Screen]:
     """A program that is looked at until the end."""
     ours, theirs = _terminal()
     with subprocess.Popen(argv, env=dict(env), stdin=theirs, stdout=theirs, stderr=theirs) as process:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.core.config import load_config
 from sparkctl.model.events import Found
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName
@@ -37,7 +38,7 @@ def is_short_of_room(pilot: Driver, node: str) -> None:
     assert panel.room is not None
     panel.room.bridge.take(
         Found(
-            time.time() + 60, NodeName(node), "page-cache", Severity.WARNING, "page cache takes the room of a load",
+            time.time(), NodeName(node), "page-cache", Severity.WARNING, "page cache takes the room of a load",
             f"sparkctl drop-caches --node {node}",
         )
     )  # fmt: skip
@@ -62,7 +63,7 @@ async def test_all_sparks_are_examined_the_worst_comes_first_and_its_remedy_is_c
         await pilot.press("y")
         assert pilot.app.clipboard.startswith("echo 'milo ALL=(root) NOPASSWD: /usr/bin/tee")
         await pilot.press("r")
-        await until(pilot, "examining spark1 and spark2")
+        await until(pilot, "examining spark1")
         await until(pilot, "1 problem")
 
 
@@ -111,9 +112,48 @@ async def test_a_typed_doctor_opens_the_screen_too(tmp_path: Path, monkeypatch: 
     async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("nothing runs") >= 2)
         await pilot.press("colon", *"doctor --node spark2", "enter")
-        shown = await until(pilot, "▸")
-        assert "examined " in shown
+        shown = await until(pilot, "examined ")
+        assert "▸" in shown
         assert "spark1" not in shown
+
+
+async def test_a_spark_that_does_not_answer_holds_up_no_other_and_is_asked_again_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        nodes = (*load_config(sparks.config_path).nodes, black_hole())
+        async with opened(setup(nodes, tmp_path / "state", commands=Grammar()), (100, 40)) as pilot:
+            await until(pilot, lambda text: text.count("● ready") == 2)
+            await pilot.press("exclamation_mark")
+            shown = await until(pilot, lambda text: "versions" in text and "examining dark" in text)
+            assert "● spark1  docker" in shown, "each finding is there as soon as it is made"
+            await until(pilot, lambda text: text.count(" versions ") == 2 and "examining dark" in text)
+            await pilot.press("r")
+            await until(pilot, lambda text: "examining" in text and "spark1" in text.splitlines()[1])
+            await pilot.press("slash", *"docker", "enter")
+            shown = await until(pilot, "  docker")
+            assert " memory " not in shown
+            await pilot.press("escape")
+            await until(pilot, " memory ")
+
+
+async def test_what_was_mended_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("exclamation_mark")
+        await until(pilot, "examined ")
+        is_short_of_room(pilot, "spark1")
+        await until(pilot, "▸ ▲ spark1")
+        await pilot.press("enter")
+        await until(pilot, "Run this for spark1?")
+        await pilot.press("tab", "enter")
+        await until(pilot, "page cache dropped on spark1")
+        await pilot.press("escape")
+        await until(pilot, lambda text: "examined " in text and "page-cache" not in text)
 
 
 @pytest.mark.parametrize("size", [(40, 10), (60, 15), (50, 12)])

@@ -41,7 +41,7 @@ def command(node: tuple[str, ...], collect: str | None, as_json: bool) -> int:
     nodes = chosen_nodes(node)
     if collect is not None:
         return _collect(context, nodes, collect, as_json)
-    return drive(context, lambda: doctor(context, nodes), JsonTeller() if as_json else _teller())
+    return drive(context, lambda: doctor(context, nodes), JsonTeller() if as_json else _teller(len(nodes) == 1))
 
 
 def _collect(context: Context, nodes: Sequence[Node], file: str, as_json: bool) -> int:
@@ -76,26 +76,46 @@ def _collect(context: Context, nodes: Sequence[Node], file: str, as_json: bool) 
     )
 
 
-def _teller() -> Teller:
+def _teller(is_alone: bool) -> Teller:
     from sparkctl.cli import output
     from sparkctl.cli.style import ascii_only
     from sparkctl.cli.tellers import WordTeller
-    from sparkctl.model.events import Event, Found
+    from sparkctl.model.events import Ended, Event, Examined, Found
     from sparkctl.present.findings import finding_lines
     from sparkctl.present.fold import fold
 
     class DoctorTeller(WordTeller):
-        """Findings are what was asked for: they go to stdout, under their node."""
+        """Findings are what was asked for: they go to stdout, under their node. Of several nodes each stands together, as soon
+        as it is examined."""
 
-        node: str | None = None
+        def __init__(self) -> None:
+            super().__init__()
+            self.node: str | None = None  # whose findings were printed last
+            self.held: dict[str | None, list[Found]] = {}
+            self.through: set[str | None] = set()
 
         def tell(self, event: Event) -> None:
-            if not isinstance(event, Found):
-                return super().tell(event)
-            if event.node != self.node:
-                self.node = event.node
-                output.text(f"{event.node}")
-            lines = finding_lines(event, ascii_only(sys.stdout))
-            return output.texts(part for line in lines for part in fold(line, output.width(), _HANG))
+            match event:
+                case Found():
+                    self.held.setdefault(event.node, []).append(event)
+                    if is_alone or event.node in self.through:
+                        self.print(event.node)
+                case Examined():
+                    self.through.add(event.node)
+                    self.print(event.node)
+                case Ended():
+                    for node in list(self.held):
+                        self.print(node)
+                    super().tell(event)
+                case _:
+                    super().tell(event)
+
+        def print(self, node: str | None) -> None:
+            found = self.held.pop(node, [])
+            if found and node != self.node:
+                self.node = node
+                output.text(f"{node}")
+            lines = [line for one in found for line in finding_lines(one, ascii_only(sys.stdout))]
+            output.texts(part for line in lines for part in fold(line, output.width(), _HANG))
 
     return DoctorTeller()

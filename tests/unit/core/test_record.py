@@ -55,6 +55,7 @@ SAMPLES: list[events.Event] = [
     events.GuardActed(1.0, NODE, GuardAct.KILLED, "w", 2.5, "i", "c", 400, 300, 9.5, 0.25),
     events.Warned(1.0, None, "m", "h"),
     events.Found(1.0, NODE, "disk", Severity.PROBLEM, "m", "r", "i", (Figure("free", "4.0 GiB", None, "statvfs"),), 3.0),
+    events.Examined(1.0, NODE, 2.5),
     events.Ended(
         1.0, events.Outcome.FAILED, 1, 48.0, NODE, "i", None, "m", "h",
         Verdict(Cause.CUDA_OUT_OF_MEMORY, "s", (Evidence("t", "log", 412),), "r", "args.x"), "/log",

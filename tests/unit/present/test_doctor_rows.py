@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from sparkctl.core.logpattern import parse
 from sparkctl.core.store import LoadView
 from sparkctl.model.events import Found
 from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.present.doctor_rows import Checkup, Entry, doctor_rows, entries
+from sparkctl.present.doctor_rows import Asked, Checkup, Entry, doctor_rows, entries
 from sparkctl.present.spans import text, width
+from sparkctl.present.why import WHY, why
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 NOW = 1_770_000_000.0
@@ -70,8 +72,8 @@ def test_what_was_asked_is_never_said_to_be_in_the_samples_and_ends_with_the_nex
     standing = Finding(FindingKind.SETTINGS, Severity.WARNING, ONE, "swappiness 60 bites")
     (one,) = entries((), views(standing), told=(old,))
     assert not one.is_live
-    assert entries((), views(standing), told=(old,), when=NOW + 5) == ()
-    (one,) = entries((old,), views(standing), told=(old,), when=NOW)
+    assert entries((), views(standing), told=(old,), when=lambda _: NOW + 5) == ()
+    (one,) = entries((old,), views(standing), told=(old,), when=lambda _: NOW)
     assert not one.is_live
 
 
@@ -88,7 +90,8 @@ def test_the_selected_one_is_shown_with_proof_age_and_remedy(columns: int) -> No
     words = shown(Checkup(made, NOW, chosen=made[1].key), columns)
     assert "1 problem · 2 warnings · 1 not known · 1 good" in words
     assert "▸ ▲ spark1" in words
-    assert "free 3.1 GiB · page cache 70.2 GiB · seen now · for 48 s" in words
+    assert "since  seen now · for 48 s · free 3.1 GiB · page cache 70.2 GiB" in words
+    assert "why    Engines ask what is free" in words
     assert "sparkctl drop-caches --node spark1" in words
     assert "y copies it   enter does it, after a question" in words
 
@@ -114,7 +117,32 @@ def test_nothing_wrong_is_said_only_after_a_look() -> None:
     good = (LOOK[0],)
     assert "nothing is wrong" in shown(Checkup(entries(good, views()), NOW))
     assert "nothing is wrong" not in shown(Checkup())
-    assert "examining spark1 and spark2" in shown(Checkup(running=(ONE, TWO)))
+
+
+def test_how_far_an_examination_is_stands_beside_what_it_found() -> None:
+    asked = (Asked(ONE, 3.2, 7), Asked(TWO, 4.0))
+    first = shown(Checkup(entries(LOOK, views()), None, asked)).splitlines()[0]
+    assert first.startswith(" examining spark1 7 found, spark2 no answer for 4 s ...")
+    assert first.endswith("✕ 1  ▲ 1  ◌ 1  ● 1"), "signs where there is no room for words"
+
+
+def test_its_age_is_told_in_steps_that_do_not_tick() -> None:
+    good = entries((LOOK[0],), views())
+    assert ", just now" in shown(Checkup(good, NOW, now=NOW + 9))
+    assert ", 40 s ago" in shown(Checkup(good, NOW, now=NOW + 47))
+    assert ", 3 min ago" in shown(Checkup(good, NOW, now=NOW + 219))
+
+
+def test_a_filter_leaves_what_matches_and_says_how_many() -> None:
+    words = shown(Checkup(entries(LOOK, views()), NOW, pattern=parse("spark2")))
+    assert " / 2/4  spark2" in words
+    assert "drop-caches" not in words
+    assert "1 problem" in words, "the count is of all"
+
+
+def test_every_kind_of_finding_says_why_it_matters() -> None:
+    assert set(WHY) == set(FindingKind)
+    assert why("of a later version") is None
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(60, 13), (40, 8), (12, 3), (1, 1)])

@@ -1,0 +1,83 @@
+"""What `doctor` has found so far, node by node: as it comes, with what was found before until the new look is through."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field, replace
+
+from sparkctl.model.events import Event, Examined, Found
+from sparkctl.model.finding import FindingKind
+from sparkctl.model.node import NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """At one node, from ``begun`` on (unix seconds). ``ended`` None: it goes on. ``before`` is what the last one found."""
+
+    begun: float
+    ended: float | None = None
+    found: tuple[Found, ...] = ()
+    before: tuple[Found, ...] = ()
+    earlier: float | None = None  # when the last one ended
+
+    @property
+    def shown(self) -> tuple[Found, ...]:
+        """What is known: of each check what was found now, else before."""
+        now = {(one.check, one.instance) for one in self.found}
+        return (*self.found, *(one for one in self.before if (one.check, one.instance) not in now))
+
+
+@dataclass(slots=True)
+class Examinations:
+    """Of all nodes, each by itself."""
+
+    looks: dict[NodeName, Look] = field(default_factory=dict)
+
+    @property
+    def running(self) -> tuple[NodeName, ...]:
+        """The nodes that are looked at now."""
+        return tuple(name for name, look in self.looks.items() if look.ended is None)
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """All that is known."""
+        return tuple(one for look in self.looks.values() for one in look.shown)
+
+    def when(self, name: NodeName) -> float | None:
+        """Return when the last look at a node was through, unix seconds; None before the first."""
+        look = self.looks.get(name)
+        return None if look is None else look.earlier if look.ended is None else look.ended
+
+    def begin(self, names: Iterable[NodeName], now: float) -> None:
+        """Take note that a `doctor` is about to look at these nodes: `follow` is next."""
+        for name in names:
+            old = self.looks.get(name)
+            self.looks[name] = Look(now, before=() if old is None else old.shown, earlier=self.when(name))
+
+    async def follow(self, events: AsyncIterator[Event], names: Iterable[NodeName]) -> AsyncIterator[Event]:
+        """Pass on what a `doctor` tells about these nodes, and keep it."""
+        try:
+            async for event in events:
+                self._take(event)
+                yield event
+        finally:
+            for name in names:
+                self._leave(name)
+
+    def _take(self, event: Event) -> None:
+        if event.node is None or (look := self.looks.get(event.node)) is None:
+            return
+        if isinstance(event, Found):
+            gone = event.check == FindingKind.CONNECTION  # it was there and broke: what counts is that it broke
+            kept = tuple(one for one in look.found if not gone or one.check != event.check)
+            self.looks[event.node] = replace(look, found=(*kept, event))
+        elif isinstance(event, Examined):
+            self.looks[event.node] = replace(look, ended=event.ts, before=())
+
+    def _leave(self, name: NodeName) -> None:
+        """End a look that was left before it was through: it is no older than the last one, or there was none."""
+        look = self.looks[name]
+        if look.ended is None and look.earlier is None:
+            del self.looks[name]
+        elif look.ended is None:
+            self.looks[name] = replace(look, ended=look.earlier, found=look.shown, before=())

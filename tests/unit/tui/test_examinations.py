@@ -1,0 +1,73 @@
+"""What a look at a node has found so far, beside what the one before it found."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from sparkctl.model.events import Event, Examined, Found
+from sparkctl.model.finding import Severity
+from sparkctl.model.node import NodeName
+from sparkctl.tui.examinations import Examinations
+
+ONE, TWO = NodeName("spark1"), NodeName("spark2")
+
+
+def found(check: str, ts: float, node: NodeName = ONE, severity: Severity = Severity.GOOD) -> Found:
+    return Found(ts, node, check, severity, f"{check} at {ts:.0f}")
+
+
+async def told(*events: Event) -> AsyncIterator[Event]:
+    for event in events:
+        yield event
+
+
+async def play(seen: Examinations, now: float, *events: Event) -> None:
+    seen.begin((ONE, TWO), now)
+    assert [event async for event in seen.follow(told(*events), (ONE, TWO))] == list(events)
+
+
+def messages(seen: Examinations) -> list[str]:
+    return [one.message for one in seen.found]
+
+
+async def test_a_node_is_through_by_itself_and_a_comparison_may_follow() -> None:
+    seen = Examinations()
+    seen.begin((ONE, TWO), 100)
+    events = seen.follow(told(found("docker", 101), Examined(102, ONE, 2.0), found("difference", 103)), (ONE, TWO))
+    assert seen.running == (ONE, TWO)
+    await anext(events)
+    assert messages(seen) == ["docker at 101"]
+    await anext(events)
+    assert (seen.running, seen.when(ONE), seen.when(TWO)) == ((TWO,), 102, None)
+    assert [event async for event in events]
+    assert messages(seen) == ["docker at 101", "difference at 103"]
+    assert seen.running == (), "left before it was through: there was no look"
+    assert seen.when(TWO) is None
+
+
+async def test_what_was_found_before_stays_until_the_new_look_is_through() -> None:
+    seen = Examinations()
+    await play(seen, 100, found("docker", 101), found("swap", 101), Examined(102, ONE, 2.0), Examined(102, TWO, 2.0))
+    seen.begin((ONE,), 200)
+    assert (seen.running, seen.when(ONE)) == ((ONE,), 102)
+    events = seen.follow(told(found("docker", 201), Examined(202, ONE, 2.0)), (ONE,))
+    await anext(events)
+    assert messages(seen) == ["docker at 201", "swap at 101"]
+    assert [event async for event in events]
+    assert messages(seen) == ["docker at 201"], "no swap any more"
+    assert seen.when(ONE) == 202
+
+
+async def test_a_look_that_is_broken_off_is_as_old_as_the_one_before() -> None:
+    seen = Examinations()
+    await play(seen, 100, found("docker", 101), found("swap", 101), Examined(102, ONE, 2.0), Examined(102, TWO, 2.0))
+    await play(seen, 200, found("docker", 201))
+    assert (seen.running, seen.when(ONE)) == ((), 102)
+    assert messages(seen) == ["docker at 201", "swap at 101"]
+
+
+async def test_a_connection_that_breaks_meanwhile_was_not_good() -> None:
+    seen = Examinations()
+    broken = found("connection", 102, severity=Severity.PROBLEM)
+    await play(seen, 100, found("connection", 101), broken, Examined(102, ONE, 2.0), Examined(102, TWO, 2.0))
+    assert seen.found == (broken,)
