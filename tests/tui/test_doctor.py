@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,10 @@ from sparkctl.cli.commands import CommandLine as Grammar
 from sparkctl.core.config import load_config
 from sparkctl.model.events import Found
 from sparkctl.model.finding import Severity
-from sparkctl.model.node import NodeName
+from sparkctl.model.node import Node, NodeName
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
+from sparkctl.tui.setup import Setup
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, black_hole, on, opened, screen, setup, until
 
@@ -42,6 +46,21 @@ def is_short_of_room(pilot: Driver, node: str) -> None:
             f"sparkctl drop-caches --node {node}",
         )
     )  # fmt: skip
+
+
+@asynccontextmanager
+async def silent() -> AsyncIterator[Node]:
+    """A node that takes connections and says nothing."""
+
+    async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await leave.wait()
+        writer.close()
+
+    leave = asyncio.Event()
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    async with server:
+        yield Node(NodeName("dark"), "127.0.0.1", user="nobody", port=server.sockets[0].getsockname()[1])
+        leave.set()
 
 
 async def test_all_sparks_are_examined_the_worst_comes_first_and_its_remedy_is_copied(
@@ -122,20 +141,26 @@ async def test_a_spark_that_does_not_answer_holds_up_no_other_and_is_asked_again
 ) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-        nodes = (*load_config(sparks.config_path).nodes, black_hole())
-        async with opened(setup(nodes, tmp_path / "state", commands=Grammar()), (100, 40)) as pilot:
-            await until(pilot, lambda text: text.count("● ready") == 2)
-            await pilot.press("exclamation_mark")
-            shown = await until(pilot, lambda text: "versions" in text and "examining dark" in text)
-            assert "● spark1  docker" in shown, "each finding is there as soon as it is made"
-            await until(pilot, lambda text: text.count(" versions ") == 2 and "examining dark" in text)
-            await pilot.press("r")
-            await until(pilot, lambda text: "examining" in text and "spark1" in text.splitlines()[1])
-            await pilot.press("slash", *"docker", "enter")
-            shown = await until(pilot, "  docker")
-            assert " memory " not in shown
-            await pilot.press("escape")
-            await until(pilot, " memory ")
+        async with silent() as dark:
+            nodes = (*load_config(sparks.config_path).nodes, dark)
+            made = setup(nodes, tmp_path / "state", commands=Grammar())
+            await _holds_up_nobody(made)
+
+
+async def _holds_up_nobody(made: Setup) -> None:
+    async with opened(made, (100, 40)) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("exclamation_mark")
+        shown = await until(pilot, lambda text: "versions" in text and "examining dark" in text)
+        assert "● spark1  docker" in shown, "each finding is there as soon as it is made"
+        await until(pilot, lambda text: text.count(" versions ") == 2 and "examining dark" in text)
+        await pilot.press("r")
+        await until(pilot, lambda text: "examining" in text and "spark1" in text.splitlines()[1])
+        await pilot.press("slash", *"docker", "enter")
+        shown = await until(pilot, "  docker")
+        assert " memory " not in shown
+        await pilot.press("escape")
+        await until(pilot, " memory ")
 
 
 async def test_what_was_mended_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
