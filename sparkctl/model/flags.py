@@ -1,0 +1,81 @@
+"""The flags of one version of an engine, as its own argument parser has them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Takes(StrEnum):
+    """How many words follow a flag."""
+
+    NONE = "none"  # a switch
+    ONE = "one"
+    OPTIONAL = "optional"
+    MANY = "many"
+
+
+class ValueType(StrEnum):
+    """What the parser makes of a value; anything else it takes as text."""
+
+    TEXT = "text"
+    INT = "int"
+    FLOAT = "float"
+    SIZE = "size"  # 8192, 8k, 1.5M
+    SIZE_OR_AUTO = "size-or-auto"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """``choices`` are refused by the parser, ``values`` only after it (None: any). ``keys``: of a JSON value, with what each
+    may be (empty: anything). ``hidden``: aliases that are still taken and no longer shown. ``default`` as text, None: none,
+    or one that is no short word."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    takes: Takes = Takes.ONE
+    type: ValueType = ValueType.TEXT
+    choices: tuple[str, ...] | None = None
+    values: tuple[str, ...] | None = None
+    old_values: tuple[str, ...] = ()
+    fold_case: bool = False
+    keys: tuple[tuple[str, tuple[str, ...]], ...] | None = None
+    default: str | None = None
+    negatable: bool = False  # a switch that has an opposite
+    deprecated: bool = False
+    replacement: str | None = None
+    appends: bool = False
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """All names it goes by, its own first."""
+        return (self.name, *self.aliases)
+
+
+_PARTS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class FlagCatalogue:
+    """``abbreviations``: a unique beginning of a long name is taken for it. ``underscores``: they pass for dashes.
+    ``dotted``: ``--name.key value`` sets one key of a JSON value. ``origin``: how the list was made."""
+
+    engine: str
+    version: str
+    origin: str
+    flags: tuple[Flag, ...]
+    abbreviations: bool = True
+    underscores: bool = False
+    dotted: bool = False
+    by_name: dict[str, Flag] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.by_name.update((name, flag) for flag in self.flags for name in flag.spellings)
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Return a version as numbers, for order and distance: the first three of ``0.19.2rc1``."""
+    return tuple(int(part) for part in _PARTS.findall(version)[:3])

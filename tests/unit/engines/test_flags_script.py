@@ -1,0 +1,83 @@
+"""The script that makes a catalogue from an engine's parser, on parsers made here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from sparkctl.core import catalogues
+from tests.nightly import flags
+
+ROOT = Path(__file__).parents[3]
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(add_help=False)
+    made.add_argument("model")
+    made.add_argument("-t", "--tensor-size", "--tp-size", type=int, default=1, help="Somebody's sentence.")
+    made.add_argument("--share", type=float, choices=[0.5, 0.8])
+    made.add_argument("--graphs", action=argparse.BooleanOptionalAction, default=True)
+    made.add_argument("--quiet", action="store_true")
+    made.add_argument("--sizes", nargs="+", type=int)
+    made.add_argument("--sum", nargs="?", const="", default=None)
+    made.add_argument("--config", type=json.loads, default={"a": 1})
+    made.add_argument("--wrapped", type=partial(int, base=10))
+    made.add_argument("--middleware", action="append", default=[])
+    return made
+
+
+def test_a_parser_is_told_without_its_sentences() -> None:
+    found = flags.catalogue(parser(), {"--config": {"keys": {"a": []}}})
+    assert found == {
+        "--tensor-size": {"aliases": ["-t", "--tp-size"], "type": "int", "default": "1"},
+        "--share": {"type": "float", "choices": ["0.5", "0.8"]},
+        "--graphs": {"aliases": ["--no-graphs"], "takes": "none", "default": "true", "negatable": True},
+        "--quiet": {"takes": "none", "default": "false"},
+        "--sizes": {"takes": "many", "type": "int"},
+        "--sum": {"takes": "optional"},
+        "--config": {"type": "json", "keys": {"a": []}},
+        "--wrapped": {},
+        "--middleware": {"appends": True},
+    }
+    assert list(found) == sorted(found)
+    assert "sentence" not in flags.render("vllm", "1.2.3", "here", found)
+
+
+def test_a_file_is_read_back_and_written_the_same() -> None:
+    for engine in catalogues.known():
+        for version in catalogues.versions(engine):
+            path = ROOT / "sparkctl/engines/flags" / f"{engine}-{version}.json"
+            data = json.loads(path.read_text())
+            assert flags.render(engine, version, data["origin"], data["flags"]) == path.read_text()
+
+
+def test_it_runs_alone_against_an_installed_engine(tmp_path: Path) -> None:
+    """As inside of an image: through stdin, with a package that is laid out as SGLang is."""
+    args = tmp_path / "sglang/srt/server_args.py"
+    args.parent.mkdir(parents=True)
+    args.write_text(
+        "import sgl_kernel\nfrom torch.cuda import Stream\nclass ServerArgs:\n"
+        "    @staticmethod\n    def add_cli_args(parser):\n        parser.add_argument('--tp-size', type=int)\n"
+        "        parser.add_argument('--speculative-algorithm', type=str)\n"
+    )
+    (tmp_path / "sglang/srt/speculative").mkdir()
+    (tmp_path / "sglang/srt/speculative/spec_info.py").write_text(
+        "from enum import Enum\nclass SpeculativeAlgorithm(Enum):\n    EAGLE = 1\n    NONE = 2\n"
+    )
+    info = tmp_path / "sglang-0.9.9.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sglang\nVersion: 0.9.9\n")
+    script = (ROOT / "tests/nightly/flags.py").read_text()
+    done = subprocess.run(
+        [sys.executable, "-", "sglang", "--stand-ins"],
+        input=script, capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert (data["engine"], data["version"], data["underscores"]) == ("sglang", "0.9.9", False)
+    assert data["flags"]["--tp-size"] == {"type": "int"}
+    assert data["flags"]["--speculative-algorithm"] == {"values": ["EAGLE", "NEXTN"], "fold_case": True}
