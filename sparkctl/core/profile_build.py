@@ -23,7 +23,7 @@ from sparkctl.model.suggest import closest, did_you_mean
 # Numbers are numbers here; everywhere else a number is the text it was written as (1.10 stays 1.10).
 _NUMBERS = (("schema",), ("nodes",), ("port",))
 # What the profile hash does not see.
-_NOT_CONTENT = ("title", "notes", "source", "extra", "origin", "shipped", "digest")
+_NOT_CONTENT = ("engine_version", "title", "notes", "source", "extra", "origin", "shipped", "digest")
 _WANTED = {
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
@@ -161,6 +161,7 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
     return Profile(
         name=file.name,
         engine=file.engine,
+        engine_version=file.engine_version,
         image=file.image,
         origin=origin,
         shipped=shipped,

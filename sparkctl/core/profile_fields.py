@@ -155,6 +155,13 @@ def mount(text: str) -> str:
     return text
 
 
+def version(text: str) -> str:
+    """The version of an engine, as its flags go by."""
+    if not re.fullmatch(r"v?[0-9]{1,4}(\.[0-9]{1,4}){1,2}[A-Za-z0-9.+-]{0,40}", text):
+        raise ValueError(f"{quoted(text)} is not a version; write it as in 0.5.12")
+    return text.removeprefix("v")
+
+
 def regex(text: str) -> str:
     """A regular expression that Python's ``re`` knows, or ``none``."""
     try:

@@ -99,6 +99,7 @@ Limit = Annotated[
 ]
 Count = Annotated[int, BeforeValidator(_said(kinds.count)), _schema(["string", "integer"], examples=["27B", "350M"])]
 MountText = Annotated[str, BeforeValidator(_said(kinds.mount)), _schema("string", examples=["~/models:/models:ro"])]
+Version = Annotated[str, BeforeValidator(_said(kinds.version)), _schema(["string", "number"], examples=["0.5.12"])]
 Regex = Annotated[str, BeforeValidator(_said(kinds.regex)), _schema("string", format="regex")]
 Gpus = Annotated[str, BeforeValidator(_said(kinds.gpus)), _schema(["string", "integer"], examples=["all", "none"])]
 HttpPath = Annotated[str, BeforeValidator(_said(kinds.http_path)), _schema("string", examples=["/health", "none"])]
@@ -273,6 +274,7 @@ class ProfileFile(_Section):
     title: Text | None = None
     extends: Name | None = None
     engine: EngineName
+    engine_version: Version | None = None
     image: Image
     model: ModelSection = Field(default_factory=ModelSection)
     nodes: int = Field(default=1, ge=1, le=8)

@@ -105,7 +105,7 @@ class ProfileLibrary:
         Raises `InvalidInput` for a name there is not, OSError where no file can be written.
         """
         path = self.find(name)
-        if not self._is_shipped(path):
+        if not self.is_shipped(path):
             return path, False
         self.user.mkdir(parents=True, exist_ok=True)
         mine = self.user / path.name
@@ -117,7 +117,7 @@ class ProfileLibrary:
         from sparkctl.core.faults import Fault, InvalidFile, Place
 
         path = self.find(name)
-        shipped = self._is_shipped(path)
+        shipped = self.is_shipped(path)
         overrides = not shipped and name in _files(self.shipped)
         try:
             profile = self._load(path, ())
@@ -129,6 +129,13 @@ class ProfileLibrary:
         return ProfileEntry(ProfileSummary(name, profile.title, profile.engine, path, shipped, overrides), profile)
 
     def _load(self, path: Path, overrides: Sequence[str]) -> Profile:
+        return self.read(path, overrides)[0]
+
+    def read(self, path: Path, overrides: Sequence[str] = ()) -> tuple[Profile, Item]:
+        """Return a profile, and its tree with what it extends laid under it: where each value stands.
+
+        Raises `InvalidFile` with every fault, `InvalidInput` if a file is unreadable.
+        """
         from sparkctl.core.faults import InvalidFile
         from sparkctl.core.profile_build import build
         from sparkctl.core.profile_tree import inheritable, overlay, override_tree, token_faults
@@ -147,12 +154,12 @@ class ProfileLibrary:
             except InvalidFile as error:
                 faults += error.faults
         try:
-            profile = build(tree, path, shipped=self._is_shipped(path))
+            profile = build(tree, path, shipped=self.is_shipped(path))
         except InvalidFile as error:
             raise InvalidFile([*error.faults, *faults]) from None
         if faults:
             raise InvalidFile(faults)
-        return profile
+        return profile, tree
 
     def _chain(self, path: Path) -> Sequence[tuple[Path, Item]]:
         """Return the file and the files it extends, the nearest first."""
@@ -198,7 +205,8 @@ class ProfileLibrary:
             return []
         return [Fault(entry.item.place, f"name: must be {quoted(path.stem)}, as the file is called")]
 
-    def _is_shipped(self, path: Path) -> bool:
+    def is_shipped(self, path: Path) -> bool:
+        """Tell whether a file is part of sparkctl."""
         return path.parent.resolve() == self.shipped.resolve()
 
 

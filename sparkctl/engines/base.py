@@ -97,9 +97,6 @@ class Engine(Protocol):
         """Return the key its HTTP API will demand, from the profile's args, or None."""
         ...
 
-    def cautions(self, profile: Profile) -> tuple[tuple[str, str | None], ...]:
-        """Return what is known to go wrong with this profile: the sentence, and the ``field=value`` that mends it."""
-
     def decoding(self, words: tuple[str, ...]) -> Decoding:
         """Return how a command line (as `argv` returns it) decodes, by this engine's flags."""
         ...

@@ -96,10 +96,6 @@ class Container:
         """Return the value of ``--api-key``, or None."""
         return _launch.api_key(profile)
 
-    def cautions(self, profile: Profile) -> tuple[tuple[str, str | None], ...]:
-        """Return nothing: no profile is known that cannot start for reasons of its own."""
-        return ()
-
     def decoding(self, words: tuple[str, ...]) -> Decoding:
         """Return nothing: its flags are those of a program that nobody here knows."""
         return Decoding()

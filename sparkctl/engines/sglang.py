@@ -323,17 +323,6 @@ class SGLang:
         """Return the value of ``--api-key``, or None."""
         return _launch.api_key(profile)
 
-    def cautions(self, profile: Profile) -> tuple[tuple[str, str | None], ...]:
-        """Tell of half-set speculation: SGLang 0.5.12 as published ends with a TypeError unless all three are given."""
-        given = {name.replace("_", "-") for name, _ in profile.args}
-        if {"speculative-num-steps", "speculative-eagle-topk"} <= given and "speculative-num-draft-tokens" not in given:
-            message = (
-                "speculative-num-steps and -eagle-topk are set without speculative-num-draft-tokens: "
-                "SGLang 0.5.12 as published dies of that with a TypeError"
-            )
-            return ((message, "args.speculative-num-draft-tokens=6"),)
-        return ()
-
     def decoding(self, words: tuple[str, ...]) -> Decoding:
         """Return the drafts of ``--speculative-*``, and tensor x pipeline parallel size.
 

@@ -368,10 +368,6 @@ class VLLM:
         """Return the value of ``--api-key``, or None."""
         return _launch.api_key(profile)
 
-    def cautions(self, profile: Profile) -> tuple[tuple[str, str | None], ...]:
-        """Return nothing: no profile is known that cannot start for reasons of its own."""
-        return ()
-
     def decoding(self, words: tuple[str, ...]) -> Decoding:
         """Return the drafts of ``--speculative-config`` (or ``--spec-*``), and tensor x pipeline parallel size."""
         ranks = _launch.ranks(words, "tp tensor-parallel-size", "pp pipeline-parallel-size")

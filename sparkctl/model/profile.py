@@ -78,7 +78,8 @@ class StartRules:
 class Profile:
     """``args`` keep the order of the file. ``env`` values have ``${VAR}`` replaced only in the plan, never here.
     ``command`` replaces the engine's own launch words (``python -m sglang.launch_server``) when given.
-    ``origin`` is the file it came from, ``shipped`` tells whether that file is part of sparkctl."""
+    ``origin`` is the file it came from, ``shipped`` tells whether that file is part of sparkctl. ``engine_version``: where
+    the image's tag does not tell it."""
 
     name: str
     engine: str
@@ -103,4 +104,5 @@ class Profile:
     notes: str | None = None
     source: str | None = None
     extra: tuple[tuple[str, JsonText], ...] = ()  # what an import found and sparkctl has no use for; only kept
+    engine_version: str | None = None
     digest: str = ""  # sha256 of the canonical content, first 12 hex digits: the profile hash of labels

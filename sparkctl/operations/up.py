@@ -358,9 +358,11 @@ class _Up:
         self.emit(Warned(self.ctx.clock.now(), self.request.node.name, message, hint))
 
     def _caution(self) -> None:
-        """Say what is known to go wrong with such a profile before minutes are spent on it."""
-        for message, field_ in self.request.engine.cautions(self.request.profile):
-            self._warn_of(message, None if field_ is None else f"{self.request.again} --set {field_}")
+        """Say what is wrong with the profile's flags before minutes are spent on it; the engine itself has the last word."""
+        from sparkctl.core.linting import cautions
+
+        for message, setting in cautions(self.request.profile):
+            self._warn_of(message, None if setting is None else f"{self.request.again} --set {setting}")
 
     def _phase(self, plan: LaunchPlan, phase: Phase) -> None:
         elapsed = self.ctx.clock.monotonic() - self.began

@@ -11,6 +11,7 @@ from sparkctl.cli.setup import complete_profiles, json_document_option
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sparkctl.core.linting import Diagnostic
     from sparkctl.core.profiles import ProfileLibrary
 
 
@@ -56,23 +57,59 @@ def show(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
 
 @command.command("check")
 @click.argument("files", nargs=-1, required=True, metavar="FILE|NAME...", shell_complete=complete_profiles)
+@click.option(
+    "--engine-version", metavar="VERSION", help="Hold the flags against this version: what would a newer image break?"
+)
+@click.option("--fix", is_flag=True, help="Mend in the file what is safe to mend; comments and order stay.")
 @json_document_option
-def check(files: tuple[str, ...], as_json: bool) -> int:
-    """Check profiles, by file or by name: every fault as file:line:column, exit 2 if there is one."""
-    from sparkctl.cli import output
-    from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.core.record import plain
-    from sparkctl.errors import ExitCode
+def check(files: tuple[str, ...], engine_version: str | None, fix: bool, as_json: bool) -> int:
+    """Check profiles, by file or by name: the file itself, and each flag by the catalogue of its engine's version.
 
-    library = ProfileLibrary()
-    faults = [fault for file in files for fault in library.check(_file(library, file))]
+    A line for each finding, file:line:column: level[kind]: message. Exit 2 if one is an error.
+    """
+    from sparkctl.cli import narrate, output
+    from sparkctl.core import linting
+    from sparkctl.core.mend import mend
+    from sparkctl.core.profile_fields import version
+    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.errors import ExitCode, InvalidInput
+    from sparkctl.model.lint import Level
+    from sparkctl.present.lint_lines import lint_document, lint_lines
+
+    try:
+        asked = None if engine_version is None else version(engine_version)
+    except ValueError as error:
+        raise InvalidInput(f"--engine-version: {error}") from error
+    library, checked = ProfileLibrary(), []
+    fixed: list[Diagnostic] = []
+    for file in files:
+        path = _own_file(library, file) if fix else _file(library, file)
+        found = linting.check(library, path, asked)
+        if fix and (mended := mend(path, found.diagnostics)):
+            fixed += mended
+            found = linting.check(library, path, asked)
+        checked.append((file, found))
     if as_json:
-        output.document({"schema": 1, "faults": plain(faults)})
+        output.document(lint_document(checked, fixed))
     else:
-        output.remote(str(fault) for fault in faults)
-        if not faults:
-            output.text(f"{len(files)} good" if len(files) > 1 else f"{files[0]}: good")
-    return int(ExitCode.USAGE if faults else ExitCode.DONE)
+        for one in fixed:
+            narrate.say(f"fixed: {one}", 2)
+        output.remote(line for name, found in checked for line in lint_lines(name, found))
+    return int(ExitCode.USAGE if any(found.of(Level.ERROR) for _, found in checked) else ExitCode.DONE)
+
+
+def _own_file(library: ProfileLibrary, text: str) -> Path:
+    """Return the file to mend. Raises `InvalidInput` for the name of a shipped one: an update would undo it."""
+    from sparkctl.core.faults import quoted
+    from sparkctl.errors import InvalidInput
+
+    path = _file(library, text)
+    if not ("/" in text or path.name == text) and library.is_shipped(path):
+        raise InvalidInput(
+            f"{quoted(text)} is shipped with sparkctl, and is not changed",
+            "write a profile of your own that extends it, or press e on it in the panel",
+        )
+    return path
 
 
 def _file(library: ProfileLibrary, text: str) -> Path:

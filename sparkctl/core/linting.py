@@ -1,0 +1,135 @@
+"""Checking a profile whole: the faults of its file, and what its engine's flag catalogue and known traps say, each with its
+place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkctl import engines
+from sparkctl.core import catalogues
+from sparkctl.core.catalogues import Basis, Chosen
+from sparkctl.core.env import engine_secrets
+from sparkctl.core.faults import Fault, Place
+from sparkctl.engines import lint
+from sparkctl.model.lint import Change, Level, Lint, Remark, Where
+from sparkctl.model.profile import Profile
+from sparkctl.model.secrets import redact
+from sparkctl.model.text import clean
+
+if TYPE_CHECKING:
+    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.core.yamlfile import Item
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing to be said of a file, in its place. ``setting``: the ``field=value`` that mends it for one start."""
+
+    place: Place
+    level: Level
+    kind: Lint
+    message: str
+    setting: str | None = None
+    change: Change | None = None
+
+    def __str__(self) -> str:
+        mends = f" (--set {self.setting})" if self.setting else ""
+        return redact(clean(f"{self.place}: {self.level}[{self.kind}]: {self.message}{mends}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """``held``: the catalogue that decided, None for an engine without one and for a file that is no profile."""
+
+    path: Path
+    diagnostics: tuple[Diagnostic, ...]
+    held: Chosen | None = None
+
+    def of(self, level: Level) -> tuple[Diagnostic, ...]:
+        """Return those of one level."""
+        return tuple(one for one in self.diagnostics if one.level is level)
+
+
+def check(library: ProfileLibrary, path: Path, version: str | None = None) -> Checked:
+    """Return everything that is to be said of a profile's file, from top to bottom.
+
+    ``version``: hold it against the flags of this version of its engine instead of the image's. Raises `InvalidInput` for a
+    file that cannot be read.
+    """
+    from sparkctl.core.faults import InvalidFile
+
+    try:
+        profile, tree = library.read(path)
+    except InvalidFile as error:
+        return Checked(path, tuple(_faulty(fault) for fault in error.faults))
+    chosen = catalogues.choose(profile.engine, profile.image, profile.engine_version, version)
+    secrets = engine_secrets(profile, {})
+    found = [_placed(one, tree, secrets) for one in remarks(profile, chosen)]
+    if chosen is not None and chosen.basis is not Basis.EXACT:
+        found.append(_placed(_inexact(profile, chosen), tree, secrets))
+    return Checked(path, _in_order(found), chosen)
+
+
+def remarks(profile: Profile, chosen: Chosen | None = None) -> tuple[Remark, ...]:
+    """Return what is to be said of a profile's flags; nothing for an engine without a catalogue."""
+    chosen = chosen or catalogues.choose(profile.engine, profile.image, profile.engine_version)
+    if chosen is None:
+        return ()
+    return lint.check(
+        profile,
+        engines.load(profile.engine),
+        chosen.catalogue,
+        catalogues.others(chosen.catalogue),
+        tuple((engines.load(one.engine).title, one) for one in catalogues.foreign(profile.engine)),
+        is_certain=chosen.basis is Basis.EXACT,
+    )
+
+
+def cautions(profile: Profile) -> tuple[tuple[str, str | None], ...]:
+    """Return what to say before a start: each error and warning, and the ``field=value`` that mends it, where there is one."""
+    secrets = engine_secrets(profile, {})
+    found = [one for one in remarks(profile) if one.level is not Level.INFO]
+    return tuple((redact(clean(one.message), secrets), one.setting) for one in found)
+
+
+def _inexact(profile: Profile, chosen: Chosen) -> Remark:
+    """Say by which version the flags were judged, where it is not the one that runs."""
+    used, title = chosen.catalogue.version, engines.load(profile.engine).title
+    if chosen.basis is Basis.NEAREST:
+        message = f"the flags of {title} {chosen.version} are not known here: held against those of {used}, the nearest"
+        return Remark(Lint.ENGINE_VERSION, Level.INFO, ("image",), message, on_key=False)
+    message = (
+        f"the image's tag does not tell the version of {title}: held against the flags of {used}, the newest known; "
+        "say engine_version: to be sure"
+    )
+    return Remark(Lint.ENGINE_VERSION, Level.INFO, ("image",), message, on_key=False)
+
+
+def _placed(one: Remark, tree: Item, secrets: tuple[str, ...]) -> Diagnostic:
+    return Diagnostic(
+        _place(one.where, tree, on_key=one.on_key),
+        one.level,
+        one.kind,
+        redact(clean(one.message), secrets),
+        one.setting,
+        one.change,
+    )
+
+
+def _place(where: Where, tree: Item, *, on_key: bool) -> Place:
+    from sparkctl.core import yamlfile
+
+    return yamlfile.where(tree, where, key=on_key)
+
+
+def _faulty(fault: Fault) -> Diagnostic:
+    return Diagnostic(fault.place, Level.ERROR, Lint.PROFILE, fault.message)
+
+
+def _in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Return them file by file as they came, from top to bottom in each."""
+    files = {one.place.file: index for index, one in reversed(list(enumerate(found)))}
+    unique = dict.fromkeys(found)
+    return tuple(sorted(unique, key=lambda one: (files[one.place.file], one.place.line or 0, one.place.column or 0)))

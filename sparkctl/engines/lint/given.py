@@ -1,0 +1,108 @@
+"""The flags that a profile gives its engine, each with where it stands: in ``args``, or in the words of ``command``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sparkctl.engines import _launch
+from sparkctl.model.lint import Where
+from sparkctl.model.profile import JsonText, Profile, Values
+
+_SHELL = frozenset("();<>|&")
+_NUMBER = frozenset("0123456789.")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One flag. ``values``: the words after it, as far as none of them is a flag. ``left_out``: ``false`` in ``args``."""
+
+    word: str
+    values: tuple[str, ...]
+    where: Where
+    in_args: bool
+    is_json: bool = False
+    left_out: bool = False
+    inline: bool = False
+
+
+def given(profile: Profile) -> tuple[Given, ...]:
+    """Return the flags in the order in which the engine sees them: those of ``command``, then ``args``."""
+    return (*_of_command(profile.command or ()), *_of_args(profile))
+
+
+def loses_args(profile: Profile) -> bool:
+    """Tell whether ``args`` stand behind a shell's script, where nobody reads them."""
+    return bool(profile.args) and _launch.is_script(profile.command or ())
+
+
+def _of_args(profile: Profile) -> Iterator[Given]:
+    if loses_args(profile):
+        return
+    for key, value in profile.args:
+        word, where = _launch.flag(key), ("args", key)
+        if isinstance(value, bool):
+            yield Given(word, (), where, in_args=True, left_out=not value)
+        elif isinstance(value, JsonText):
+            yield Given(word, (value.text,), where, in_args=True, is_json=True)
+        elif isinstance(value, Values):
+            yield Given(word, value.words, where, in_args=True)
+        elif isinstance(value, str):
+            yield Given(word, (value,), where, in_args=True)
+        else:
+            for index, each in enumerate(value):
+                yield Given(word, (each,), (*where, index), in_args=True)
+
+
+def _of_command(command: tuple[str, ...]) -> Iterator[Given]:
+    if _launch.is_script(command):
+        for word, values, inline in _flags(_launched(_shell_words(command[2]))):
+            yield Given(word, values, ("command", 2), in_args=False, inline=inline)
+        return
+    skipped = len(command) - len(_launched(command))
+    at = {index: word for index, word in enumerate(command) if index >= skipped and _is_flag(word)}
+    for (index, _), (word, values, inline) in zip(at.items(), _flags(command[skipped:]), strict=True):
+        yield Given(word, values, ("command", index), in_args=False, inline=inline)
+
+
+def _launched(words: Sequence[str]) -> Sequence[str]:
+    """Return what an engine gets of a command line: the words after its launch; none where it is not seen to be started."""
+    for index, word in enumerate(words):
+        name = word.rpartition("/")[2]
+        if (
+            "launch_server" in name
+            or "api_server" in name
+            or (name == "serve" and index and not _is_flag(words[index - 1]))
+        ):
+            rest = words[index + 1 :]
+            ends = next((at for at, one in enumerate(rest) if one and _SHELL.issuperset(one)), len(rest))
+            return rest[:ends]
+    return ()
+
+
+def _flags(words: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], bool]]:
+    for index, word in enumerate(words):
+        if not _is_flag(word):
+            continue
+        name, equals, value = word.partition("=")
+        if equals:
+            yield name, (value,), True
+            continue
+        after = words[index + 1 :]
+        ends = next((at for at, one in enumerate(after) if _is_flag(one)), len(after))
+        yield name, tuple(after[:ends]), False
+
+
+def _is_flag(word: str) -> bool:
+    return len(word) > 1 and word[0] == "-" and word[1] not in _NUMBER and " " not in word.partition("=")[0]
+
+
+def _shell_words(script: str) -> tuple[str, ...]:
+    """Return the words of a script as a shell would part them; none of one whose quotes do not close."""
+    parts = shlex.shlex(script.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    parts.whitespace_split = True
+    try:
+        return tuple(parts)
+    except ValueError:
+        return ()

@@ -1,0 +1,127 @@
+"""A flag's name: is there such a flag in this version, is it whole, has it another name now, or is it another engine's."""
+
+from __future__ import annotations
+
+from sparkctl.engines.lint.given import Given
+from sparkctl.engines.lint.held import Held
+from sparkctl.engines.lint.reading import How, Reading, read
+from sparkctl.model.flags import Flag, FlagCatalogue, version_key
+from sparkctl.model.lint import Change, ChangeKind, Level, Lint, Remark
+from sparkctl.model.suggest import closest
+from sparkctl.model.text import clean, shorten
+
+
+def name_remark(one: Given, reading: Reading, held: Held) -> Remark | None:
+    """Return what is to be said of a flag's name, None where it is good."""
+    if reading.how is How.EXACT and reading.flag is not None:
+        return _old(one, reading.name, reading.flag, held)
+    if reading.how is How.ABBREVIATED:
+        message = (
+            f"{shown(one.word)} is short for {reading.name}; a flag that begins alike in another version would break it"
+        )
+        return _remark(Lint.ABBREVIATED_FLAG, Level.INFO, one, message, _rename(one, reading.name))
+    if reading.how is How.AMBIGUOUS:
+        return _ambiguous(one, reading, held)
+    return _unknown(one, reading, held)
+
+
+def shown(word: str) -> str:
+    """Return a flag for a message."""
+    return shorten(clean(word), 60)
+
+
+def _old(one: Given, name: str, flag: Flag, held: Held) -> Remark | None:
+    if name in flag.hidden:
+        kept = [alias for alias in flag.aliases if alias not in flag.hidden]
+        instead = f"; it is {kept[-1]} now" if kept else ""
+        return _remark(
+            Lint.DEPRECATED_FLAG, Level.INFO, one, f"{name} is an old spelling{instead}, and {held} still takes it"
+        )
+    if not flag.deprecated:
+        return None
+    instead = f"; use {flag.replacement}" if flag.replacement else ""
+    new = held.catalogue.by_name.get(flag.replacement or "")
+    change = _rename(one, new.name) if new is not None and new.takes is flag.takes else None
+    return _remark(Lint.DEPRECATED_FLAG, Level.WARNING, one, f"{name} is deprecated in {held}{instead}", change)
+
+
+def _ambiguous(one: Given, reading: Reading, held: Held) -> Remark:
+    message = f"{shown(one.word)} could be {_or(reading.matches)} in {held}, which refuses it"
+    if earlier := _earlier(reading.name, held):
+        message += f"; in {earlier.version} it was a flag of its own"
+    new = held.lore.names.get(reading.name)
+    if new in held.catalogue.by_name:
+        message += f"; what it meant is {new} now"
+    words = held.lore.words.get(reading.name)
+    return _remark(
+        Lint.AMBIGUOUS_FLAG,
+        Level.ERROR,
+        one,
+        message + (f"; {words}" if words else ""),
+        _new_name(one, reading.name, held),
+    )
+
+
+def _unknown(one: Given, reading: Reading, held: Held) -> Remark:
+    name, has = shown(reading.name), held.catalogue.by_name
+    dashed = reading.name.replace("_", "-")
+    if dashed != reading.name and dashed in has:
+        message = f"{held} does not know {name}: its flags are written with dashes, {dashed}"
+        return _remark(Lint.UNKNOWN_FLAG, Level.ERROR, one, message, _rename(one, dashed))
+    earlier, words = _earlier(reading.name, held), held.lore.words.get(reading.name)
+    message = f"{held} has no flag {name}"
+    if earlier:
+        message += f", which {earlier.version} had"
+    elif later := _known_in(reading.name, held.others):
+        message += f", which {later[0].version} has"
+    elif owners := [title for title, other in held.foreign if _knows(reading.name, other)]:
+        message += f": it is a flag of {_or(tuple(owners))}"
+    new = held.lore.names.get(reading.name)
+    if new in has:
+        message += f"; {'it is' if earlier else 'here it is'} {new}"
+    elif words is None and (near := closest(reading.name, has)):
+        message += f"; did you mean {near}?"
+    kind = Lint.REMOVED_FLAG if earlier else Lint.UNKNOWN_FLAG
+    return _remark(
+        kind, Level.ERROR, one, message + (f"; {words}" if words else ""), _new_name(one, reading.name, held)
+    )
+
+
+def _earlier(name: str, held: Held) -> FlagCatalogue | None:
+    """Return the newest of the older versions that has a flag of this name."""
+    older = [one for one in held.others if version_key(one.version) < version_key(held.catalogue.version)]
+    found = _known_in(name, tuple(older))
+    return found[-1] if found else None
+
+
+def _known_in(name: str, catalogues: tuple[FlagCatalogue, ...]) -> list[FlagCatalogue]:
+    found = [one for one in catalogues if name in one.by_name]
+    return sorted(found, key=lambda one: version_key(one.version))
+
+
+def _knows(name: str, catalogue: FlagCatalogue) -> bool:
+    return read(name, catalogue).how is How.EXACT
+
+
+def _new_name(one: Given, name: str, held: Held) -> Change | None:
+    """Return the edit to the name that a flag has here, where the value means the same under both."""
+    new = held.lore.names.get(name)
+    return None if new not in held.catalogue.by_name or name in held.lore.not_alike else _rename(one, new or "")
+
+
+def _rename(one: Given, name: str) -> Change | None:
+    """Return the edit of a key in ``args``, written with dashes or without as it was."""
+    if not one.in_args:
+        return None
+    text = name if str(one.where[1]).startswith("-") else name.lstrip("-")
+    return Change(ChangeKind.RENAME, one.where[:2], text)
+
+
+def _remark(kind: Lint, level: Level, one: Given, message: str, change: Change | None = None) -> Remark:
+    where = one.where[:2] if one.in_args else one.where
+    return Remark(kind, level, where, message, on_key=one.in_args, change=change)
+
+
+def _or(names: tuple[str, ...]) -> str:
+    shown_names = [*names[:4], *([f"{len(names) - 4} more"] if len(names) > 4 else [])]
+    return " or ".join(filter(None, (", ".join(shown_names[:-1]), shown_names[-1])))

@@ -1,0 +1,58 @@
+"""What flags say together, whatever the engine: repeated, unread, more GPUs than there are Sparks, a draft model's family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sparkctl.engines.lint.given import Given
+from sparkctl.engines.lint.held import Held, Setting, number, quoted
+from sparkctl.engines.lint.reading import Reading
+from sparkctl.model.flags import Takes
+from sparkctl.model.lint import Level, Lint, Remark, Where
+from sparkctl.model.profile import Profile
+from sparkctl.model.units import gib
+
+LONG = 262144  # tokens: what a Qwen3.5 can do, and few need
+MOST_SHARE = 0.85  # of all memory: what is left is the system's, CUDA's and the page cache's
+
+
+def repeated(readings: Sequence[tuple[Given, Reading]], held: Held) -> Iterator[Remark]:
+    """Yield a warning for each flag that was given before: its last value counts."""
+    seen: dict[tuple[str, str | None], str] = {}
+    for one, reading in readings:
+        if reading.flag is None or reading.flag.appends or one.left_out:
+            continue
+        identity = (reading.flag.name, reading.key)
+        if identity in seen:
+            first = seen[identity]
+            again = "" if first == reading.name else f" (as {first})"
+            several = "; several values behind one flag are a list in a list, [[1, 2]]"
+            hint = several if one.in_args and reading.flag.takes is Takes.MANY and len(one.where) > 2 else ""
+            message = f"{reading.name} is given twice{again}, and {held} takes the last one{hint}"
+            on_key = one.in_args and len(one.where) == 2
+            yield Remark(Lint.REPEATED_FLAG, Level.WARNING, one.where, message, on_key=on_key)
+        seen.setdefault(identity, reading.name)
+
+
+def lost(profile: Profile) -> Remark:
+    """Return the warning for flags behind a shell's script."""
+    message = "command is a shell with its script: these flags stand behind it, and no engine reads them; put them into the script"
+    return Remark(Lint.LOST_FLAGS, Level.WARNING, ("args",), message)
+
+
+def too_many_ranks(profile: Profile, ranks: int, where: Where) -> Iterator[Remark]:
+    """Yield a warning where a model wants more GPUs than its Sparks have: one each."""
+    if ranks > profile.nodes:
+        message = f"{ranks} ranks want as many GPUs; a Spark has one, and nodes is {profile.nodes}"
+        yield Remark(Lint.BAD_COMBINATION, Level.WARNING, where, message, on_key=False)
+
+
+def long_context(profile: Profile, setting: Setting | None, flag: str, cost: str) -> Iterator[Remark]:
+    """Yield what a very long context takes; ``cost`` says it for this engine."""
+    length = number(setting.value) if setting is not None else None
+    if setting is None or length is None or length < LONG:
+        return
+    per_token = profile.model.kv_per_token
+    fills = f" ({gib(per_token * int(length))} at {per_token} bytes a token)" if per_token else ""
+    message = f"{flag} {quoted(setting.value or '')}: {cost}{fills}; for 150k tokens of use, 163840 or 196608 leave room for others"
+    yield Remark(Lint.LONG_CONTEXT, Level.INFO, setting.where, message, on_key=False)

@@ -1,0 +1,76 @@
+"""What is to be said of a profile before it starts: a kind out of a closed set, how bad, where, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+# Where in a profile: keys and indices, as in ("args", "tp") or ("command", 3).
+Where = tuple[str | int, ...]
+
+
+class Level(StrEnum):
+    """Error: the engine refuses to start. Warning: it may go wrong. Info: good to know."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Lint(StrEnum):
+    """Closed. Documented in the README."""
+
+    PROFILE = "profile"  # the file itself: YAML, keys, values
+    UNKNOWN_FLAG = "unknown-flag"
+    REMOVED_FLAG = "removed-flag"
+    AMBIGUOUS_FLAG = "ambiguous-flag"
+    ABBREVIATED_FLAG = "abbreviated-flag"
+    DEPRECATED_FLAG = "deprecated-flag"
+    BAD_CHOICE = "bad-choice"
+    BAD_VALUE = "bad-value"
+    BAD_KEY = "bad-key"
+    MISSING_VALUE = "missing-value"
+    UNWANTED_VALUE = "unwanted-value"
+    REPEATED_FLAG = "repeated-flag"
+    STAYS_ON = "stays-on"
+    LOST_FLAGS = "lost-flags"
+    MISSING_FLAG = "missing-flag"
+    BAD_COMBINATION = "bad-combination"
+    KNOWN_TRAP = "known-trap"
+    FAMILY_MISMATCH = "family-mismatch"
+    MEMORY_SHARE = "memory-share"
+    LONG_CONTEXT = "long-context"
+    SLOW_DRAFTS = "slow-drafts"
+    NO_METRICS = "no-metrics"
+    ENGINE_VERSION = "engine-version"
+
+
+class ChangeKind(StrEnum):
+    """How a file is mended."""
+
+    RENAME = "rename"  # the key at ``where`` becomes ``text``
+    REPLACE = "replace"  # the scalar at ``where`` becomes ``text``
+    ADD = "add"  # the entry ``where`` is added with the value ``text``
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One edit that alters nothing but what is wrong."""
+
+    kind: ChangeKind
+    where: Where
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """``on_key``: it is about the key at ``where``, else about its value. ``setting``: the ``field=value`` that mends it for
+    one start. ``change``: the edit that mends the file, where one is safe."""
+
+    kind: Lint
+    level: Level
+    where: Where
+    message: str
+    on_key: bool = True
+    setting: str | None = None
+    change: Change | None = None

@@ -1,0 +1,69 @@
+"""What a check of profiles found, as a compiler says it, and as JSON data."""
+
+from __future__ import annotations
+
+from sparkctl.core.catalogues import Chosen
+from sparkctl.core.linting import Checked, Diagnostic
+from sparkctl.engines import load
+from sparkctl.model.lint import Level, Lint
+from sparkctl.model.secrets import redact
+
+
+def lint_lines(name: str, checked: Checked) -> list[str]:
+    """Return a line for each thing that was found, ``file:line:column: level[kind]: message``, and one that sums up."""
+    return [*map(str, checked.diagnostics), _sum(name, checked)]
+
+
+def _sum(name: str, checked: Checked) -> str:
+    held = checked.held
+    against = "" if held is None else f" (flags of {load(held.catalogue.engine).title} {held.catalogue.version})"
+    if not checked.diagnostics:
+        return f"{name}: good{against}"
+    counts = [_count(len(found), level) for level in Level if (found := checked.of(level))]
+    verdict = "" if checked.of(Level.ERROR) else "good, "
+    return f"{name}: {verdict}{', '.join(counts)}{against}"
+
+
+def _count(number: int, level: Level) -> str:
+    return f"{number} {level}{'' if number == 1 else 's'}"
+
+
+def lint_document(checked: list[tuple[str, Checked]], fixed: list[Diagnostic]) -> dict[str, object]:
+    """Return everything as one document. ``faults`` are what keeps a file from being a profile, also among ``findings``."""
+    every = [one for _, found in checked for one in found.diagnostics]
+    return {
+        "schema": 1,
+        "faults": [{"place": _place(one), "message": redact(one.message)} for one in every if one.kind is Lint.PROFILE],
+        "findings": [_finding(one) for one in every],
+        "fixed": [_finding(one) for one in fixed],
+        "checked": [{"profile": name, "file": str(found.path), "flags": _flags(found.held)} for name, found in checked],
+    }
+
+
+def _finding(one: Diagnostic) -> dict[str, object]:
+    return {
+        **_place(one),
+        "level": one.level.value,
+        "kind": one.kind.value,
+        "message": redact(one.message),
+        "setting": one.setting,
+        "fixable": one.change is not None,
+    }
+
+
+def _place(one: Diagnostic) -> dict[str, object]:
+    return {"file": one.place.file, "line": one.place.line, "column": one.place.column}
+
+
+def _flags(held: Chosen | None) -> dict[str, object] | None:
+    if held is None:
+        return None
+    catalogue = held.catalogue
+    return {
+        "engine": catalogue.engine,
+        "version": catalogue.version,
+        "asked": held.version,
+        "basis": held.basis.value,
+        "said_by": held.said_by,
+        "origin": catalogue.origin,
+    }
