@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,8 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated:
     panel = Panel(
         Setup(
             nodes=() if replay is not None else config.nodes, make_context=_context, commands=_Later(), keys=config.keys,
-            reload=None if replay is not None else _Reload(config.path),
-            recording=recording, readonly=readonly, ascii_only=ascii_only(sys.stdout),
+            reload=None if replay is not None else _Reload(config.path, readonly=readonly),
+            recording=recording, readonly=readonly or config.readonly, ascii_only=ascii_only(sys.stdout),
             theme=_theme(), keep_theme=_keep_theme,
         )
     )  # fmt: skip
@@ -82,11 +83,13 @@ def _keep_theme(name: str) -> None:
 
 
 class _Reload:
-    """Reads the config again where it was written since; one that cannot be read is told once."""
+    """Reads the config again where it was written since; one that cannot be read is told once. ``readonly``: it was asked
+    for on the command line, and no config takes that back."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, readonly: bool = False) -> None:
         from sparkctl.core.paths import config_file
 
+        self._readonly = readonly
         self._path = path or config_file()
         self._stamp = self._look()
 
@@ -98,7 +101,8 @@ class _Reload:
         if stamp == self._stamp:
             return None
         self._stamp = stamp
-        return load_config(self._path, required=False)
+        config = load_config(self._path, required=False)
+        return replace(config, readonly=config.readonly or self._readonly)
 
     def _look(self) -> tuple[int, int] | None:
         try:

@@ -38,6 +38,8 @@ class ActionId(StrEnum):
     LOWER = "next-instance"
     UPPER = "previous-instance"
     PAUSE = "pause"
+    FASTER = "faster"
+    SLOWER = "slower"
     COMMAND = "command"
     PALETTE = "palette"
     HELP = "help"
@@ -162,7 +164,7 @@ ACTIONS: tuple[Action, ...] = (
            on=frozenset((PROFILES,)), footer=1, sense=Sense.EDIT),
     Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.no_profile_of_it,
            on=_RUNNING, sense=Sense.EDIT),
-    Action(ActionId.SHELL, ("s",), "shell", "a shell on the Spark, with your own ssh; exit comes back here", why.no_shell,
+    Action(ActionId.SHELL, ("s",), "shell", "a shell on the Spark, by your own ssh", why.no_shell,
            changes=True),
     Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",
            on=_READ, footer=3, sense=Sense.SEARCH),
@@ -182,6 +184,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READ),
     Action(ActionId.NEARER, ("pageup",), "nearer", "back in what is below", on=_READ),
     Action(ActionId.PAUSE, ("space",), "pause", "hold the picture; what happens is still taken in"),
+    Action(ActionId.FASTER, ("+",), "faster", "read the Sparks more often", why.not_live),
+    Action(ActionId.SLOWER, ("-",), "slower", "read the Sparks less often", why.not_live),
     Action(ActionId.COMMAND, (":",), "command", "type a command, as on the command line", footer=9),
     Action(ActionId.PALETTE, ("ctrl+p",), "palette", "find an action by its name"),
     Action(ActionId.HELP, ("?", "f1"), "help", "all keys of this screen", footer=5),

@@ -30,6 +30,7 @@ class Config:
     path: Path | None = None
     warnings: tuple[str, ...] = ()
     keys: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of the panel: action and keys, in place of its own
+    readonly: bool = False  # the panel changes nothing on any node
 
 
 def load_config(path: Path | None = None, *, required: bool = True) -> Config:
@@ -46,9 +47,10 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
     faults: list[Fault] = []
     nodes = _nodes(root, faults)
     keys = _keys(root, faults)
+    readonly = _readonly(root, faults)
     if faults:
         raise InvalidFile(faults)
-    return Config(nodes, path, _warnings(path), keys)
+    return Config(nodes, path, _warnings(path), keys, readonly)
 
 
 def _is_missing(path: Path) -> bool:
@@ -166,7 +168,7 @@ _RULES: dict[str, Callable[[Item], Any]] = {
     "known_hosts": _text("a path to a known_hosts file"),
 }
 _REQUIRED = ("name", "host")
-_TOP = ("nodes", "keys")
+_TOP = ("nodes", "keys", "readonly")
 
 
 def _nodes(root: Item, faults: list[Fault]) -> tuple[Node, ...]:
@@ -255,6 +257,15 @@ def _keys(root: Item, faults: list[Fault]) -> tuple[tuple[str, tuple[str, ...]],
             place = entry.item.value[mine].place
             faults.append(Fault(place, f"keys: {quoted(key)} would be both {action} and {other}"))
     return tuple(found.items())
+
+
+def _readonly(root: Item, faults: list[Fault]) -> bool:
+    entry = root.value.get("readonly") if isinstance(root.value, dict) else None
+    if entry is None or entry.item.value is None:
+        return False
+    if not isinstance(entry.item.value, bool):
+        faults.append(Fault(entry.item.place, f"readonly: must be true or false, not {_seen(entry.item)}"))
+    return entry.item.value is True
 
 
 def _seen(item: Item) -> str:

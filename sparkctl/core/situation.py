@@ -55,6 +55,11 @@ def no_node(now: Situation) -> str | None:
     return f"{now.node} was not looked at yet" if now.view is None else None
 
 
+def not_live(now: Situation) -> str | None:
+    """A recording was made at the rate at which it was made."""
+    return "this is a recording" if now.replaying else None
+
+
 def node_silent(now: Situation) -> str | None:
     if why := no_node(now):
         return why

@@ -186,6 +186,9 @@ class Panel(App[tuple[str, ...]]):
         if self.setup.keys:
             self._map_keys()
         self.theme_changed_signal.subscribe(self, self._recolour)
+        self.app_resume_signal.subscribe(
+            self, lambda _: self.refresh(layout=True)
+        )  # from ctrl+z: nothing is painted yet
         for number in (signal.SIGTERM, signal.SIGHUP):
             with suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread: a test
                 asyncio.get_running_loop().add_signal_handler(number, self.leave)
@@ -225,7 +228,7 @@ class Panel(App[tuple[str, ...]]):
         if config is None:
             return
         self._sparks = config.nodes
-        self.setup = replace(self.setup, nodes=config.nodes, keys=config.keys)
+        self.setup = replace(self.setup, nodes=config.nodes, keys=config.keys, readonly=config.readonly)
         self._map_keys()
         self._room.bridge.expect(self.names)
         self._room.crew.follow(config.nodes)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sparkctl.model.node import Node
     from sparkctl.tui.app import Panel
 
+RATES = (1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the probe's own cost was measured from 1 Hz on
 _NO_CONNECTION = 255  # what ssh ends with where it is ssh that failed
 
 
@@ -100,6 +101,23 @@ async def _save(panel: Panel, picture: str) -> None:
         panel.say(f"the screen is in {path}")
 
 
+def _faster(panel: Panel) -> None:
+    _read(panel, max((rate for rate in RATES if panel.room and rate < panel.room.crew.every), default=None))
+
+
+def _slower(panel: Panel) -> None:
+    _read(panel, min((rate for rate in RATES if panel.room and rate > panel.room.crew.every), default=None))
+
+
+def _read(panel: Panel, every: float | None) -> None:
+    if panel.room is None:
+        return
+    now = panel.room.crew.every if every is None else every
+    panel.room.crew.read_every(now)
+    words = "every second" if now == 1 else f"every {now:g} s; every second while something loads"
+    panel.say(f"the Sparks are read {words}" + ("" if every else ", and there is nothing beyond that"))
+
+
 def _background(panel: Panel) -> None:
     panel.action_suspend_process()
 
@@ -110,5 +128,7 @@ DO: dict[ActionId, Callable[[Panel], None]] = {
     ActionId.SHELL: _shell,
     ActionId.PLAN_OF: _plan_of,
     ActionId.SAVE_SCREEN: _save_screen,
+    ActionId.FASTER: _faster,
+    ActionId.SLOWER: _slower,
     ActionId.BACKGROUND: _background,
 }

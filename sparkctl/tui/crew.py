@@ -33,7 +33,19 @@ class Crew:
         self._ctx, self._emit, self._every = ctx, emit, every
         self._nodes: dict[NodeName, Node] = {}
         self._tasks: dict[NodeName, asyncio.Task[None]] = {}
+        self._followers: dict[NodeName, Follower] = {}
         self._playing: asyncio.Task[None] | None = None
+
+    @property
+    def every(self) -> float:
+        """Seconds between two samples of a node; while something loads there it is less."""
+        return self._every
+
+    def read_every(self, seconds: float) -> None:
+        """Sample each node so often, from the next look at its Docker on."""
+        self._every = seconds
+        for follower in self._followers.values():
+            follower.every = seconds
 
     def follow(self, nodes: Sequence[Node]) -> None:
         """Follow these nodes from now on, all at once, and no others; what is followed already is left alone."""
@@ -79,12 +91,14 @@ class Crew:
 
     def _begin(self, node: Node) -> None:
         follower = Follower(self._ctx, node, self._every, self._emit)
+        self._followers[node.name] = follower
         task = asyncio.create_task(follower.run(), name=f"follow {node.name}")
         self._tasks[node.name] = task
         task.add_done_callback(lambda done: self._ended(node, done))
 
     def _end(self, name: NodeName) -> None:
         del self._nodes[name]
+        self._followers.pop(name, None)
         if task := self._tasks.pop(name, None):
             task.cancel()
 

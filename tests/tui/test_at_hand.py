@@ -187,6 +187,31 @@ async def test_ctrl_q_ends_the_panel_from_everywhere(
     assert pilot.app.return_value
 
 
+async def test_plus_and_minus_are_how_often_the_sparks_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        assert panel.room is not None
+        for key, seconds in zip("---++++", (5, 10, 10, 5, 2, 1, 1), strict=True):
+            await pilot.press(key)
+            assert panel.room.crew.every == seconds
+        said = [one.message for one in pilot.app._notifications]
+        assert "the Sparks are read every 5 s; every second while something loads" in said
+        assert "the Sparks are read every second, and there is nothing beyond that" in said
+        store, node, times = panel.room.bridge.store, panel.names[0], set[float]()
+
+        def comes_every_second(_: str) -> bool:
+            if (sample := store.last_sample(node)) is not None:
+                times.add(sample.time)
+            latest = sorted(times)[-3:]
+            return len(latest) == 3 and latest[-1] - latest[0] < 3
+
+        await until(pilot, comes_every_second)
+
+
 async def test_ctrl_c_ends_nothing_and_says_what_does(tmp_path: Path) -> None:
     async with opened(setup((black_hole(),), tmp_path)) as pilot:
         await until(pilot, "dark")

@@ -13,6 +13,7 @@ import pytest
 
 from sparkctl.cli.panel import _Reload
 from sparkctl.core.config import load_config
+from sparkctl.core.faults import InvalidFile
 from sparkctl.core.recording import read
 from sparkctl.model.node import Node, NodeName
 from sparkctl.operations.follow import Follower
@@ -188,3 +189,29 @@ async def test_the_chosen_colours_are_used_the_next_time(tmp_path: Path) -> None
         pilot.app.theme = "spark-light"
         await pilot.pause()
         assert kept == ["spark-light"]
+
+
+async def test_a_config_may_make_the_panel_read_only_and_the_command_line_more_than_that(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    one = {"nodes": [{"name": "one", "host": "192.0.2.1"}]}
+    path.write_text(json.dumps({**one, "readonly": False}))
+    made = setup(load_config(path).nodes, tmp_path, reload=_Reload(path))
+    async with opened(made) as pilot:
+        assert "read-only" not in await until(pilot, " one ")
+        path.write_text(json.dumps({**one, "readonly": True}))
+        shown = await until(pilot, "read-only")
+        assert "drop caches" not in shown
+        path.write_text(json.dumps(one))
+        await until(pilot, lambda text: "read-only" not in text)
+    asked = _Reload(path, readonly=True)
+    path.write_text(json.dumps({**one, "readonly": False}))
+    config = asked()
+    assert config is not None
+    assert config.readonly, "what the command line asked for stays"
+
+
+def test_read_only_is_true_or_false(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("nodes: []\nreadonly: perhaps\n")
+    with pytest.raises(InvalidFile, match=r"config.yaml:2:11: readonly: must be true or false, not `perhaps`"):
+        load_config(path)
