@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
+import codecs
+import os
+import selectors
 import sys
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+from textual.app import ScreenStackError
 from textual.drivers.linux_driver import LinuxDriver
+from textual.widgets import Input
+
+from sparkctl.tui.escape import EDITING, KeyParser
+
+if TYPE_CHECKING:
+    from sparkctl.tui.app import Panel
+
+_LOOK = 0.1  # seconds between two looks whether the panel has ended
+_SOON = 0.02  # while an escape waits for what follows it
 
 
 class Terminal(LinuxDriver):
-    """Textual's driver, painting on stdout in place of stderr."""
+    """Textual's driver, painting on stdout in place of stderr, and reading keys as hands mean them."""
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
         self._file = sys.__stdout__
+
+    def run_input_thread(self) -> None:
+        """Read until the panel ends. A terminal that is gone ends it; bytes that are no text are a sign for just that."""
+        parser = KeyParser(self._keeps_alt, self._debug)
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        with selectors.SelectSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            while not self.exit_event.is_set():
+                if selector.select(_SOON if parser.is_waiting else _LOOK):
+                    try:
+                        read = os.read(self.fileno, 1 << 12)
+                    except OSError:
+                        read = b""
+                    if not read:
+                        self._app.call_later(self._panel.leave)
+                        break
+                    for message in parser.feed(decode(read)):
+                        self.process_message(message)
+                for message in parser.tick():
+                    self.process_message(message)
+
+    @property
+    def _panel(self) -> Panel:
+        return self._app  # type: ignore[return-value]
+
+    def _keeps_alt(self, character: str) -> bool:
+        """Tell whether alt with a character is a key of the operator's own, or of the line that is being typed."""
+        with suppress(ScreenStackError):  # before the first picture
+            if character in EDITING and isinstance(self._app.focused, Input):
+                return True
+        return any(key == f"alt+{character}" for _, keys in self._panel.setup.keys for key in keys)

@@ -1,0 +1,72 @@
+"""Escape and what is typed right behind it, as a terminal sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
+from textual.constants import ESCAPE_DELAY
+from textual.message import Message
+
+from sparkctl.tui.escape import KeyParser
+
+KEYS = {
+    "x": "x", "X": "X", ":": "colon", "/": "slash", "\r": "enter", "\t": "tab", "é": "é", "\x1b[B": "down",
+    "\x1bOP": "f1", "\x1b[Z": "shift+tab", "\x1b[1;3B": "alt+down", "\x1b[120;3u": "alt+x", "\x1b": "escape",
+}  # fmt: skip
+
+
+def names(messages: Iterable[Message]) -> list[str]:
+    return [one.key for one in messages if isinstance(one, events.Key)]
+
+
+def parser(keeps: str = "") -> tuple[KeyParser, list[float]]:
+    now = [100.0]
+    return KeyParser(lambda character: character in keeps, now=lambda: now[0]), now
+
+
+@pytest.mark.parametrize("sent", [sent for sent in KEYS if sent[0] != "\x1b"])
+def test_escape_and_a_key_typed_at_once_are_both(sent: str) -> None:
+    parse, _ = parser()
+    assert names(parse.feed(f"\x1b{sent}")) == ["escape", KEYS[sent]]
+
+
+def test_escape_alone_is_escape_once_nothing_follows_it() -> None:
+    parse, now = parser()
+    assert names(parse.feed("\x1b")) == []
+    assert parse.is_waiting
+    assert names(parse.tick()) == []
+    now[0] += 2 * ESCAPE_DELAY
+    assert names(parse.tick()) == ["escape"]
+    assert not parse.is_waiting
+    assert names(parse.feed("x")) == ["x"]
+
+
+def test_alt_is_kept_where_it_is_a_key() -> None:
+    parse, _ = parser(keeps="xb")
+    assert names(parse.feed("\x1bx\x1bb")) == ["alt+x", "ctrl+left"]
+
+
+def test_what_is_pasted_is_pasted() -> None:
+    parse, _ = parser()
+    pasted = [one.text for one in parse.feed("\x1b[200~up qwen36\x1b[201~") if isinstance(one, events.Paste)]
+    assert pasted == ["up qwen36"]
+    assert names(parse.feed("\x1bx")) == ["escape", "x"]
+
+
+@given(st.lists(st.sampled_from(list(KEYS)), max_size=12), st.data())
+def test_how_keys_are_cut_into_reads_changes_nothing(sent: list[str], data: st.DataObject) -> None:
+    text = "".join(sent)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    parse, now = parser()
+    got: list[str] = []
+    for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True):
+        if start < stop:
+            got += names(parse.feed(text[start:stop]))
+            got += names(parse.tick())
+    now[0] += 2 * ESCAPE_DELAY
+    got += names(parse.tick())
+    assert got == [KEYS[one] for one in sent]
