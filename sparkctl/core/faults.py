@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from sparkctl.errors import InvalidInput
-from sparkctl.model.secrets import redact
+from sparkctl.model.secrets import is_secret_name, redact
 from sparkctl.model.text import clean, shorten
+
+_MOST = 1 << 20  # bytes of a file that are read for showing a line of it
+_WORDS = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,6 +53,28 @@ def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     return tuple(
         sorted(unique, key=lambda f: (files[f.place.file], f.place.line or 0, f.place.column or 0)),
     )
+
+
+def source_lines(places: Iterable[Place]) -> dict[Place, str]:
+    """Return the line of the file for each place that has one, tabs as one blank so that columns count.
+
+    A line that names a secret is left out, and what looks like one anywhere else is masked.
+    """
+    found: dict[Place, str] = {}
+    files: dict[str, list[str]] = {}
+    for place in places:
+        if place.line is None:
+            continue
+        if place.file not in files:
+            try:
+                with Path(place.file).open("rb") as file:
+                    files[place.file] = file.read(_MOST).decode("utf-8", "replace").splitlines()
+            except OSError:
+                files[place.file] = []
+        lines = files[place.file]
+        if place.line <= len(lines) and not any(map(is_secret_name, _WORDS.findall(lines[place.line - 1]))):
+            found[place] = clean(redact(lines[place.line - 1].replace("\t", " ")))
+    return found
 
 
 def quoted(text: object) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
 from sparkctl.core.planning import plan
 from sparkctl.core.session import Session
 from sparkctl.engines import load
-from sparkctl.model.node import Node
+from sparkctl.errors import InvalidInput
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
 
@@ -24,3 +27,38 @@ async def home_on(ctx: Context, node: Node) -> str:
 def planned(ctx: Context, profile: Profile, node: Node, home: str, environ: Mapping[str, str]) -> LaunchPlan:
     """Return the launch that `up` would make of a profile. Raises `InvalidInput` for what it would refuse in the profile."""
     return plan(profile, node, home=home, operator=ctx.operator, environ=environ, engine=load(profile.engine))
+
+
+_UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\} is not set")
+_SOMEWHERE = "/~"  # stands for a home that is not known: no path begins like that
+_ANY = NodeName("spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The launch as far as it can be told: None where it cannot; ``refusal`` is why `up` would not do it."""
+
+    plan: LaunchPlan | None
+    refusal: InvalidInput | None = None
+
+
+def foreseen(
+    ctx: Context, profile: Profile, node: Node | None, home: str | None, environ: Mapping[str, str]
+) -> Foreseen:
+    """Return the launch of a profile, also without a node: a ``home`` that is not known is ``~``, and a variable that is not
+    set stands as it is written."""
+    where = node or Node(_ANY, str(_ANY))
+    refusal = None
+    try:
+        made = planned(ctx, profile, where, home or _SOMEWHERE, environ)
+    except InvalidInput as error:
+        refusal = error
+        unset = {name: f"${{{name}}}" for name in _UNSET.findall(error.message)}
+        try:
+            made = planned(ctx, profile, where, home or _SOMEWHERE, {**environ, **unset})
+        except InvalidInput:
+            return Foreseen(None, refusal)
+    mounts = tuple(
+        replace(one, source=one.source[1:]) if one.source.startswith(_SOMEWHERE) else one for one in made.mounts
+    )
+    return Foreseen(replace(made, mounts=mounts), refusal)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from sparkctl.core.faults import Fault
+from sparkctl.core.faults import Fault, Place
 from sparkctl.core.history import LastStart
 from sparkctl.core.logpattern import LinePattern
 from sparkctl.core.profiles import ProfileEntry
@@ -16,7 +17,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text import clean
-from sparkctl.model.units import gib
+from sparkctl.model.units import gib, spoken
 from sparkctl.present.fold import fold
 from sparkctl.present.frame import filled, framed
 from sparkctl.present.scrolled import Page, listed, scrolled
@@ -29,21 +30,24 @@ _ROOMY = 100  # columns from which on the number of nodes has one, all being for
 _NARROW = 72  # columns from which on the model has a place in the list
 _ENGINES = {"sglang": "SGLang", "vllm": "vLLM"}
 _DAY = 86400.0
+_NOTE = ("--label dev.sparkctl.", "--label 'dev.sparkctl.")
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would be run on a node: the command's lines; ``trouble`` is why there is none. ``waiting``: not known yet."""
+    """What would be run on a node: the command's lines. ``trouble`` is why it would be refused, and ``note`` what of the
+    command was not asked of a Spark; a line with trouble is as far as it goes without what is missing."""
 
     lines: tuple[str, ...] = ()
     trouble: str | None = None
     hint: str | None = None
-    waiting: bool = False
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """All that the screen shows. ``entries`` None: not read yet. ``further`` rows of what is below were read already."""
+    """All that the screen shows. ``entries`` None: not read yet. ``further`` rows of what is below were read already.
+    ``sources``: the lines of the files at which faults are, secrets masked."""
 
     entries: tuple[ProfileEntry, ...] | None
     chosen: str | None = None
@@ -53,6 +57,7 @@ class Shelf:
     last: tuple[LastStart, ...] = ()
     preview: Preview = field(default_factory=Preview)
     warnings: tuple[str, ...] = ()
+    sources: Mapping[Place, str] = field(default_factory=dict)
     pattern: LinePattern | None = None
     now: float = 0.0
     further: int = 0
@@ -118,15 +123,11 @@ def _list(shelf: Shelf, columns: int, lines: int) -> list[Row]:
     rows.append(_line([Span(head, Tone.LABEL) for head in heads], wide, "   "))
     chosen = shelf.selected
     mark = ">" if shelf.ascii_only else "▸"
-    body = [
-        _line(
-            _broken(one, wide) if one.profile is None else line,
-            wide,
-            f" {mark} " if one is chosen else "   ",
-            one is chosen,
-        )
-        for one, line in zip(shown, table, strict=True)
-    ]
+    body = []
+    for one, line in zip(shown, table, strict=True):
+        here = f" {mark} " if one is chosen else "   "
+        whole = _line(line, wide, here, one is chosen)
+        body.append(whole if one.profile is not None else _broken(one, line, wide, here, one is chosen))
     at = 0 if chosen is None else shown.index(chosen)
     return [*rows, *listed(body, at, max(1, lines - len(rows)))]
 
@@ -143,23 +144,29 @@ def _line(parts: Sequence[Span], wide: Sequence[int], mark: str, mine: bool = Fa
 
 
 def _cells(one: ProfileEntry, shelf: Shelf) -> list[Span]:
-    profile = one.profile
+    profile, name = one.profile, one.summary.name
+    ends = [_runs(one, shelf), _last(name, shelf)]  # what is broken now may have been started before
     if profile is None:
-        return [said(one.summary.name, Tone.VALUE), *([Span("")] * 5)]
+        return [said(name, Tone.VALUE), *([Span("")] * 3), *ends]
     return [
         said(profile.name, Tone.VALUE), said(_ENGINES.get(profile.engine, profile.engine), Tone.LABEL),
-        said(_model(profile) or "—", Tone.LABEL), Span(str(profile.nodes), Tone.LABEL), _runs(profile, shelf),
-        _last(profile.name, shelf),
+        said(_model(profile) or "—", Tone.LABEL), Span(str(profile.nodes), Tone.LABEL), *ends,
     ]  # fmt: skip
 
 
-def _broken(one: ProfileEntry, wide: Sequence[int]) -> list[Span]:
+def _broken(one: ProfileEntry, line: Sequence[Span], wide: Sequence[int], mark: str, mine: bool) -> Row:
+    """Return the row of a broken one: its first fault in place of engine and model."""
     first = one.summary.faults[0]
     more = f" (+{len(one.summary.faults) - 1})" if len(one.summary.faults) > 1 else ""
     place = first.place.file if first.place.line is None else f"line {first.place.line}"
     if first.place.file != str(one.summary.origin) and first.place.line is not None:
         place = f"{first.place.file.rpartition('/')[2]}:{first.place.line}"  # of a profile that it extends
-    return [said(one.summary.name, Tone.VALUE), said(f"broken: {place}: {first.message}{more}", Tone.BAD)]
+    fault = said(f"broken: {place}: {first.message}{more}", Tone.BAD)
+    if line[4].tone is Tone.STALE and line[5].tone is Tone.STALE:  # it runs nowhere, and never was started
+        return _line([line[0], fault], wide, mark, mine)
+    between = [each for each in wide[1:4] if each]
+    room = sum(between) + _GAP * (len(between) - 1)
+    return _line([line[0], fault, *line[4:]], [wide[0], room, *wide[4:]], mark, mine)
 
 
 def _model(profile: Profile | None) -> str | None:
@@ -169,15 +176,15 @@ def _model(profile: Profile | None) -> str | None:
     return profile.title or (path.rstrip("/").rpartition("/")[2] if path else profile.model.served_name)
 
 
-def _running(profile: Profile, views: Sequence[LoadView]) -> list[InstanceView]:
+def _running(name: str, views: Sequence[LoadView]) -> list[InstanceView]:
     return [
         one for view in views for one in view.instances
-        if one.ours and one.is_alive and profile.name in (one.profile, one.name)
+        if one.ours and one.is_alive and name in (one.profile, one.name)
     ]  # fmt: skip
 
 
-def _runs(profile: Profile, shelf: Shelf) -> Span:
-    running = _running(profile, shelf.views)
+def _runs(one: ProfileEntry, shelf: Shelf) -> Span:
+    running = _running(one.summary.name, shelf.views)
     if not running:
         known = shelf.views and all(view.docker_known and view.instances_seen is not None for view in shelf.views)
         return Span("" if known else "?", Tone.STALE)
@@ -193,7 +200,8 @@ def _last(name: str, shelf: Shelf) -> Span:
     if one.failed is not None:
         sign = symbol(Phase.FAILED, shelf.ascii_only)
         return said(f"{sign} {one.failed}, {_ago(one.when, shelf.now)}", Tone.BAD)
-    return said(f"{_clock(one.seconds or 0.0)}, {_ago(one.when, shelf.now)}", Tone.LABEL)
+    sign = symbol(Phase.READY, shelf.ascii_only)
+    return said(f"{sign} {_clock(one.seconds or 0.0)}, {_ago(one.when, shelf.now)}", Tone.LABEL)
 
 
 def _clock(seconds: float) -> str:
@@ -214,25 +222,64 @@ def _detail(shelf: Shelf, one: ProfileEntry, columns: int, lines: int) -> Page:
     whose = "shipped" if summary.shipped else "yours, over the shipped one" if summary.overrides_shipped else "yours"
     title = row(said(summary.name, Tone.TITLE), Span(f"  {whose}", Tone.LABEL))
     inner = max(8, columns - 4)
-    body = (
-        _faults(summary.faults, inner, shelf.ascii_only) if one.profile is None else _whole(shelf, one.profile, inner)
-    )
+    body = _whole(shelf, one.profile, inner) if one.profile is not None else _wrong(shelf, one, inner)
     page = scrolled(body, shelf.further, lines - 2, shelf.ascii_only)
     return Page(framed(title, page.rows, columns, lines, chosen=False, ascii_only=shelf.ascii_only), page.further)
 
 
-def _faults(faults: Sequence[Fault], columns: int, ascii_only: bool) -> list[Row]:
+def _wrong(shelf: Shelf, one: ProfileEntry, columns: int) -> list[Row]:
+    """Return the faults as a compiler shows them, how to get to them, and what of the profile runs all the same."""
+    rows = _faults(one.summary.faults, shelf.sources, columns, shelf.ascii_only)
+    rows += [row(Span("e", Tone.KEY), Span(" edits it, at the first of them; it is checked on return", Tone.LABEL))]
+    for each in _running(one.summary.name, shelf.views):
+        words = f"{each.name} runs on {each.node} all the same: what was started goes on as it was"
+        rows += [row(said(line, Tone.LABEL)) for line in fold(clean(words), columns, 0)]
+    return [*rows, *_last_row(one.summary.name, shelf)]
+
+
+def _faults(faults: Sequence[Fault], sources: Mapping[Place, str], columns: int, ascii_only: bool) -> list[Row]:
     sign = symbol(Severity.PROBLEM, ascii_only)
-    rows = []
+    rows: list[Row] = []
     for fault in faults:
         words, place = str(fault), clean(str(fault.place))
-        if cells(words) + 2 <= columns:
-            rows.append(row(said(f"{sign} {words}", Tone.BAD)))
-            continue
-        rows.append(row(Span(f"{sign} {_end(place, columns - 2)}", Tone.BAD)))
+        short = _at_home(place)
         message = words.removeprefix(f"{place}: ")
-        rows += [row(said(line, Tone.BAD)) for line in fold(f"  {message}", columns, 2)]
-    return [*rows, (), row(Span("e", Tone.KEY), Span(" edits it; it is checked on return", Tone.LABEL))]
+        if cells(f"{short}: {message}") + 2 <= columns:
+            rows.append(row(Span(f"{sign} ", Tone.BAD), said(f"{short}: ", Tone.LABEL), said(message, Tone.BAD)))
+        else:
+            rows.append(row(Span(f"{sign} ", Tone.BAD), said(_end(short, columns - 2), Tone.LABEL)))
+            rows += [row(said(line, Tone.BAD)) for line in fold(f"  {message}", columns, 2)]
+        rows += _source(fault.place, sources.get(fault.place), columns, ascii_only)
+    return [*rows, ()]
+
+
+def _source(place: Place, line: str | None, columns: int, ascii_only: bool) -> list[Row]:
+    """Return the line of the file, and under it a mark where the fault is."""
+    if line is None or place.line is None:
+        return []
+    bar = "|" if ascii_only else "│"
+    head = f"  {place.line:>4} {bar} "
+    rows = [cut(row(Span(head, Tone.FRAME), said(line, Tone.VALUE)), columns)]
+    at = cells(clean(line[: (place.column or 1) - 1]))
+    if at + len(head) < columns:
+        rows.append(row(Span(f"  {'':>4} {bar} ", Tone.FRAME), Span(" " * at), Span("^", Tone.BAD)))
+    return rows
+
+
+def _at_home(path: str) -> str:
+    home = str(Path.home())
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
+
+
+def _last_row(name: str, shelf: Shelf) -> list[Row]:
+    """Return how the last start of a profile went, in words; nothing where there was none."""
+    one = next((each for each in shelf.last if each.profile == name), None)
+    if one is None:
+        return []
+    label, ago = Span("last ", Tone.LABEL), _ago(one.when, shelf.now)
+    if one.failed is not None:
+        return [row(label, said(f"failed on {one.node}, {ago}: {one.failed}", Tone.BAD))]
+    return [row(label, said(f"ready on {one.node} after {spoken(one.seconds)}, {ago}", Tone.LABEL))]
 
 
 def _end(words: str, columns: int) -> str:
@@ -249,6 +296,7 @@ def _whole(shelf: Shelf, profile: Profile, columns: int) -> list[Row]:
         rows.append(
             row(Span(f"for {profile.nodes} Sparks together: sparkctl starts profiles of one, so far", Tone.ATTENTION))
         )
+    rows += _last_row(profile.name, shelf)
     rows.append(_nodes_row(shelf))
     view = next((view for view in shelf.views if view.name == shelf.node), None)
     if view is not None:
@@ -291,15 +339,22 @@ def _nodes_row(shelf: Shelf) -> Row:
 
 
 def _command(preview: Preview, columns: int) -> list[Row]:
-    if preview.waiting:
-        return [row(Span("the command: asking the Spark for its home directory ...", Tone.STALE))]
+    rows: list[Row] = []
     if preview.trouble is not None:
         words = preview.trouble + (f"\n{preview.hint}" if preview.hint else "")
-        return [
+        rows += [
             row(said(part, Tone.ATTENTION)) for line in words.splitlines() for part in fold(clean(line), columns, 2)
         ]
-    rows: list[Row] = []
+        rows += [()] if preview.lines else []
+    if preview.note is not None:
+        rows += [row(said(part, Tone.STALE)) for part in fold(clean(preview.note), columns, 0)]
+    notes = [line for line in preview.lines if line.strip().startswith(_NOTE)]
     for line in preview.lines:
+        if line in notes:
+            if line == notes[0]:
+                words = f"  --label ...   {len(notes)} of them, by which sparkctl knows its own; y copies all"
+                rows.append(cut(row(Span(words, Tone.STALE)), columns))
+            continue
         flag, _, rest = clean(line).strip().partition(" ")
         indent = "" if line.startswith("docker") else "  "
         made = row(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,21 +12,32 @@ from sparkctl.errors import SparkctlError
 from sparkctl.tui.editor import edit
 
 if TYPE_CHECKING:
+    from sparkctl.core.faults import Fault
     from sparkctl.tui.app import Panel
 
 
 async def edit_profile(panel: Panel, name: str) -> None:
-    """Let a profile be edited, and say what is wrong with it then."""
+    """Let a profile be edited, where it is broken at its first fault, and say what is wrong with it then."""
     library = ProfileLibrary()
     try:
         path, copied = await asyncio.to_thread(library.own, name)
         before = path.read_bytes()
+        faults = await asyncio.to_thread(_faults, library, path)
+        line, column = next(
+            ((at.line, at.column) for at in (one.place for one in faults) if at.file == str(path)), (None, None)
+        )
+        status = 0
         try:
-            await edit(panel, path)
+            status = await edit(panel, path, line, column)
         finally:
             same = path.exists() and path.read_bytes() == before
             if copied and same:
                 path.unlink()
+        if status:
+            panel.say(f"the editor ended with {_status(status)}", severity="warning")
+        if not path.exists() and not copied:
+            panel.say(f"{name}: {path} is gone", severity="warning")
+            return
         _tell(panel, name, path, await asyncio.to_thread(_faults, library, path), copied=copied, same=same)
     except SparkctlError as error:
         panel.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
@@ -33,15 +45,20 @@ async def edit_profile(panel: Panel, name: str) -> None:
         panel.say(f"{error.filename or name}: {error.strerror or error}", severity="error")
 
 
-def _tell(panel: Panel, name: str, path: Path, faults: tuple[str, ...], *, copied: bool, same: bool) -> None:
+def _tell(panel: Panel, name: str, path: Path, faults: tuple[Fault, ...], *, copied: bool, same: bool) -> None:
+    mine = f"yours now goes before the shipped one: {path}" if copied else ""
     if faults:
-        panel.say("\n".join(faults[:3]), severity="error")
+        panel.say("\n".join([*map(str, faults[:3]), *([mine] if mine else [])]), severity="error")
     elif same:
         panel.say(f"{name}: nothing was changed" + (", the shipped one stays" if copied else ""))
     else:
-        panel.say(f"{name}: good" + (f"; yours now goes before the shipped one: {path}" if copied else ""))
+        panel.say(f"{name}: good" + (f"; {mine}" if copied else ""))
 
 
-def _faults(library: ProfileLibrary, path: Path) -> tuple[str, ...]:
-    """Return what is wrong with a file that was edited; nothing of one that is no longer there."""
-    return tuple(map(str, library.check(path))) if path.exists() else ()
+def _status(status: int) -> str:
+    return f"exit {status}" if status > 0 else signal.Signals(-status).name
+
+
+def _faults(library: ProfileLibrary, path: Path) -> tuple[Fault, ...]:
+    """Return what is wrong with a file that is edited; nothing of one that is no longer there."""
+    return library.check(path) if path.exists() else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 _USUAL = ("nano", "vi")
+_PLUS = (  # +LINE FILE
+    "vi", "vim", "nvim", "view", "gvim", "nano", "pico", "emacs", "emacsclient", "joe", "jed", "kak", "micro", "mg", "ne",
+)  # fmt: skip
+_BEHIND = ("hx", "helix", "subl", "zed")  # FILE:LINE:COLUMN
+_GOTO = ("code", "code-insiders", "codium", "cursor", "windsurf")  # --goto FILE:LINE:COLUMN
+_WINDOWS = (*_GOTO, "subl", "zed")  # they go on in a window of their own, and return at once unless asked not to
 
 
 def editor() -> list[str]:
@@ -31,6 +38,21 @@ def editor() -> list[str]:
     return [found]
 
 
-async def edit(panel: Panel, path: Path) -> None:
-    """Let the operator edit a file. Raises `InvalidInput` where there is no editor or it cannot be run."""
-    await outside(panel, [*editor(), str(path)], "set $EDITOR to your editor")
+def command(words: Sequence[str], path: Path, line: int | None = None, column: int | None = None) -> list[str]:
+    """Return what opens a file in an editor, at a line and a column where it is known how this one is told."""
+    name = Path(words[0]).name
+    wait = ["--wait"] if name in _WINDOWS and not {"--wait", "-w"} & set(words) else []
+    if line is None or name not in (*_PLUS, *_BEHIND, *_GOTO):
+        return [*words, *wait, str(path)]
+    if name in _PLUS:
+        return [*words, f"+{line}", str(path)]
+    return [*words, *wait, *(["--goto"] if name in _GOTO else []), f"{path}:{line}:{column or 1}"]
+
+
+async def edit(panel: Panel, path: Path, line: int | None = None, column: int | None = None) -> int:
+    """Let the operator edit a file, at a line where there is one; return the editor's exit status, negative for a signal.
+
+    Raises `InvalidInput` where there is no editor or it cannot be run.
+    """
+    status, _ = await outside(panel, command(editor(), path, line, column), "set $EDITOR to your editor")
+    return status

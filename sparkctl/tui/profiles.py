@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
@@ -11,9 +13,10 @@ from textual.binding import BindingType
 from sparkctl.core import logpattern
 from sparkctl.core.actions import PROFILES, Action, Situation
 from sparkctl.core.env import env_file_warnings
+from sparkctl.core.faults import Place, source_lines
 from sparkctl.core.history import LastStart
 from sparkctl.core.profiles import ProfileEntry, ProfileLibrary
-from sparkctl.errors import InvalidInput
+from sparkctl.operations.preview import foreseen
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.profile_rows import Preview, Shelf, shelf_rows
 from sparkctl.tui.edit_profile import edit_profile
@@ -27,6 +30,22 @@ if TYPE_CHECKING:
 
 _EVERY = 2.0  # seconds between two looks whether a file was saved
 _Key = tuple[str, str, str, str | None]  # profile, its hash, node, home there
+_Stamp = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What the files say: the profiles, what is to be said of their env files, and the lines at which faults are."""
+
+    entries: tuple[ProfileEntry, ...]
+    warnings: Mapping[str, tuple[str, ...]]
+    sources: Mapping[Place, str]
+
+
+def _stock(library: ProfileLibrary) -> Stock:
+    entries = library.entries()
+    warnings = {one.profile.name: env_file_warnings(one.profile) for one in entries if one.profile}
+    return Stock(entries, warnings, source_lines(fault.place for one in entries for fault in one.summary.faults))
 
 
 def make(_: Situation) -> Profiles:
@@ -42,10 +61,9 @@ class Profiles(ListScreen[str]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._entries: tuple[ProfileEntry, ...] | None = None
+        self._stock: Stock | None = None
         self._last: tuple[LastStart, ...] = ()
         self._previews: dict[_Key, Preview] = {}
-        self._warnings: dict[str, tuple[str, ...]] = {}
 
     @property
     def crumb(self) -> str:
@@ -74,39 +92,43 @@ class Profiles(ListScreen[str]):
         panel = self.panel
         room = panel.room
         names = panel.names
+        stock = self._stock
         shelf = Shelf(
-            self._entries, self._chosen, () if room is None else room.views(names), names, panel.node, self._last,
+            None if stock is None else stock.entries, self._chosen, () if room is None else room.views(names), names,
+            panel.node, self._last, sources={} if stock is None else stock.sources,
             pattern=logpattern.parse(self._typed), now=panel.now(), further=self._further, ascii_only=panel.ascii_only,
         )  # fmt: skip
         one = shelf.selected
-        if one is None or one.profile is None:
+        if stock is None or one is None or one.profile is None:
             return shelf
-        warnings = self._warnings.get(one.summary.name, ())
-        return replace(shelf, preview=self._preview(one.profile), warnings=warnings)
+        return replace(shelf, preview=self._preview(one.profile), warnings=stock.warnings.get(one.summary.name, ()))
 
     def _preview(self, profile: Profile) -> Preview:
-        """Return the command for the selected node as it is known; what is missing is fetched beside the loop."""
-        panel = self.panel
+        """Return the command for the selected node as far as it is known; what is missing is fetched beside the loop."""
+        panel, room = self.panel, self.panel.room
+        if room is None:
+            return Preview()
         node = next((node for node in panel.sparks if node.name == panel.node), None)
-        if node is None or panel.room is None:
-            return Preview(waiting=True) if panel.sparks else Preview()
-        key = (profile.name, profile.digest, str(node.name), panel.room.home(node))
+        key = (profile.name, profile.digest, str(panel.node), None if node is None else room.home(node))
         if key not in self._previews:
-            self._previews[key] = Preview(waiting=True)
+            self._previews[key] = Preview()
             panel.spawn(self._make_preview(key, profile, node))
         return self._previews[key]
 
-    async def _make_preview(self, key: _Key, profile: Profile, node: Node) -> None:
+    async def _make_preview(self, key: _Key, profile: Profile, node: Node | None) -> None:
         room = self.panel.room
         assert room is not None
         home = key[3]
-        try:
-            plan = await asyncio.to_thread(room.plan, profile, node, home or "~")
-        except InvalidInput as error:
-            silent = home is None and any(mount.startswith("~") for mount in profile.mounts)
-            self._previews[key] = Preview(waiting=True) if silent else Preview(trouble=error.message, hint=error.hint)
-        else:
-            self._previews[key] = Preview(tuple(docker_line(plan).splitlines()))
+        made = await asyncio.to_thread(foreseen, room.context, profile, node, home, os.environ)
+        note = None
+        if node is None:
+            note = "as the profile has it: there is no Spark to ask"
+        elif home is None and any(mount.startswith("~") for mount in profile.mounts):
+            note = f"~ is the user's home on {node.name}, which has not said it yet"
+        self._previews[key] = Preview(
+            () if made.plan is None else tuple(docker_line(made.plan).splitlines()),
+            None if made.refusal is None else made.refusal.message, None if made.refusal is None else made.refusal.hint, note,
+        )  # fmt: skip
         self.repaint()
 
     async def _read(self) -> None:
@@ -114,21 +136,23 @@ class Profiles(ListScreen[str]):
         room = self.panel.room
         before = self._stamp
 
-        def read() -> tuple[tuple[tuple[str, int], ...], tuple[ProfileEntry, ...] | None, tuple[LastStart, ...]]:
+        def read() -> tuple[_Stamp, Stock | None, tuple[LastStart, ...]]:
             library = ProfileLibrary()
             last = () if room is None else room.context.history.last_starts()
             stamp = library.stamp()
-            return stamp, None if stamp == before else library.entries(), last
+            return stamp, None if stamp == before else _stock(library), last
 
-        self._stamp, entries, self._last = await asyncio.to_thread(read)
-        if entries is not None:
-            self._entries = entries
+        self._stamp, stock, last = await asyncio.to_thread(read)
+        if stock is None and last == self._last:
+            return
+        self._last = last
+        if stock is not None:
+            self._stock = stock
             self._previews.clear()
-            self._warnings = {one.profile.name: env_file_warnings(one.profile) for one in entries if one.profile}
         if self.is_running:
             self.repaint()
 
-    _stamp: tuple[tuple[str, int], ...] | None = None
+    _stamp: _Stamp | None = None
 
     # --- what keys do ---
 

@@ -66,6 +66,7 @@ async def test_the_list_says_where_each_runs_and_how_its_last_start_went(
         assert "● spark2" in lines["qwen36-vllm"]
         assert "✕ cuda-oom, 1 h ago" in lines["qwen36"]
         assert "broken.yaml:5:7" in shown
+        assert "     5 │ port: many" in shown
         await pilot.press("u")
         await pilot.pause(0.1)
         assert "start broken" not in screen(pilot)
@@ -144,6 +145,58 @@ async def test_a_shipped_profile_is_copied_before_it_is_edited_and_checked_on_re
         with_editor(monkeypatch, tmp_path, "sed -i 's/^port: many/port: 8004/' \"$1\"")
         await pilot.press("e")
         await until(pilot, lambda text: "broken" not in text and "checked: good" in text)
+
+
+async def test_an_editor_goes_to_the_first_fault_and_what_became_of_the_file_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: Path
+) -> None:
+    file = mine / "own.yaml"
+    file.write_text("schema: 1\nname: own\nextends: qwen36\nport: many\n")
+    editor = tmp_path / "nano"
+    editor.write_text(f"#!/bin/sh\necho \"$@\" >> '{tmp_path}/words'\nexit 3\n")
+    editor.chmod(0o755)
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", f"{editor} -l")
+    async with opened(setup((), tmp_path), (120, 40)) as pilot:
+        await pilot.press("p")
+        await select(pilot, "own")
+        shown = await until(pilot, "   4 │ port: many")
+        assert "own.yaml:4:7" in shown
+        assert "port: must be a whole number" in shown
+        assert "     │       ^" in shown
+        await pilot.press("e")
+        await until(pilot, lambda _: any("ended with exit 3" in one.message for one in pilot.app._notifications))
+        assert (tmp_path / "words").read_text() == f"-l +4 {file}\n"
+        with_editor(monkeypatch, tmp_path, 'rm "$1"')
+        await pilot.press("e")
+        await until(pilot, lambda _: any("own.yaml is gone" in one.message for one in pilot.app._notifications))
+        await until(pilot, lambda text: " own " not in text)
+
+
+async def test_without_a_spark_the_command_is_what_the_profile_says(tmp_path: Path, mine: Path) -> None:
+    (mine / "own.yaml").write_text(
+        "schema: 1\nname: own\nextends: qwen36\nmounts: ['~/models:/models:ro']\nenv: {HF_TOKEN: '${NOT_SET_ANYWHERE}'}\n"
+    )
+    async with opened(setup((), tmp_path), (120, 60)) as pilot:
+        await pilot.press("p")
+        await select(pilot, "own")
+        shown = await until(pilot, "docker run -d")
+        assert "as the profile has it: there is no Spark to ask" in shown
+        assert "-v '~/models:/models:ro'" in shown.replace("-v ~/models:/models:ro", "-v '~/models:/models:ro'")
+        assert "${NOT_SET_ANYWHERE} is not set in your environment" in shown, "and it would be refused"
+        assert "-e HF_TOKEN" in shown
+
+
+async def test_two_hundred_profiles_can_be_gone_through_and_filtered(tmp_path: Path, mine: Path) -> None:
+    for number in range(200):
+        (mine / f"p{number:03}.yaml").write_text(f"schema: 1\nname: p{number:03}\nextends: qwen36\n")
+    async with opened(setup((), tmp_path)) as pilot:
+        await pilot.press("p")
+        await until(pilot, "▸ orpheus-tts")
+        await pilot.press(*["j"] * 150)
+        await until(pilot, "▸ p149")
+        await pilot.press("slash", *"p19", "enter")
+        await until(pilot, "/ 10/204  p19")
 
 
 async def test_an_edit_that_changes_nothing_leaves_no_copy(

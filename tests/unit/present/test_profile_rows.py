@@ -9,6 +9,7 @@ import pytest
 
 from sparkctl.core import logpattern
 from sparkctl.core.context import Context
+from sparkctl.core.faults import Place, source_lines
 from sparkctl.core.history import History, LastStart
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
@@ -80,7 +81,7 @@ def test_the_list_says_engine_model_where_it_runs_and_how_it_went(shelf: Shelf, 
     listed = {line.split()[0]: line for line in shown(shelf, columns, lines).splitlines() if line.startswith("   ")}
     assert "SGLang" in listed["qwen36-ngram"]
     assert "Qwen3.6" in listed["qwen36-ngram"]
-    assert "● spark1  6:55, 2 h ago" in listed["qwen36-ngram"]
+    assert "● spark1  ● 6:55, 2 h ago" in listed["qwen36-ngram"]
     assert "never" in listed["orpheus-tts"]
     assert "● " not in listed["qwen36-vllm"]
     assert "broken: line 5: port: must be a whole number" in listed["mine"]
@@ -108,7 +109,8 @@ def test_the_command_can_be_read_to_its_end(shelf: Shelf) -> None:
             break
         further = page.further + 5
     read = "".join(line.strip("│ ").replace("\\", "") for line in seen)
-    for line in shelf.preview.lines:
+    assert "11 of them, by which sparkctl knows its own" in " ".join(seen)
+    for line in [line for line in shelf.preview.lines if "dev.sparkctl." not in line]:
         assert "".join(line.replace("\\", "").split())[:60] in "".join(read.split())
 
 
@@ -157,3 +159,33 @@ def test_why_there_is_no_command_stands_in_its_place(shelf: Shelf) -> None:
     words = shown(replace(shelf, preview=trouble), 80, 30)
     assert "${HF_TOKEN} is not set" in words
     assert "export HF_TOKEN=..." in words
+
+
+def test_what_is_broken_may_run_all_the_same_and_its_faults_are_shown_where_they_are(
+    shelf: Shelf, library: ProfileLibrary
+) -> None:
+    faults = [fault for one in library.entries() for fault in one.summary.faults]
+    alive = (view(ONE, running("mine", ONE, 40 * GIB)), view(TWO))
+    last = (LastStart("mine", ONE, NOW - 7300, seconds=415.0),)
+    broken = replace(
+        shelf, chosen="mine", views=alive, last=last, sources=source_lines(fault.place for fault in faults)
+    )
+    words = shown(broken, 120, 30).splitlines()
+    listed = next(line for line in words if line.startswith(" ▸ mine"))
+    assert "broken: line 5: port: must be a whole number" in listed
+    assert "● spark1  ● 6:55, 2 h ago" in listed
+    below = "\n".join(words)
+    assert "     5 │ port: many" in below
+    assert "       │       ^" in below
+    assert "mine runs on spark1 all the same" in below
+    assert "ready on spark1 after 6 min 55 s, 2 h ago" in below
+
+
+def test_a_line_that_names_a_secret_is_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("env:\n  HF_TOKEN: [canary]\n  OTHER: [x]\n")
+    places = [Place(str(path), line, 3) for line in (2, 3, 9)] + [
+        Place(str(tmp_path / "gone.yaml"), 1, 1),
+        Place("--set"),
+    ]
+    assert source_lines(places) == {places[1]: "  OTHER: [x]"}
