@@ -24,6 +24,7 @@ from sparkctl.model.events import (
     Event,
     Found,
     GuardActed,
+    GuardStood,
     LogArrived,
     MemorySampled,
     NodeStateChanged,
@@ -53,6 +54,7 @@ class What(StrEnum):
     PHASE = "phase"
     LOG = "log"
     FINDINGS = "findings"
+    GUARD = "guard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class _Live:
     courses: dict[str, Course] = field(default_factory=dict)  # of starts, by instance
     logs: dict[str, LogMark] = field(default_factory=dict)
     drafting: dict[str, Drafting] = field(default_factory=dict)  # by container id
+    guarded: tuple[str, ...] | None = None  # instances that a guard watches
     told: dict[tuple[str, str | None], Found] = field(default_factory=dict)  # findings of asking, not of sampling
     health: NodeHealth = field(default_factory=NodeHealth)
     troubles: tuple[Finding, ...] = ()
@@ -177,6 +180,10 @@ class Store:
         """Return how the drafts of a container fared lately, None where nothing is known. Raises KeyError."""
         return self._nodes[name].drafting.get(container)
 
+    def guarded(self, name: NodeName) -> tuple[str, ...] | None:
+        """Return which instances a guard watches there, none where none runs; None where that is not known. Raises KeyError."""
+        return self._nodes[name].guarded
+
     def rings(self, name: NodeName) -> Rings:
         """Return what the node did in the last hours. Raises KeyError."""
         return self._nodes[name].rings
@@ -204,6 +211,7 @@ class Store:
         before, live.state = live.state, event
         if event.state is not NodeState.OK:
             live.numbers.clear()  # what an engine did is of that moment only
+            live.guarded = None
         return () if replace(event, ts=before.ts) == before else (Topic(What.STATE, event.node),)
 
     @_apply.register
@@ -271,6 +279,11 @@ class Store:
         if event.what is GuardAct.KILLED and event.instance is not None:
             topics += _ended_by(live, event.instance, f"stopped by the guard: {event.why}")
         return topics
+
+    @_apply.register
+    def _(self, event: GuardStood, live: _Live) -> tuple[Topic, ...]:
+        before, live.guarded = live.guarded, event.watched
+        return (Topic(What.GUARD, event.node),) if before != event.watched else ()
 
     @_apply.register
     def _(self, event: Ended, live: _Live) -> tuple[Topic, ...]:

@@ -31,6 +31,7 @@ _KINDS: dict[str, type] = {
     "phase": events.PhaseChanged,
     "log": events.LogArrived,
     "guard": events.GuardActed,
+    "guarded": events.GuardStood,
     "warning": events.Warned,
     "finding": events.Found,
     "examined": events.Examined,

@@ -162,6 +162,15 @@ class GuardActed:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardStood:
+    """Which instances the guard on a node watches: none where no guard runs; None where one may and cannot be asked."""
+
+    ts: float
+    node: NodeName
+    watched: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     """Something the operator must see that does not end the work."""
 
@@ -231,6 +240,7 @@ Event = (
     | PhaseChanged
     | LogArrived
     | GuardActed
+    | GuardStood
     | Warned
     | Found
     | Examined

@@ -25,6 +25,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
+from sparkctl.operations.guarding import Guarding
 from sparkctl.operations.inspecting import Inspections
 from sparkctl.operations.liveness import Liveness
 from sparkctl.operations.numbers import Meters, Told
@@ -75,6 +76,7 @@ class Follower:
             inspections = Inspections(session)
             works = (
                 self._list(session, sampler, inspections), self._count(session), self._ask(session, inspections),
+                Guarding(session, self.emit).run(self._answers),
             )  # fmt: skip
             beside = [asyncio.create_task(work) for work in works]
             try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sparkctl.model.node import NodeName
 from sparkctl.present.spans import Row, Span, Tone, cut, fit, plain_ascii, row, said, width
 
 LEAST = 5  # lines of a tile that still says what state, how full, how fast
@@ -122,6 +123,14 @@ def welcome() -> list[Row]:
     wide = max(len(command) for command, _ in commands)
     rows += [row("  ", Span(f"{command:<{wide}}   ", Tone.KEY), Span(about, Tone.LABEL)) for command, about in commands]
     return [*rows, (), row("  ", Span("q", Tone.KEY), Span(" ends the panel", Tone.LABEL))]
+
+
+def guard_words(guarded: Mapping[NodeName, tuple[str, ...] | None]) -> str | None:
+    """Return in how far the Sparks are guarded; None where that is not known. ``guarded``: what is watched on each."""
+    armed = [name for name, watched in guarded.items() if watched]
+    if armed:
+        return "guard armed" if len(armed) == len(guarded) else f"guard armed on {' and '.join(armed)}"
+    return "guard off" if guarded and None not in guarded.values() else None
 
 
 def header(title: Sequence[Span], right: Sequence[Span], columns: int, ascii_only: bool = False) -> Row:

@@ -151,6 +151,13 @@ class Panel(App[tuple[str, ...]]):
         )  # fmt: skip
         return now if self.front is None else self.front.selected(now)
 
+    def guarded(self) -> dict[NodeName, tuple[str, ...] | None]:
+        """Return what a guard watches on each Spark; None where that is not known."""
+        if self._room is None:
+            return dict.fromkeys(self.names)
+        store = self._room.bridge.store
+        return {name: store.guarded(name) if name in store.nodes else None for name in self.names}
+
     def scene(self) -> Scene | None:
         """Return the overview's content, None before anything can be known."""
         if self._room is None:

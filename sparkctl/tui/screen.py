@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from sparkctl.core.actions import ACTIONS, Action, Situation, key_name, meant_on
-from sparkctl.present.frame import header, too_small
+from sparkctl.present.frame import guard_words, header, too_small
 from sparkctl.present.keys import Key, footer
 from sparkctl.present.spans import Row, Span, Tone, said
 from sparkctl.tui.sheet import Sheet
@@ -133,5 +133,7 @@ class PanelScreen(Screen[None]):
         ]
         count = len(panel.names)
         spans = [Span(f"{word} · ", tone) for on, word, tone in badges if on]
+        if (guard := guard_words(panel.guarded())) is not None:
+            spans.append(Span(f"{guard} · ", Tone.LABEL))
         spans.append(Span(f"{count} Spark{'s' if count != 1 else ''} · ", Tone.LABEL))
         return (*spans, Span(time.strftime("%H:%M:%S", time.localtime(panel.now())), Tone.VALUE))

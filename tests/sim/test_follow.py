@@ -16,8 +16,11 @@ from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.core.session import Session
 from sparkctl.core.store import LoadView
+from sparkctl.model.events import Event, GuardStood
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.model.plan import Label, ReadyRule
+from sparkctl.model.plan import GuardRule, Label, ReadyRule
+from sparkctl.operations.follow import Follower
+from sparkctl.operations.guard import ArmRequest, arm, disarm
 from sparkctl.operations.status import instance_view
 from sparkctl.operations.top import watch
 from sparkctl.sim import SimulatedSparks, docker_api
@@ -133,3 +136,28 @@ async def test_a_container_that_goes_between_two_questions_is_gone_and_docker_is
         assert await instance_view(session, ended, None) is not None
         await session.docker.remove(listed.id)
         assert await instance_view(session, ended, None) is None
+
+
+async def test_a_guard_is_told_of_as_it_comes_and_goes(tmp_path: Path) -> None:
+    told: asyncio.Queue[tuple[str, ...] | None] = asyncio.Queue()
+
+    def take(event: Event) -> None:
+        if isinstance(event, GuardStood):
+            told.put_nowait(event.watched)
+
+    async def until_told(watched: tuple[str, ...]) -> None:
+        async with asyncio.timeout(20):
+            while await told.get() != watched:
+                pass
+
+    async with SimulatedSparks("two-stacks", **clients.FAST) as sparks:
+        ctx, node = context(tmp_path), node_of(sparks)
+        follower = asyncio.create_task(Follower(ctx, node, 1.0, take).run())
+        await until_told(())
+        rule = GuardRule(floor=1 << 20, limit=3600.0, cache_below=0)
+        assert [event async for event in arm(ctx, ArmRequest([node], None, (), rule))]
+        await until_told(("qwen36-ngram",))
+        assert [event async for event in disarm(ctx, [node], None)]
+        await until_told(())
+        follower.cancel()
+        await asyncio.gather(follower, return_exceptions=True)

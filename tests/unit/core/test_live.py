@@ -219,3 +219,13 @@ def test_a_recorded_kill_is_told_with_the_memory_it_saw_and_its_reason() -> None
         "The guard stopped qwen36.",
         None,
     )
+
+
+def test_what_a_guard_watches_is_known_while_the_node_answers() -> None:
+    store = applied(events.NodeStateChanged(1.0, ONE, NodeState.OK))
+    assert store.guarded(ONE) is None
+    assert store.apply(events.GuardStood(2.0, ONE, ("qwen36",))) == (Topic(What.GUARD, ONE),)
+    assert store.apply(events.GuardStood(3.0, ONE, ("qwen36",))) == ()
+    assert store.guarded(ONE) == ("qwen36",)
+    store.apply(events.NodeStateChanged(4.0, ONE, NodeState.UNREACHABLE))
+    assert store.guarded(ONE) is None

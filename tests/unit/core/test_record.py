@@ -53,6 +53,7 @@ SAMPLES: list[events.Event] = [
     events.PhaseChanged(1.0, NODE, "i", Phase.LOADING, Step("weights", 3, 12, 0.25), 4.0, 400.0, "d"),
     events.LogArrived(1.0, NODE, "i", (LogLine("2026-05-01T10:00:00Z", "text \x1b[31m", 7, "stderr", 3),), True),
     events.GuardActed(1.0, NODE, GuardAct.KILLED, "w", 2.5, "i", "c", 400, 300, 9.5, 0.25),
+    events.GuardStood(1.0, NODE, ("i",)),
     events.Warned(1.0, None, "m", "h"),
     events.Found(1.0, NODE, "disk", Severity.PROBLEM, "m", "r", "i", (Figure("free", "4.0 GiB", None, "statvfs"),), 3.0),
     events.Examined(1.0, NODE, 2.5),

@@ -20,6 +20,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.plan import GuardRule
 from sparkctl.model.units import GIB
 from sparkctl.operations.guard import GuardView
+from sparkctl.present.frame import guard_words as header_words
 from sparkctl.present.guard_table import guard_lines
 from sparkctl.present.plan_text import guard_words
 from sparkctl.present.sentences import guard_line
@@ -133,3 +134,27 @@ def test_no_guard_and_no_node_are_two_things() -> None:
 
 def test_lines_keep_to_the_terminal() -> None:
     assert all(len(line) <= 80 for line in guard_lines([view()], width=80))
+
+
+SPARKS = NodeName("spark1"), NodeName("spark2")
+
+
+@pytest.mark.parametrize(
+    ("watched", "said"),
+    [
+        ((("qwen36",), ("qwen36-vllm",)), "guard armed"),
+        ((("qwen36",), ()), "guard armed on spark1"),
+        ((None, ("qwen36-vllm",)), "guard armed on spark2"),
+        (((), ()), "guard off"),
+        (((), None), None),
+        ((None, None), None),
+    ],
+)
+def test_the_header_says_of_the_guard_what_is_known(
+    watched: tuple[tuple[str, ...] | None, ...], said: str | None
+) -> None:
+    assert header_words(dict(zip(SPARKS, watched, strict=True))) == said
+
+
+def test_without_a_spark_nothing_is_said_of_a_guard() -> None:
+    assert header_words({}) is None
