@@ -48,7 +48,7 @@ def versions(engine: str) -> tuple[str, ...]:
 @cache
 def known() -> tuple[str, ...]:
     """Return the engines that have a catalogue."""
-    return tuple(sorted({file.stem.rpartition("-")[0] for file in _DIRECTORY.glob("*-*.json")}))
+    return tuple(name for name in engines.names() if versions(name))
 
 
 @cache

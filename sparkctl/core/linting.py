@@ -129,7 +129,11 @@ def _faulty(fault: Fault) -> Diagnostic:
 
 
 def _in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return them file by file as they came, from top to bottom in each."""
+    """Return them file by file as they came, from top to bottom in each, the worst first where they stand in one place."""
     files = {one.place.file: index for index, one in reversed(list(enumerate(found)))}
-    unique = dict.fromkeys(found)
-    return tuple(sorted(unique, key=lambda one: (files[one.place.file], one.place.line or 0, one.place.column or 0)))
+    levels = list(Level)
+
+    def order(one: Diagnostic) -> tuple[int, int, int, int]:
+        return files[one.place.file], one.place.line or 0, one.place.column or 0, levels.index(one.level)
+
+    return tuple(sorted(dict.fromkeys(found), key=order))

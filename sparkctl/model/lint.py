@@ -64,13 +64,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """``on_key``: it is about the key at ``where``, else about its value. ``setting``: the ``field=value`` that mends it for
-    one start. ``change``: the edit that mends the file, where one is safe."""
+    """``on_key``: it is about the key at ``where``, else about its value. ``flag``: as it was written, empty where it is about
+    none. ``setting``: the ``field=value`` that mends it for one start. ``change``: the edit that mends the file, where one is
+    safe."""
 
     kind: Lint
     level: Level
     where: Where
     message: str
     on_key: bool = True
+    flag: str = ""
     setting: str | None = None
     change: Change | None = None

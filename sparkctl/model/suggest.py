@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def closest(word: str, choices: Iterable[str]) -> str | None:
-    """Return the choice nearest to ``word``, None where none is near. Case, dashes and underscores do not count."""
+def closest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the choice nearest to ``word``, None where none is near. Case, dashes and underscores do not count.
+
+    ``cutoff``: how alike they have to be, from 0 to 1 (difflib's ratio).
+    """
     import difflib
 
     folded = {_fold(choice): choice for choice in choices}
     if exact := folded.get(_fold(word)):
         return exact
-    near = difflib.get_close_matches(_fold(word)[:80], folded, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(_fold(word)[:80], folded, n=1, cutoff=cutoff)
     return folded[near[0]] if near else None
 
 

@@ -19,7 +19,7 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 _SHORT = 40  # a longer default is no word
 _TYPES = {
@@ -31,6 +31,7 @@ _TYPES = {
     "human_readable_int": "size",
     "human_readable_int_or_auto": "size-or-auto",
 }
+_OTHER_DEVICES = ("npu",)  # a stand-in for torch has no such thing: SGLang would insist on it
 _SWITCHES = ("BooleanOptionalAction", "EnableDisableAction")
 
 Entry = dict[str, typing.Any]
@@ -44,6 +45,7 @@ def main() -> int:
     options = asked.parse_args()
     if options.stand_ins:
         sys.meta_path.append(StandIns())
+        _without_init(options.engine)
     parser, after = (_sglang if options.engine == "sglang" else _vllm)()
     version = importlib.metadata.version("vllm" if options.engine == "vllm" else "sglang").partition("+")[0]
     how = f"the argument parser of {options.engine} {version}"
@@ -77,12 +79,13 @@ def describe(action: argparse.Action) -> tuple[str, Entry]:
     if takes != "none" and (value := _TYPES.get(_type_name(action.type))):
         entry["type"] = value
     if action.choices is not None and takes != "none":
-        entry["choices"] = [str(one) for one in action.choices]
+        entry["choices"] = ordered(action.choices)
     if (default := short(action.default)) is not None:
         entry["default"] = default
     if kind in _SWITCHES:
         entry["negatable"] = True
-    if kind.startswith("Deprecated") or getattr(action, "deprecated", False):
+    by_help = str(action.help or "").lower().lstrip("[(").startswith("deprecated")
+    if kind.startswith("Deprecated") or getattr(action, "deprecated", False) or by_help:
         entry["deprecated"] = True
     if isinstance(replacement := getattr(action, "new_flag", None), str):
         entry["replacement"] = replacement
@@ -95,9 +98,16 @@ def short(value: object) -> str | None:
     """Return a default as a word, None for none and for what is not a short word."""
     if isinstance(value, bool):
         return str(value).lower()
+    if value == argparse.SUPPRESS:
+        return None
     if isinstance(value, int | float | str) and len(str(value)) <= _SHORT and "<" not in str(value):
         return str(value)
     return None
+
+
+def ordered(choices: Iterable[object]) -> list[str]:
+    """Return choices as words in an order that is the same each time: parsers make them of sets, too."""
+    return sorted(map(str, choices), key=lambda one: (not one.isdecimal(), int(one) if one.isdecimal() else 0, one))
 
 
 def render(engine: str, version: str, origin: str, flags: Mapping[str, Entry]) -> str:
@@ -155,11 +165,11 @@ def _vllm() -> tuple[argparse.ArgumentParser, dict[str, Entry]]:
     parser = made.make_arg_parser(parsers.FlexibleArgumentParser())
     after: dict[str, Entry] = {}
     for kinds in _wanted("vllm.config.cache", "CacheDType"):
-        after["--kv-cache-dtype"] = {"values": list(typing.get_args(kinds))}
+        after["--kv-cache-dtype"] = {"values": ordered(typing.get_args(kinds))}
     for methods in _wanted("vllm.model_executor.layers.quantization", "QUANTIZATION_METHODS"):
-        after["--quantization"] = {"values": list(methods)}
+        after["--quantization"] = {"values": ordered(methods)}
         for old in _wanted("vllm.model_executor.layers.quantization", "DEPRECATED_QUANTIZATION_METHODS"):
-            after["--quantization"]["old_values"] = list(old)
+            after["--quantization"]["old_values"] = ordered(old)
     for config in _wanted("vllm.config.speculative", "SpeculativeConfig"):
         keys: dict[str, list[str]] = {name: [] for name in sorted(getattr(config, "__dataclass_fields__", {}))}
         for key, listed in (("method", "SpeculativeMethod"), ("rejection_sample_method", "RejectionSampleMethod")):
@@ -167,6 +177,15 @@ def _vllm() -> tuple[argparse.ArgumentParser, dict[str, Entry]]:
                 keys[key] = sorted(_literals(literal))
         after["--speculative-config"] = {"type": "json", "keys": keys}
     return parser, after
+
+
+def _without_init(package: str) -> None:
+    """Have a package's modules without what its ``__init__`` does to others: stand-ins cannot be patched."""
+    spec = importlib.machinery.PathFinder.find_spec(package)
+    if spec is not None and spec.submodule_search_locations is not None:
+        bare = types.ModuleType(package)
+        bare.__path__ = list(spec.submodule_search_locations)
+        sys.modules[package] = bare
 
 
 def _literals(kind: object) -> Iterator[str]:
@@ -186,25 +205,79 @@ def _wanted(module: str, name: str) -> Iterator[typing.Any]:
         print(f"left out: {module}.{name}: {error}", file=sys.stderr)
 
 
-class _StandIn(types.ModuleType):
-    """A module in which every name is a class that does nothing."""
+class _Base:
+    """What stands in for a base class."""
 
-    __path__: typing.ClassVar[list[str]] = []
+    def __init_subclass__(cls, **_: typing.Any) -> None:
+        """Take any keyword."""
+
+
+class _Anything(str):
+    """Whatever a stand-in is asked for: an attribute, a call, a decorator, a base class, a word, the number 0."""
+
+    __slots__ = ()
 
     def __getattr__(self, name: str) -> typing.Any:
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__func__":
             raise AttributeError(name)
-        made = type(name, (), {"__init__": lambda *a, **k: None, "__call__": lambda *a, **k: None})
-        setattr(self, name, made)
-        return made
+        return self
+
+    def __call__(self, *given: typing.Any, **_: typing.Any) -> typing.Any:
+        return given[0] if len(given) == 1 and callable(given[0]) else self  # a decorator leaves what it decorates
+
+    def __setattr__(self, _: str, __: object) -> None:
+        """Keep nothing."""
+
+    def __getitem__(self, _: object) -> typing.Any:
+        return self
+
+    def __setitem__(self, _: object, __: object) -> None:
+        """Keep nothing."""
+
+    def __mro_entries__(self, _: object) -> tuple[type, ...]:
+        return (_Base,)
+
+    def __or__(self, _: object) -> typing.Any:
+        return typing.Any
+
+    __ror__ = __or__
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __lt__(self, _: object) -> bool:
+        return False
+
+    __gt__ = __le__ = __ge__ = __lt__
+
+    def __index__(self) -> int:
+        return 0
+
+    __int__ = __index__
+
+
+class _StandIn(types.ModuleType):
+    """A module in which every name is there and none does anything."""
+
+    __path__: typing.ClassVar[list[str]] = []
+    __version__ = "99.0.0"
+
+    def __getattr__(self, name: str) -> typing.Any:
+        if name.startswith("__") or name in _OTHER_DEVICES:
+            raise AttributeError(name)
+        return _Anything("stand_in")
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The last finder: what nobody else finds is empty. Of the engine itself nothing is replaced."""
+    """The last finder: what nobody else finds is empty. Nothing of the engine itself is replaced, nor of Python."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        """Return a stand-in for a module that is not installed."""
-        if name.partition(".")[0] in ("sglang", "vllm") or name.partition(".")[0] in sys.stdlib_module_names:
+        """Return a stand-in for a module that is not installed and that the engine asks for."""
+        root = name.partition(".")[0]
+        above = sys.modules.get(name.rpartition(".")[0])
+        if root in sys.stdlib_module_names or not (above is None or isinstance(above, _StandIn)):
+            return None
+        if above is None and not _asked_by_packages():
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -214,6 +287,16 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Nothing is in it."""
+
+
+def _asked_by_packages() -> bool:
+    """Tell whether it is no module of Python's own that imports: those try what other Pythons have."""
+    frame = sys._getframe(2)
+    while frame is not None and (
+        "importlib" in frame.f_code.co_filename or frame.f_globals.get("__name__") == __name__
+    ):
+        frame = frame.f_back
+    return frame is None or str(frame.f_globals.get("__name__", "")).partition(".")[0] not in sys.stdlib_module_names
 
 
 if __name__ == "__main__":

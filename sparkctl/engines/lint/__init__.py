@@ -33,7 +33,7 @@ def check(
     *,
     is_certain: bool = True,
 ) -> tuple[Remark, ...]:
-    """Return what is to be said of a profile's flags, in their order.
+    """Return what is to be said of a profile's flags.
 
     ``others``: the engine's other versions; ``foreign``: other engines' flags, by title. ``is_certain``: the catalogue is
     that of the version which runs; else an error is one only where no known version would take the flag.
@@ -45,11 +45,11 @@ def check(
     if not is_certain:
         for other in others:
             rest = (catalogue, *(one for one in others if one is not other))
-            refused = {
-                one.where for one in _by_catalogue(flags, replace(held, catalogue=other, others=rest)) if _is_error(one)
-            }
+            there = _by_catalogue(flags, replace(held, catalogue=other, others=rest))
+            refused = {(one.where, one.flag) for one in there if _is_error(one)}
             found = [
-                _doubted(one, other, held) if _is_error(one) and one.where not in refused else one for one in found
+                _doubted(one, other, held) if _is_error(one) and (one.where, one.flag) not in refused else one
+                for one in found
             ]
     readings = _read(flags, catalogue)
     found += together.repeated(readings, held)

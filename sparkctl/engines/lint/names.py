@@ -10,6 +10,8 @@ from sparkctl.model.lint import Change, ChangeKind, Level, Lint, Remark
 from sparkctl.model.suggest import closest
 from sparkctl.model.text import clean, shorten
 
+_LIKE = 0.8  # of a long name much is alike by chance
+
 
 def name_remark(one: Given, reading: Reading, held: Held) -> Remark | None:
     """Return what is to be said of a flag's name, None where it is good."""
@@ -79,7 +81,7 @@ def _unknown(one: Given, reading: Reading, held: Held) -> Remark:
     new = held.lore.names.get(reading.name)
     if new in has:
         message += f"; {'it is' if earlier else 'here it is'} {new}"
-    elif words is None and (near := closest(reading.name, has)):
+    elif words is None and (near := closest(reading.name, has, _LIKE)):
         message += f"; did you mean {near}?"
     kind = Lint.REMOVED_FLAG if earlier else Lint.UNKNOWN_FLAG
     return _remark(
@@ -119,7 +121,7 @@ def _rename(one: Given, name: str) -> Change | None:
 
 def _remark(kind: Lint, level: Level, one: Given, message: str, change: Change | None = None) -> Remark:
     where = one.where[:2] if one.in_args else one.where
-    return Remark(kind, level, where, message, on_key=one.in_args, change=change)
+    return Remark(kind, level, where, message, on_key=one.in_args, flag=one.word, change=change)
 
 
 def _or(names: tuple[str, ...]) -> str:

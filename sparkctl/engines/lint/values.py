@@ -44,7 +44,7 @@ def _left_out(one: Given, flag: Flag) -> Iterator[Remark]:
     if off:
         stays = "is on by default" if flag.default == "true" else "is then for the engine to decide"
         message = f"false leaves the flag out, and it {stays}; to turn it off write {off.lstrip('-')}: true"
-        yield Remark(Lint.STAYS_ON, Level.WARNING, one.where, message, on_key=False)
+        yield Remark(Lint.STAYS_ON, Level.WARNING, one.where, message, on_key=False, flag=one.word)
 
 
 def _switch(one: Given, name: str) -> Iterator[Remark]:
@@ -99,10 +99,12 @@ def _key(one: Given, flag: Flag, key: str, value: object, held: Held, deeper: st
         near = closest(key, known)
         meant = f"; did you mean {near}?" if near else ""
         message = f"{flag.name} of {held} has no key {quoted(key)}{meant}"
-        yield Remark(Lint.BAD_KEY, Level.ERROR, where, message, on_key=one.in_args and deeper is not None)
+        yield Remark(
+            Lint.BAD_KEY, Level.ERROR, where, message, on_key=one.in_args and deeper is not None, flag=one.word
+        )
     elif isinstance(value, str) and known[key] and value not in known[key] and not is_reference(value):
         message = _choice(f"{flag.name} {key}", key, value, known[key], held)
-        yield Remark(Lint.BAD_CHOICE, Level.ERROR, where, message, on_key=False)
+        yield Remark(Lint.BAD_CHOICE, Level.ERROR, where, message, on_key=False, flag=one.word)
 
 
 def _choice(what: str, name: str, word: str, choices: tuple[str, ...], held: Held) -> str:
@@ -138,4 +140,4 @@ def _wanted(kind: ValueType, word: str) -> str | None:
 
 
 def _said(kind: Lint, one: Given, message: str, level: Level = Level.ERROR, change: Change | None = None) -> Remark:
-    return Remark(kind, level, one.where, message, on_key=False, change=change)
+    return Remark(kind, level, one.where, message, on_key=False, flag=one.word, change=change)

@@ -69,7 +69,8 @@ def one(lines: list[str]) -> str:
         (
             "sglang",
             "kv-cache-dtype: fp8",
-            "8:19: error[bad-choice]: --kv-cache-dtype of SGLang 0.5.12 does not take `fp8`; it is one of auto, fp8_e5m2",
+            "8:19: error[bad-choice]: --kv-cache-dtype of SGLang 0.5.12 does not take `fp8`; "
+            "it is one of auto, bf16, bfloat16, fp4_e2m1, fp8_e4m3",
         ),
         # names
         (
@@ -272,6 +273,9 @@ def test_what_an_unknown_version_might_take_is_no_error(tmp_path: Path) -> None:
     assert "does not tell the version of SGLang: held against the flags of 0.5.23, the newest known" in lines[0]
     assert lines[1].endswith("SGLang 0.5.12 takes it, and which one this image has is not known")
     assert kinds(found(tmp_path, text + "  no-such-flag: 1\n")) == ["info[engine-version]", "error[unknown-flag]"]
+    script = 'command: [bash, -c, "sglang serve --enable-metrics --cuda-graph-bs 1 --no-such 2"]\n'
+    both = found(tmp_path, text.partition("args:")[0] + script)
+    assert kinds(both) == ["info[engine-version]", "error[unknown-flag]", "warning[ambiguous-flag]"]
     near = found(tmp_path, text.replace("latest", "0.5.20"))
     assert "the flags of SGLang 0.5.20 are not known here: held against those of 0.5.23, the nearest" in one(near)
     assert found(tmp_path, text.replace("image:", "engine_version: 0.5.12\nimage:")) == []
