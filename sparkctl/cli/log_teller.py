@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from sparkctl.cli import output
 from sparkctl.cli.tellers import WordTeller
+from sparkctl.engines.lines import states
 from sparkctl.model.events import Event, LogArrived
 
 
 class LogTeller(WordTeller):
-    """Prints lines as they are, or after their stamp. A carriage return starts a new line: progress bars stay readable."""
+    """Prints lines as they are, or after their stamp. A progress bar that was rewritten in place is one line, as it was
+    left, so that the nth line here is the line n that a verdict names."""
 
     def __init__(self, timestamps: bool) -> None:
         super().__init__()
@@ -18,8 +20,5 @@ class LogTeller(WordTeller):
         """Print a batch in one write."""
         if not isinstance(event, LogArrived):
             return super().tell(event)
-        if self.timestamps:
-            return output.remote(
-                f"{line.when} {part}" for line in event.lines for part in line.text.split("\r") if part
-            )
-        return output.remote(part for line in event.lines for part in line.text.rstrip("\r").split("\r"))
+        lines = ((line.when, states(line.text)[-1]) for line in event.lines)
+        return output.remote(f"{when} {text}" if self.timestamps else text for when, text in lines)

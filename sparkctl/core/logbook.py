@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sparkctl.core.logmarks import Level, LineMarker, Mark
+from sparkctl.core.logmarks import Level, LineMarker, Mark, Marks
 from sparkctl.core.logorder import Arrivals, Key, Order
 from sparkctl.core.spool import Spool
-from sparkctl.engines.lines import peel
+from sparkctl.engines.lines import states
 from sparkctl.model.log import LogLine
 from sparkctl.model.text import clean
 
@@ -17,6 +17,8 @@ LONGEST = 16384  # characters of a line that are kept: three quarters from its h
 _SOURCES = 90
 _HEADER = "-"  # for no mark and no level
 _FIRST_SOURCE = 0x21  # a source is one printable character of the record
+Marker = Callable[[str], Marks]
+Marked = tuple[str, Level | None, Mark | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class LogBook:
         self._latest = [0] * len(sources)
 
     def add(self, source: int, lines: Iterable[LogLine]) -> None:
-        """Take lines of one source; a batch costs about 8 µs a line. A rewritten progress bar is a line per state."""
+        """Take lines of one source; a batch costs about 8 µs a line. A rewritten progress bar is one line, as it was left."""
         mark = self._markers[source].mark
         is_merged = isinstance(self.order, Order)
         place = chr(_FIRST_SOURCE + source)
@@ -85,15 +87,10 @@ class LogBook:
             moment = self._moment(source, line.when) if is_merged else 0
             when = clean(line.when)[:40]
             stream = "e" if line.stream == "stderr" else "o"
-            raw = line.text
-            for state in (raw,) if "\r" not in raw else _states(raw):
-                text = clean(state)
-                if len(text) > LONGEST:
-                    text = _without_middle(text, line.cut)
-                level, found = mark(text)
-                head = f"{found or _HEADER}{level or _HEADER}{stream}{place}{moment:x}"
-                records.append(f"{head}\t{line.number}\t{when}\t{text}")
-                moments.append(moment)
+            text, level, found = _as_left(line, mark) if "\r" in line.text else _as_is(line, mark)
+            head = f"{found or _HEADER}{level or _HEADER}{stream}{place}{moment:x}"
+            records.append(f"{head}\t{line.number}\t{when}\t{text}")
+            moments.append(moment)
         number = self.spool.end
         self.spool.append(records)
         if isinstance(self.order, Order):
@@ -147,10 +144,28 @@ def decoded(number: int, record: str) -> BookLine:
     )
 
 
-def _states(raw: str) -> list[str]:
-    """Return what a line was, one after the other; what its engine's prefix alone stands before is left out."""
-    states = raw.rstrip("\r").split("\r")
-    return [state for state in states if peel(clean(state))[1].strip()] or states[-1:]
+def _as_is(line: LogLine, mark: Marker) -> Marked:
+    text = clean(line.text)
+    if len(text) > LONGEST:
+        text = _without_middle(text, line.cut)
+    return text, *mark(text)
+
+
+def _as_left(line: LogLine, mark: Marker) -> Marked:
+    """Return a rewritten line as it was left, after those earlier states of it that an operator looks for."""
+    kept: list[str] = []
+    level: Level | None = None
+    found: Mark | None = None
+    rewritten = [clean(state) for state in states(line.text)]
+    for at, state in enumerate(rewritten, 1):
+        its_level, its_mark = mark(state)
+        is_sought = is_error(its_mark or _HEADER, its_level or _HEADER) or its_mark is not None
+        if is_sought or at == len(rewritten):
+            kept.append(state)
+            found = its_mark if found is None or its_mark is Mark.FAILURE else found
+            level = its_level if level is not Level.ERROR else level
+    text = "  ".join(kept)
+    return (text if len(text) <= LONGEST else _without_middle(text, line.cut)), level, found
 
 
 def source_of(record: str) -> int:

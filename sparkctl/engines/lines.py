@@ -34,6 +34,17 @@ def peel(line: str) -> tuple[str | None, str]:
     return level, line[start:] if start else line
 
 
+def states(raw: str) -> list[str]:
+    """Return what a line was, one after the other, where it was rewritten in place; a bare prefix is none of them.
+
+    The last of them is how a terminal leaves the line. Never empty.
+    """
+    if "\r" not in raw:
+        return [raw]
+    found = raw.rstrip("\r\n").split("\r")
+    return [state for state in found if peel(clean(state))[1].strip()] or found[-1:]
+
+
 class LinePreparer:
     """Turns the lines of one log into what engines read. Keeps state between lines, so one preparer per log.
 

@@ -13,6 +13,7 @@ from textual.widget import Widget
 
 from sparkctl.core.actions import INSTANCE, Action, Situation
 from sparkctl.core.record import masked
+from sparkctl.engines.lines import states
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.model.events import Ended
 from sparkctl.model.log import LogLine
@@ -147,7 +148,7 @@ class Instance(PanelScreen):
 
     def _take(self, lines: Sequence[LogLine]) -> None:
         for line in lines[-_TAIL:]:
-            text = line.text.rstrip("\r\n").rpartition("\r")[2]  # of a progress bar what it shows now
+            text = states(line.text)[-1]
             if text.strip():
                 self._lines.append(text)
         self._changed()

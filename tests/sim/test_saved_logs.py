@@ -11,16 +11,21 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
+from sparkctl.cli.log_teller import LogTeller
 from sparkctl.core.config import load_config
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
+from sparkctl.core.logbook import LogBook
+from sparkctl.core.logmarks import LineMarker
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.events import Ended, Event, LogArrived, Outcome, Warned
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.plan import ReadyRule
 from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.operations.progress import LogReader
 from sparkctl.operations.up import UpRequest, up
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST
@@ -61,6 +66,36 @@ def keep(ctx: Context, node: str, texts: list[str], stamp: str = "2026-05-01T10:
     writer.write([LogLine(stamp, text, number) for number, text in enumerate(texts, 1)])
     writer.close(whole=True)
     return writer.path
+
+
+# one numbering
+
+
+async def test_a_verdict_s_line_is_that_line_everywhere(
+    sparks: SimulatedSparks, ctx: Context, node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the file, on stdout of ``logs``, and in the log of the panel, whatever rewrote itself before it."""
+    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 1 GiB"
+    bar = "\r".join(f"shards: {percent}% Completed" for percent in range(0, 101, 4)) + "\r"
+    texts = ["first", bar, "", f"(EngineCore pid=7) \r{bar}", f"\r{bar}Capturing", oom, "last"]
+    path = keep(ctx, node.name, texts)
+    events = [event async for event in logs(ctx, LogsRequest("old", [node]))]
+    arrived = [line for event in events if isinstance(event, LogArrived) for line in event.lines]
+    sglang = engines.load("sglang")
+    reader = LogReader(sglang, ReadyRule(None, None))
+    reader.read(arrived)
+    (seen,) = reader.failures
+    printed, kept = LogTeller(timestamps=False), LogBook(markers=[LineMarker(sglang)])
+    for event in events:
+        if isinstance(event, LogArrived):
+            printed.tell(event)
+    kept.add(0, arrived)
+    number = seen.number
+    assert number == texts.index(oom) + 1
+    assert oom in path.read_bytes().decode().split("\n")[number - 1]  # as sed and less count, carriage returns or not
+    assert capsys.readouterr().out.split("\n")[number - 1] == oom
+    assert [(line.line, line.text) for line in kept.read(number - 1, number)] == [(number, oom)]
+    kept.close()
 
 
 # a full disk

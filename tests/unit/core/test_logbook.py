@@ -49,18 +49,27 @@ def test_what_goes_in_comes_out_clean(said: list[tuple[str, bool]]) -> None:
     found = whole(book)
     assert all(line.text.isprintable() for line in found)
     for number, (text, is_stderr) in enumerate(said, 1):
-        mine = [line for line in found if line.line == number]
-        assert mine, "every line is there"
-        assert all(line.is_stderr is is_stderr for line in mine)
+        mine = found[number - 1]
+        assert (mine.line, mine.is_stderr) == (number, is_stderr)
         if "\r" not in text:
-            assert [line.text for line in mine] == [clean(text)]
+            assert mine.text == clean(text)
+    assert len(found) == len(said)
     book.close()
 
 
-def test_every_state_of_a_progress_bar_is_a_line_and_an_empty_prefix_is_not() -> None:
+def test_a_progress_bar_is_one_line_as_it_was_left() -> None:
     book = LogBook()
     book.add(0, [at(0, "(EngineCore pid=7) \rshards: 50%\rshards: 100%\r", 9)])
-    assert [(line.text, line.line) for line in whole(book)] == [("shards: 50%", 9), ("shards: 100%", 9)]
+    assert [(line.text, line.line) for line in whole(book)] == [("shards: 100%", 9)]
+
+
+def test_a_failure_that_was_written_over_is_not_lost() -> None:
+    vllm = engines.load("vllm")
+    book = LogBook(markers=[LineMarker(vllm, vllm.defaults.ready_line)])
+    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 1 GiB"
+    book.add(0, [at(0, f"shards: 10%\r{oom}\rshards: 20%", 4)])
+    (line,) = whole(book)
+    assert (line.text, line.mark, line.level) == (f"{oom}  shards: 20%", Mark.FAILURE, Level.ERROR)
 
 
 def test_a_very_long_line_keeps_head_and_tail_and_tells_what_is_missing() -> None:
