@@ -6,7 +6,9 @@ Whoever shows it calls `work` again and again while it says that more is left, a
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from sparkctl.core import logscan
 from sparkctl.core.logbook import LogBook
@@ -111,6 +113,24 @@ class LogSight:
         if rows is None or not len(rows):
             return None
         return next_of(rows, key, backwards=backwards)
+
+    def since(self, seconds: float) -> int | None:
+        """Return the index of the first shown line of the last ``seconds`` before the newest; None where no line tells
+        its time. Stamps of stdout and stderr cross by microseconds, which nobody sees here."""
+        rows = self.rows
+        newest = next(
+            (when for at in range(len(rows) - 1, max(-1, len(rows) - 100), -1) if (when := self._time(at))), None
+        )
+        if newest is None:
+            return None
+        return bisect_left(range(len(rows)), newest - seconds, key=lambda at: self._time(at) or 0.0)
+
+    def _time(self, index: int) -> float | None:
+        line = self.book.line(self.rows.key(index)[1])
+        try:
+            return None if line is None else datetime.fromisoformat(line.when).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return None
 
     def shows(self, key: Key) -> bool:
         """Tell whether a line is among the shown ones."""

@@ -10,10 +10,12 @@ from itertools import pairwise
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual.selection import Selection
 from textual.strip import Strip
 
 from sparkctl.core.logbook import BookLine
 from sparkctl.core.logmarks import Level, Mark, header
+from sparkctl.core.logpattern import LinePattern
 from sparkctl.model.text import shorten
 from sparkctl.tui.log_layout import LONGEST_SHOWN, Row, fitting, indent
 
@@ -21,6 +23,7 @@ STYLES = ("dim", "debug", "warning", "error", "failure", "ready", "match", "curr
 Span = tuple[int, int, Style]
 _NARROW, _TINY = 60, 30  # columns below which the time loses its milliseconds, and goes
 _LONGEST_NAME = 12
+_DIGITS = 6  # of a line's number: a million lines are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Painter:
         self.width = 80
         self.has_times = False
         self.has_sources = False
+        self.has_numbers = False
         self.base = Style()
         self.styles: dict[str, Style] = {}
         self._zone = zone
@@ -61,9 +65,9 @@ class Painter:
     @property
     def gutter(self) -> int:
         """Columns before the text."""
-        time = self._time_width()
+        time, number = self._time_width(), self._number_width()
         source = self._wide + 1 if self._shows_sources else 0
-        return 2 + (time + 1 if time else 0) + source + (2 if time or source else 0)
+        return 2 + (number + 1 if number else 0) + (time + 1 if time else 0) + source + (2 if time or source else 0)
 
     @property
     def text_width(self) -> int:
@@ -105,6 +109,17 @@ class Painter:
         """Return a row without a line."""
         return Strip.blank(self.width, self.base)
 
+    def over(self, row: Row, pattern: LinePattern | None, selection: Selection | None) -> list[Span]:
+        """Return what lies over a row's own colours: what was found in it, and what of it is selected."""
+        spans: list[Span] = []
+        if pattern is not None:
+            style = self.styles["match"]
+            spans += [(start, stop, style) for start, stop in pattern.spans(row.line.text[:LONGEST_SHOWN])]
+        if selection is not None and (span := selection.get_span(row.serial)) is not None:
+            start, stop = span
+            spans.append((start, len(row.line.text) if stop < 0 else stop, self.styles["selected"]))
+        return spans
+
     # the parts
 
     def _gutter(self, row: Row, *, is_current: bool, goes_on: bool) -> list[Segment]:
@@ -115,7 +130,9 @@ class Painter:
             symbol = self.symbols.goes_on
         dim = self.base + self.styles["dim"]
         found = [Segment(f"{symbol} ", style)]
-        time = self._time_width()
+        time, number = self._time_width(), self._number_width()
+        if number:
+            found.append(Segment(f"{line.line if is_first else '':>{number}} ", dim))
         if time:
             found.append(Segment(f"{self._time(line) if is_first else '':{time}} ", dim))
         if self._shows_sources:
@@ -175,6 +192,9 @@ class Painter:
     def _shows_sources(self) -> bool:
         return self.has_sources and self.width >= _NARROW
 
+    def _number_width(self) -> int:
+        return _DIGITS if self.has_numbers and self.width >= _TINY else 0
+
     def _time_width(self) -> int:
         if not self.has_times or self.width < _TINY:
             return 0
@@ -186,6 +206,18 @@ class Painter:
         except (ValueError, OverflowError, OSError):
             return ""
         return local.strftime("%H:%M:%S.%f")[: self._time_width()]
+
+
+def style_of(name: str, given: Style) -> Style:
+    """Return the style of a part as a theme gives it. Only the current line has a background of its own."""
+    is_ground = name == "current"
+    return Style(
+        color=None if is_ground else given.color,
+        bgcolor=given.bgcolor if is_ground else None,
+        bold=False if name == "dim" else given.bold,
+        underline=given.underline,
+        reverse=given.reverse,
+    )
 
 
 def _selectable(pieces: Sequence[Segment], start: int, serial: int) -> list[Segment]:

@@ -26,6 +26,7 @@ class LogState:
     fault: str | None = None
     is_wrapped: bool = False
     has_times: bool = False
+    has_numbers: bool = False
     left: int = 0
     source: str | None = None
     trouble: str | None = None

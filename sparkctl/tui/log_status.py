@@ -52,7 +52,8 @@ def right_pieces(state: LogState, *, ascii_only: bool = False) -> list[Piece]:
         found.append(Piece(state.source, "$text-primary", rank=3))
     if state.left:
         found.append(Piece(f"{'>' if ascii_only else '→'} {state.left}", "$foreground 60%", rank=6))
-    settings = [name for name, is_on in (("wrap", state.is_wrapped), ("times", state.has_times)) if is_on]
+    set_to = (("wrap", state.is_wrapped), ("times", state.has_times), ("numbers", state.has_numbers))
+    settings = [name for name, is_on in set_to if is_on]
     found += [Piece(name, "$foreground 60%", rank=7) for name in settings]
     if state.trouble is not None:
         found.append(Piece("! in memory only" if ascii_only else "▲ in memory only", "$text-warning", rank=2))

@@ -68,8 +68,8 @@ async def test_marks_are_those_of_its_engine(tmp_path: Path) -> None:
         await pilot.press("l")
         view = await log(pilot, lambda view: len(view.book.spool) > 20)
         await pilot.press("right_square_bracket")
-        await log(pilot, lambda view: view._current is not None)
-        found = view.book.line(view._current[1])  # type: ignore[index]
+        await log(pilot, lambda view: view.place.current is not None)
+        found = view.book.line(view.place.current[1])  # type: ignore[index]
         assert found is not None
         assert "ready to roll" in found.text
 

@@ -316,11 +316,11 @@ async def test_errors_and_marks_are_a_key_away(tmp_path: Path) -> None:
         assert any(row.startswith("● INFO:     Application startup") for row in app.rows())
         app.view.show_evidence(0, 52)
         await settled(pilot)
-        assert any(row.startswith("✕ torch.OutOfMemoryError") for row in app.rows())
+        assert any(row.startswith("✕     52 torch.OutOfMemoryError") for row in app.rows())
         await typed(pilot, "ampersand", "startup", "enter")
         app.view.show_evidence(0, 52)
         await settled(pilot)
-        assert any(row.startswith("✕ torch.OutOfMemoryError") for row in app.rows())
+        assert any(row.startswith("✕     52 torch.OutOfMemoryError") for row in app.rows())
         assert "only" not in app.status(), "a filter that hides the proof is taken away"
         app.view.show_evidence(0, 99_999)
         await settled(pilot)

@@ -1,0 +1,87 @@
+"""What a reader looks for in a log: a match, a mark, the first error, the line of a verdict, the last minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sparkctl.core import logscan
+from sparkctl.core.logorder import Rows
+from sparkctl.core.logsight import LogSight
+from sparkctl.model.units import spoken
+from sparkctl.tui.log_place import LogPlace
+
+
+class Seeker:
+    """Takes ``place`` there as soon as ``sight`` has found it; ``say`` gets what there is to say about it."""
+
+    def __init__(self, sight: LogSight, place: LogPlace, say: Callable[[str], None]) -> None:
+        self._sight, self._place, self._say = sight, place, say
+
+    def typed(self, pattern: str, *, jump: bool) -> None:
+        """Look for a pattern, and go to the nearest such line if asked to; whoever follows is nearest to the newest."""
+
+        def arrive(rows: Rows) -> None:
+            if len(rows):
+                self._place.jump(rows, backwards=self._place.is_following, is_quiet=True)
+
+        self._sight.find(pattern, arrive if jump else None)
+
+    def match(self, *, backwards: bool) -> None:
+        """Go to the next match, round the end of the log if need be."""
+        found = self._sight.found
+        if found is None:
+            self._say("nothing is looked for yet: / finds")
+        elif not len(found):
+            self._say("no match" if self._sight.finding is None else "no match yet")
+        else:
+            self._jump(found, backwards=backwards)
+
+    def mark(self, *, backwards: bool) -> None:
+        """Go to the next ready line or failure."""
+
+        def arrive(rows: Rows) -> None:
+            if len(rows):
+                self._jump(rows, backwards=backwards)
+            else:
+                self._say("no ready line and no failure among the shown lines")
+
+        self._sight.look(logscan.marked, arrive)
+
+    def first_error(self) -> None:
+        """Go to the first error of the shown lines."""
+
+        def arrive(rows: Rows) -> None:
+            if len(rows):
+                self._place.go_to(rows.key(0))
+            else:
+                self._say("no error among the shown lines")
+
+        self._sight.look(logscan.errors, arrive)
+
+    def evidence(self, source: int, line: int) -> None:
+        """Go to a line by its number in its own log; a filter that hides it is taken away."""
+
+        def arrive(rows: Rows) -> None:
+            if not len(rows):
+                self._say(f"line {line:,} is not in this log any more")
+                return
+            if not self._sight.shows(rows.key(0)):
+                self._sight.keep("")
+                if self._sight.source not in (None, source):
+                    self._sight.choose(None)
+            self._place.go_to(rows.key(0))
+
+        self._sight.look(logscan.evidence(source, line), arrive, everywhere=True)
+
+    def last(self, seconds: float) -> None:
+        """Go to where the last so many seconds of the log begin: those before its newest line, whatever time it is."""
+        index = self._sight.since(seconds)
+        if index is None:
+            self._say("no line here has a time")
+        else:
+            self._place.go(self._place.layout.clamped((index, 0)))
+            self._say(f"the last {spoken(seconds)} of this log begin here" if index else "the whole log is younger")
+
+    def _jump(self, rows: Rows, *, backwards: bool) -> None:
+        if self._place.jump(rows, backwards=backwards):
+            self._say("from the end again" if backwards else "from the beginning again")
