@@ -19,7 +19,7 @@ from sparkctl.operations.logs import LogsRequest, logs
 if TYPE_CHECKING:
     from sparkctl.tui.room import Room
 
-_AT_ONCE = 300  # lines between two looks at the keyboard
+AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of work
 _AGAIN = 5.0  # s until a node that could not be asked is asked again
 _LOOK = 1.0  # s between two looks whether the instance was started anew
 _REPLAYED = 0.25
@@ -96,8 +96,8 @@ class LogFeed:
         return None
 
     async def _give(self, lines: Sequence[LogLine]) -> None:
-        for start in range(0, len(lines), _AT_ONCE):
-            self._reader.take(lines[start : start + _AT_ONCE])
+        for start in range(0, len(lines), AT_ONCE):
+            self._reader.take(lines[start : start + AT_ONCE])
             await asyncio.sleep(0)
         self._taken.set()
 

@@ -13,6 +13,9 @@ import sys
 import time
 from pathlib import Path
 
+import sparkctl.tui  # noqa: F401 - before Textual, as in the panel: it says how often may be painted
+
+# isort: split
 from textual.app import App, ComposeResult
 from textual.widgets import Label, Log
 
@@ -20,6 +23,7 @@ from sparkctl import engines
 from sparkctl.core.logbook import LogBook
 from sparkctl.core.logmarks import LineMarker
 from sparkctl.model.log import LogLine
+from sparkctl.tui.log_feed import AT_ONCE
 from sparkctl.tui.log_pane import LogPane
 
 SAMPLES = (
@@ -30,7 +34,6 @@ SAMPLES = (
     "\x1b[32m[2026-05-01 10:00:00] Decode batch, #running-req: 2, #token: 4312, token usage: 0.02, accept len: 1.75\x1b[0m",
 )
 TICK = 0.01
-MOST = 250  # lines a call, about half of what one read from a node brings
 
 
 def anonymous() -> float:
@@ -94,7 +97,7 @@ class Bench(App[None]):
             await asyncio.sleep(TICK)
             due = start + int(self.rate * (time.monotonic() - begun))
             while self.taken < due:
-                self.take(min(due - self.taken, MOST))
+                self.take(min(due - self.taken, AT_ONCE))
                 await asyncio.sleep(0)
             self.figures["rate"] = (self.taken - start) / (time.monotonic() - begun)
 
