@@ -73,6 +73,11 @@ class ActionId(StrEnum):
     LOG_PREVIOUS_MARK = "log.previous_mark"
     LOG_WRAP = "log.wrap"
     LOG_TIMES = "log.times"
+    LOG_NUMBERS = "log.numbers"
+    LOG_BACK = "log.back"
+    LOG_SOURCE = "log.source"
+    LOG_SCOPE = "log.scope"
+    LOG_EARLIER = "log.earlier"
     LOG_COPY = "log.copy"
     LOG_SAVE = "log.save"
 
@@ -210,6 +215,11 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.LOG_PREVIOUS_MARK, ("[",), "mark before", "the ready line or failure before", on=_LOG),
     Action(ActionId.LOG_WRAP, ("w",), "wrap", "wrap long lines, or not", on=_LOG, footer=4),
     Action(ActionId.LOG_TIMES, ("t",), "times", "show when each line came, or not", on=_LOG),
+    Action(ActionId.LOG_NUMBERS, ("#",), "numbers", "show the numbers of lines, as a verdict names them, or not", on=_LOG),
+    Action(ActionId.LOG_BACK, ("T",), "back", "back to the last minute; again: 5 minutes, 15, an hour, the first line", on=_LOG),
+    Action(ActionId.LOG_SOURCE, ("m",), "merged", "all of these logs merged by time, then each alone", on=_LOG),
+    Action(ActionId.LOG_SCOPE, ("M",), "more logs", "with those of all its Spark's instances, then of all Sparks", on=_LOG),
+    Action(ActionId.LOG_EARLIER, ("P",), "earlier", "the saved log of the start before, then back to this one", on=_LOG),
     Action(ActionId.LOG_COPY, ("y",), "copy lines", "copy what is selected, else the line, else the screen",
            on=_LOG, sense=Sense.COPY),
     Action(ActionId.LOG_SAVE, ("ctrl+s",), "save", "save the shown lines to a file", on=_LOG),

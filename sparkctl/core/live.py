@@ -193,6 +193,12 @@ class Store:
         arrived = self._nodes[name].arrived
         return None if arrived is None else arrived.sample
 
+    def ahead(self, name: NodeName) -> float | None:
+        """Return the seconds by which a node's clock was ahead of ours when it was last heard, its way to us taken off
+        them; None where that is not known. Raises KeyError."""
+        arrived = self._nodes[name].arrived
+        return None if arrived is None else arrived.sample.time - arrived.ts
+
     def log_mark(self, name: NodeName, instance: str) -> LogMark | None:
         """Return how far an instance's log has come, None where none of it arrived. Raises KeyError."""
         return self._nodes[name].logs.get(instance)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from sparkctl.core.clock import Clock, SystemClock
-from sparkctl.errors import NodeError, Starved
+from sparkctl.errors import NodeError, Starved, Unreachable
 from sparkctl.model.ask import Asker, Nobody
 from sparkctl.model.node import Node, NodeState
 from sparkctl.probe import look as probe
@@ -27,6 +28,8 @@ class Session:
         self.clock = clock or SystemClock()
         self.link: Link = open_link(node, asker or Nobody())
         self.docker = Docker(self.link)
+        self.is_over = False
+        self._reporting: list[Callable[[], None]] = []
 
     def report_to(self, emit: Callable[[NodeStateChanged], None]) -> None:
         """Emit every change of the connection's state, reconnect attempts included."""
@@ -35,7 +38,7 @@ class Session:
             if status.state is not NodeState.UNKNOWN:  # our own closing is no news
                 emit(self.state_event(status))
 
-        self.link.on_status(told)
+        self._reporting.append(self.link.on_status(told))
 
     def state_event(self, status: LinkStatus | None = None) -> NodeStateChanged:
         """Return the link's state (or ``status``) as an event."""
@@ -76,8 +79,44 @@ class Session:
     async def __aenter__(self) -> Self:
         return self
 
+    async def back(self) -> None:
+        """Return when a lost connection is there again; raises what waiting does not mend."""
+        await self.link.reconnect()
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.is_over = True
         await self.docker.aclose()
         await self.link.close()
+
+
+class Lent(Session):
+    """A session of somebody who keeps it: the same connection, and leaving it closes nothing.
+
+    Where its owner has ended it, it is lost for good: `back` raises `Unreachable`.
+    """
+
+    def __init__(self, owner: Session) -> None:
+        self.node, self.clock, self.link, self.docker = owner.node, owner.clock, owner.link, owner.docker
+        self.is_over = False
+        self._reporting = []
+        self._owner = owner
+
+    async def back(self) -> None:
+        """Return when the connection is there again; whoever waits for it shares one series of attempts."""
+        if not self._owner.is_over:
+            try:
+                return await self.link.reconnect()
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not self._owner.is_over or (task is not None and task.cancelling()):
+                    raise  # it is we who are to end
+        raise Unreachable(self.node.name, f"the connection to {self.node.name} was ended")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.is_over = True
+        while self._reporting:
+            self._reporting.pop()()

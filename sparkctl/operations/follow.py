@@ -55,6 +55,7 @@ class Follower:
     who: Hello | None = None  # what the node said of itself last
     _troubles: frozenset[str] = frozenset()  # kinds of findings told of ``who``
     _instances: tuple[InstanceView, ...] = ()
+    session: Session | None = None  # while it is open
     _told: dict[str, Told] = field(default_factory=dict)
     _answers: asyncio.Event = field(default_factory=asyncio.Event)  # the node can be asked
     _listed: asyncio.Event = field(default_factory=asyncio.Event)  # and Docker has said what runs
@@ -71,6 +72,7 @@ class Follower:
 
     async def _follow(self, opened: Session) -> None:
         async with opened as session:
+            self.session = session
             session.link.on_status(lambda status: self._link_changed(session, status))
             sampler = Sampler(session, self.every)
             inspections = Inspections(session)
@@ -84,6 +86,7 @@ class Follower:
             except NodeError as error:
                 self.emit(replace(failed(session, error), next_try=self.again))
             finally:
+                self.session = None
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)

@@ -57,6 +57,7 @@ class LogsRequest:
     tail: int | None = None
     grep: re.Pattern[str] | None = None
     pace: Callable[[], Awaitable[None]] | None = None
+    session: Callable[[Node], Session] | None = None  # how a node's session is had; None: one of its own for each
 
 
 def logs(ctx: Context, request: LogsRequest) -> AsyncIterator[Event]:
@@ -81,7 +82,7 @@ class _Logs:
     async def run(self) -> Ended:
         for node in self.request.nodes:
             try:
-                async with Session(node, self.ctx.asker, self.ctx.clock) as session:
+                async with self._session(node) as session:
                     session.report_to(self.emit)
                     await session.link.connect()
                     container = await _find(session, self.request.instance)
@@ -96,6 +97,11 @@ class _Logs:
                 self.failures[node.name] = error
                 self._warn(node.name, error.message, error.hint)
         return await self._from_disk()
+
+    def _session(self, node: Node) -> Session:
+        if self.request.session is not None:
+            return self.request.session(node)
+        return Session(node, self.ctx.asker, self.ctx.clock)
 
     # live
 
@@ -141,7 +147,7 @@ class _Logs:
                     return self._followed_to_end(name, now)
                 await self.ctx.clock.sleep(_ONE_MORE_RUN)
             except LinkLost:
-                await session.link.reconnect()
+                await session.back()
             except NoSuchContainer:
                 return self._followed_to_end(name, container, removed=True)
             except DockerDown as down:
@@ -175,7 +181,7 @@ class _Logs:
         self._warn(node, f"{self._why_saved(saved)}: {saved.path}")
         since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
         try:
-            for lines in _saved_batches(saved.path, self.request.tail, since):
+            for lines in read_saved(saved.path, self.request.tail, since):
                 await self._show(node, lines)
             receipt = receipts.kept(self.ctx, saved.instance, node, saved.container)
             if receipt is not None:
@@ -251,8 +257,8 @@ async def _find(session: Session, instance: str) -> Container | None:
     return next(iter(ours), next((c for c in containers if c.name == instance), None))
 
 
-def _saved_batches(path: Path, tail: int | None, since: float | None) -> Iterator[tuple[LogLine, ...]]:
-    """Yield a saved log's lines; ``since`` is unix seconds."""
+def read_saved(path: Path, tail: int | None = None, since: float | None = None) -> Iterator[tuple[LogLine, ...]]:
+    """Yield a saved log's lines; ``since`` is unix seconds. Raises OSError."""
     lines = _saved_lines(path)
     if since is not None:
         # stamps of one form sort as text

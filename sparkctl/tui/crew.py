@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from sparkctl.core.context import Context
 from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR
+from sparkctl.core.session import Lent, Session
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.operations.follow import Follower
@@ -60,6 +61,13 @@ class Crew:
     def node(self, name: NodeName) -> Node | None:
         """Return a node that is followed."""
         return self._nodes.get(name)
+
+    def session(self, node: Node) -> Session:
+        """Return a session for something beside the following: over its connection, or one of its own where it has none."""
+        follower = self._followers.get(node.name)
+        if follower is None or follower.session is None or follower.node != node:
+            return Session(node, self._ctx.asker, self._ctx.clock)
+        return Lent(follower.session)
 
     def again(self, name: NodeName) -> None:
         """Connect to a node anew, now."""

@@ -47,6 +47,7 @@ class Instance(PanelScreen):
         super().__init__()
         self._node, self._instance = node, instance
         self._lines: deque[str] = deque(maxlen=_TAIL)
+        self._is_old = False
         self._trouble: str | None = None
         self._feed: LogFeed | None = None
         self._read: str | None = None  # the container whose plan was asked for
@@ -71,16 +72,24 @@ class Instance(PanelScreen):
         """Return the one sheet."""
         return Sheet(self.panel.tones, id="instance")
 
-    def on_mount(self) -> None:
-        """Begin to read the end of the log."""
-        if (room := self.panel.room) is not None:
-            reader = Reader(self._lines.clear, self._take, self._tell)
+    def on_screen_resume(self) -> None:
+        """Read the end of the log while it is seen."""
+        if self._feed is None and (room := self.panel.room) is not None:
+            reader = Reader(self._begin, self._take, self._tell)
             self._feed = LogFeed(room, self._node, self._instance, reader, tail=_TAIL)
+
+    def on_screen_suspend(self) -> None:
+        """Let the log be: behind another screen nobody reads it."""
+        self._end_reading()
+
+    def _end_reading(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
 
     def on_unmount(self) -> None:
         """End reading."""
-        if self._feed is not None:
-            self._feed.close()
+        self._end_reading()
         if self._reading is not None:
             self._reading.cancel()
 
@@ -146,7 +155,13 @@ class Instance(PanelScreen):
         room.remember_ready(self._node, self._instance, self._run)
         room.bridge.changed()
 
+    def _begin(self) -> None:
+        self._is_old = True  # what was said before stands until there is something newer
+
     def _take(self, lines: Sequence[LogLine]) -> None:
+        if self._is_old:
+            self._lines.clear()
+            self._is_old = False
         for line in lines[-_TAIL:]:
             text = states(line.text)[-1]
             if text.strip():

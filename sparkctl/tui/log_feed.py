@@ -1,11 +1,13 @@
-"""Where a screen has an instance's log from: its container, followed through every break, or a recording.
+"""Where a screen has an instance's log from: its container, followed through every break, a saved log, or a recording.
 
-One task, ended by `close`. What follows the log and what is masked in it is the ``logs`` verb's own.
+One task, ended by `close`. What follows the log and what is masked in it is the ``logs`` verb's own; it goes over the
+connection by which the node is followed anyway.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -14,13 +16,14 @@ from sparkctl.core.context import Interrupt
 from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, Outcome, Warned
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.operations.logs import LogsRequest, logs, read_saved
 
 if TYPE_CHECKING:
+    from sparkctl.core.history import SavedLog
     from sparkctl.tui.room import Room
 
 AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of work
-_AGAIN = 5.0  # s until a node that could not be asked is asked again
+_AGAIN = 5.0  # s at least until a node that could not be asked is asked again
 _LOOK = 1.0  # s between two looks whether the instance was started anew
 _REPLAYED = 0.25
 
@@ -37,9 +40,15 @@ class Reader:
 
 
 class LogFeed:
-    """The log of one instance on one node. ``tail``: only its last lines; their numbers then count from there."""
+    """The log of one instance on one node. ``tail``: only its last lines; their numbers then count from there.
 
-    def __init__(self, room: Room, node: NodeName, instance: str, reader: Reader, tail: int | None = None) -> None:
+    ``saved``: that of an earlier start of it, from this machine's disk."""
+
+    def __init__(
+        self, room: Room, node: NodeName, instance: str, reader: Reader, tail: int | None = None,
+        saved: SavedLog | None = None,
+    ) -> None:  # fmt: skip
+        self._saved = saved
         self._room, self._node, self._instance, self._reader, self._tail = room, node, instance, reader, tail
         self._taken = asyncio.Event()
         self._container: str | None = None
@@ -52,6 +61,9 @@ class LogFeed:
         self._task.cancel()
 
     async def _run(self) -> None:
+        if self._saved is not None:
+            await self._read_saved(self._saved)
+            return
         if self._room.is_replaying:
             await self._replay()
             return
@@ -61,8 +73,10 @@ class LogFeed:
             ended = await self._follow()
             self._reader.over()
             if ended is not None and ended.outcome is Outcome.UNREACHABLE:
-                self._reader.tell(f"{ended.message or 'its Spark does not answer'}; tried again every {_AGAIN:.0f} s")
+                self._reader.tell(f"{ended.message or 'its Spark does not answer'}; read again when it answers")
                 await self._room.clock.sleep(_AGAIN)
+                while not self._answers():
+                    await self._room.clock.sleep(_LOOK)
                 continue
             while self._listed() in (None, self._container):
                 await self._room.clock.sleep(_LOOK)
@@ -73,9 +87,11 @@ class LogFeed:
             self._reader.tell(f"{self._node} is not in the config any more")
             return None
         ctx = replace(self._room.context, interrupt=Interrupt())
-        request = LogsRequest(self._instance, [node], follow=True, tail=self._tail, pace=self._pace)
+        request = LogsRequest(
+            self._instance, [node], follow=True, tail=self._tail, pace=self._pace, session=self._room.crew.session
+        )
         events: AsyncIterator[Event] = logs(ctx, request)
-        self._reader.tell(f"connecting to {self._node} ...")
+        self._reader.tell(None if self._answers() else f"connecting to {self._node} ...")
         warned: list[str] = []
         async for event in events:
             match event:
@@ -105,6 +121,10 @@ class LogFeed:
         self._taken.clear()
         await self._taken.wait()
 
+    def _answers(self) -> bool:
+        store = self._room.bridge.store
+        return self._node in store.nodes and store.state(self._node).state is NodeState.OK
+
     def _listed(self) -> str | None:
         """Return the container that the instance has now, as far as it was listed and lives."""
         store = self._room.bridge.store
@@ -112,6 +132,17 @@ class LogFeed:
             return None
         views = store.last(self._node).instances
         return next((one.container_id for one in views if one.name == self._instance and one.is_alive), None)
+
+    async def _read_saved(self, saved: SavedLog) -> None:
+        self._reader.begin()
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(saved.saved))
+        self._reader.tell(f"an earlier start; this is its saved log ({when}); P goes further back")
+        try:
+            for lines in read_saved(saved.path):
+                await self._give(lines)
+        except OSError as broken:
+            self._reader.tell(f"the saved log cannot be read: {broken}")
+        self._reader.over()
 
     async def _replay(self) -> None:
         """Give the lines that the recording holds, each when it is due."""

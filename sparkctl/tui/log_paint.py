@@ -19,10 +19,11 @@ from sparkctl.core.logpattern import LinePattern
 from sparkctl.model.text import shorten
 from sparkctl.tui.log_layout import LONGEST_SHOWN, Row, fitting, indent
 
-STYLES = ("dim", "debug", "warning", "error", "failure", "ready", "match", "current", "selected")
+SOURCES = ("source-1", "source-2", "source-3")  # their colours take turns
+STYLES = ("dim", "debug", "warning", "error", "failure", "ready", "match", "current", "selected", *SOURCES)
 Span = tuple[int, int, Style]
 _NARROW, _TINY = 60, 30  # columns below which the time loses its milliseconds, and goes
-_LONGEST_NAME = 12
+_LONGEST_NAME = 16
 _DIGITS = 6  # of a line's number: a million lines are kept
 
 
@@ -136,7 +137,8 @@ class Painter:
         if time:
             found.append(Segment(f"{self._time(line) if is_first else '':{time}} ", dim))
         if self._shows_sources:
-            found.append(Segment(self._names[line.source] if is_first else " " * self._wide, dim))
+            colour = self.base + self.styles[SOURCES[line.source % len(SOURCES)]]
+            found.append(Segment(self._names[line.source] if is_first else " " * self._wide, colour))
             found.append(Segment(" ", dim))
         if time or self._shows_sources:
             found.append(Segment(f"{self.symbols.stderr if line.is_stderr else self.symbols.stdout} ", dim))

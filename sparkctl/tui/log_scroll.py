@@ -53,6 +53,9 @@ class LogScroll(ScrollView, can_focus=True):
         & > .log-view--ready { color: $text-success; text-style: bold; }
         & > .log-view--match { color: $text-primary; text-style: bold underline; }
         & > .log-view--current { background: $primary 25%; text-style: bold; }
+        & > .log-view--source-1 { color: $text-primary; }
+        & > .log-view--source-2 { color: $text-accent; }
+        & > .log-view--source-3 { color: $text-secondary; }
         & > .log-view--selected { text-style: reverse; }
     }
     """

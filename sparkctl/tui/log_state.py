@@ -29,5 +29,6 @@ class LogState:
     has_numbers: bool = False
     left: int = 0
     source: str | None = None
+    sources: int = 1
     trouble: str | None = None
     note: str | None = None

@@ -50,6 +50,8 @@ def right_pieces(state: LogState, *, ascii_only: bool = False) -> list[Piece]:
         found.append(Piece(f"only {shorten(state.only, _LONGEST_PATTERN)}{share}", "$text-primary", rank=2))
     if state.source is not None:
         found.append(Piece(state.source, "$text-primary", rank=3))
+    elif state.sources > 1:
+        found.append(Piece(f"{state.sources} by time", "$foreground 60%", rank=6))
     if state.left:
         found.append(Piece(f"{'>' if ascii_only else '→'} {state.left}", "$foreground 60%", rank=6))
     set_to = (("wrap", state.is_wrapped), ("times", state.has_times), ("numbers", state.has_numbers))

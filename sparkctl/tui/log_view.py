@@ -30,6 +30,7 @@ from sparkctl.tui.log_seek import Seeker
 from sparkctl.tui.log_state import LogState
 
 TURN = 0.003  # s of searching between two looks at the keyboard
+BACK = (60, 300, 900, 3600)  # s before the newest line
 NOTED = 6.0  # s that a note stands
 
 
@@ -47,6 +48,8 @@ class LogView(LogScroll, can_focus=True):
         Binding("w", "wrap", "wrap", id="log.wrap"),
         Binding("t", "times", "times", id="log.times", show=False),
         Binding("m", "source", "merged or one", id="log.source", show=False),
+        Binding("number_sign", "numbers", "numbers", id="log.numbers", show=False),
+        Binding("T", "back", "further back", id="log.back", show=False),
         Binding("y", "copy", "copy", id="log.copy", show=False),
         Binding("escape", "clear", "clear", id="log.clear", show=False),
     ]
@@ -84,6 +87,7 @@ class LogView(LogScroll, can_focus=True):
         self._note: str | None = None
         self._note_timer: Timer | None = None
         self._is_working = False
+        self._backs = 0  # how often it was gone back
 
     # what is shown
 
@@ -187,6 +191,7 @@ class LogView(LogScroll, can_focus=True):
             has_times=self.painter.has_times,
             has_numbers=self.painter.has_numbers,
             left=self.place.left,
+            sources=len(self.book.sources),
             source=None if sight.source is None else self.book.sources[sight.source],
             trouble=self.book.spool.trouble,
             note=self._note,
@@ -260,9 +265,16 @@ class LogView(LogScroll, can_focus=True):
         self.seek.first_error()
         self._work()
 
-    def action_since(self, seconds: int) -> None:
-        """Go to where the last so many seconds of the log begin."""
-        self.seek.last(seconds)
+    def action_back(self) -> None:
+        """Go to where the last minute of the log begins; each time more further back, then to its first line."""
+        if self.is_following:
+            self._backs = 0
+        if self._backs < len(BACK):
+            self.seek.last(BACK[self._backs])
+        else:
+            self.place.go((0, 0))
+            self.say("the first line that is kept")
+        self._backs = (self._backs + 1) % (len(BACK) + 1)
         self.repaint()
 
     def action_wrap(self) -> None:
@@ -283,7 +295,7 @@ class LogView(LogScroll, can_focus=True):
     def action_source(self) -> None:
         """Show all sources merged, then each alone."""
         if len(self.book.sources) == 1:
-            self.say("this log has one source")
+            self.say("this is one log; M shows others beside it")
             return
         source = self.sight.source
         after = 0 if source is None else source + 1

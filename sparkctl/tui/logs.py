@@ -1,4 +1,4 @@
-"""The log of one instance, all of it, followed until somebody wants to read."""
+"""The log of an instance, all of it, followed until somebody wants to read; of all its parts, and of others beside it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from sparkctl.present.spans import Span, Tone, row, said
 from sparkctl.present.symbols import symbol
 from sparkctl.tui.log_feed import LogFeed, Reader
 from sparkctl.tui.log_pane import LogPane
+from sparkctl.tui.log_sources import Scope, Source, clocks, names, sources, title
 from sparkctl.tui.log_view import LogView
 from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.sheet import Sheet
 
 if TYPE_CHECKING:
+    from sparkctl.core.history import SavedLog
     from sparkctl.engines.base import Engine
+    from sparkctl.tui.room import Room
 
 _NOT_HERE = (ActionId.PAUSE,)  # space turns a page here
 
@@ -51,15 +54,21 @@ class Logs(PanelScreen):
     def __init__(self, node: NodeName, instance: str) -> None:
         super().__init__()
         self._node, self._instance = node, instance
+        self._chosen = Source(node, instance)
+        self._scope = Scope.INSTANCE
+        self._sources: tuple[Source, ...] = ()
+        self._earlier = 0  # which of its saved logs is shown, the newest being 1; 0: the live one
         self._pane: LogPane | None = None
-        self._feed: LogFeed | None = None
+        self._feeds: list[LogFeed] = []
         self._wanted: int | None = None  # a line to go to when it comes
-        self._trouble: str | None = None
+        self._troubles: dict[Source, str] = {}
 
     @property
     def crumb(self) -> str:
         """Which log this is."""
-        return f"{self._node} › {self._instance} › log"
+        if self._earlier:
+            return f"{self._node} › {self._instance} › earlier log"
+        return title(self._scope, self._sources, self._chosen)
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -81,24 +90,32 @@ class Logs(PanelScreen):
             return
         end = room.failure(self._node, self._instance)
         self._wanted = evidence_line(end.verdict) if end is not None and end.verdict is not None else None
-        self._feed = LogFeed(
-            room, self._node, self._instance, Reader(self._begin, self._take, self._tell, self._is_whole)
-        )
+        self._read()
 
     def on_unmount(self) -> None:
         """End reading, and give the disk space back."""
-        if self._feed is not None:
-            self._feed.close()
+        self._end_reading()
         if self._pane is not None:
             self._pane.view.book.close()
 
     def picture(self) -> None:
         """Say what is the matter with the log; the log paints itself."""
-        sheet = self.query_one("#trouble", Sheet)
-        sheet.set_class(self._trouble is not None, "-said")
-        if self._trouble is not None:
+        self._look_for_more()
+        sheet, words = self.query_one("#trouble", Sheet), self._matter()
+        sheet.set_class(words is not None, "-said")
+        if words is not None:
             sign = symbol(Severity.WARNING, self.panel.ascii_only)
-            sheet.show((row(" ", Span(f"{sign} ", Tone.ATTENTION), said(self._trouble, Tone.VALUE)),))
+            sheet.show((row(" ", Span(f"{sign} ", Tone.ATTENTION), said(words, Tone.VALUE)),))
+
+    def _matter(self) -> str | None:
+        """Return what is to be said about these logs: what keeps one from coming, else whose clocks they go by."""
+        if self._troubles:
+            named = zip(self._sources, names(self._sources), strict=True)
+            told = [(name, self._troubles[one]) for one, name in named if one in self._troubles]
+            is_one = len(self._sources) == 1
+            return "; ".join(words if is_one or words.startswith(name) else f"{name}: {words}" for name, words in told)
+        room = self.panel.room
+        return None if room is None or len(self._sources) == 1 else clocks(room.bridge.store, self._sources)
 
     # --- keys ---
 
@@ -142,6 +159,40 @@ class Logs(PanelScreen):
         """Show times, or not."""
         self._view(LogView.action_times)
 
+    def do_log_numbers(self, _: Action) -> None:
+        """Show numbers, or not."""
+        self._view(LogView.action_numbers)
+
+    def do_log_back(self, _: Action) -> None:
+        """Go back in time."""
+        self._view(LogView.action_back)
+
+    def do_log_source(self, _: Action) -> None:
+        """Show all merged, or one alone."""
+        self._view(LogView.action_source)
+
+    def do_log_scope(self, _: Action) -> None:
+        """Show the logs of more instances, or of fewer again."""
+        room, scopes = self.panel.room, list(Scope)
+        assert room is not None
+        at = scopes.index(self._scope)
+        for scope in (*scopes[at + 1 :], *scopes[:at]):
+            if set(sources(room.bridge.store, scope, self._chosen)) != set(self._sources):
+                self._earlier, self._scope = 0, scope
+                self._read()
+                self.repaint()
+                return
+        self.panel.say("no other log is there now")
+
+    def do_log_earlier(self, _: Action) -> None:
+        """Show the log of the start before."""
+        if not (kept := self._kept()):
+            self.panel.say(f"no log of an earlier start of {self._instance} on {self._node} is kept here")
+            return
+        self._earlier, self._scope = (self._earlier + 1) % (len(kept) + 1), Scope.INSTANCE
+        self._read()
+        self.repaint()
+
     def do_log_copy(self, _: Action) -> None:
         """Copy."""
         self._view(LogView.action_copy)
@@ -159,12 +210,48 @@ class Logs(PanelScreen):
         if self._pane is not None:
             self._pane.action_ask(what)
 
-    # --- what the feed calls ---
+    # --- whose logs these are ---
 
-    def _begin(self) -> None:
-        """Show an empty log: of this container nothing came yet."""
+    def _read(self) -> None:
+        """Begin anew, with an empty log."""
+        room = self.panel.room
+        if room is None:
+            return
+        self._end_reading()
+        self._troubles.clear()
+        saved = self._kept()[self._earlier - 1] if self._earlier else None
+        self._sources = (self._chosen,) if saved is not None else sources(room.bridge.store, self._scope, self._chosen)
+        self._show(LogBook(names(self._sources), [self._marker(room, one) for one in self._sources]))
+        self._feeds = [
+            LogFeed(room, one.node, one.instance, self._reader(at, one), saved=saved)
+            for at, one in enumerate(self._sources)
+        ]
+
+    def _end_reading(self) -> None:
+        for feed in self._feeds:
+            feed.close()
+        self._feeds = []
+
+    def _kept(self) -> list[SavedLog]:
+        """Return the saved logs of earlier starts, the newest first."""
+        room = self.panel.room
+        if room is None or room.is_replaying:
+            return []
+        now = room.instance(self._node, self._instance)
+        mine = None if now is None or now.container_id is None else now.container_id[:12]
+        saved = room.context.history.saved_logs(self._instance, [self._node])
+        return [one for one in saved if one.container != mine]
+
+    def _look_for_more(self) -> None:
+        """Read what has come since as well; whoever reads is not disturbed, only who follows."""
+        room = self.panel.room
+        if room is None or self._pane is None or self._earlier or not self._pane.view.is_following:
+            return
+        if set(sources(room.bridge.store, self._scope, self._chosen)) - set(self._sources):
+            self._read()
+
+    def _show(self, book: LogBook) -> None:
         old = self._pane
-        book = LogBook((self._instance,), (self._marker(),))
         self._pane = LogPane(book, instance=self._instance, ascii_only=self.panel.ascii_only)
         if old is not None:
             old.remove()
@@ -172,35 +259,50 @@ class Logs(PanelScreen):
         self.query_one("#log").mount(self._pane)
         self.call_after_refresh(self._pane.view.focus)
 
-    def _marker(self) -> LineMarker:
+    def _marker(self, room: Room, one: Source) -> LineMarker:
         """Return what marks the ready line and failures, as far as it is known which engine it is."""
-        room = self.panel.room
-        assert room is not None
-        engine, ready = None, room.ready_line(self._node, self._instance)
-        view = room.instance(self._node, self._instance)
+        engine, ready = None, room.ready_line(one.node, one.instance)
+        view = room.instance(one.node, one.instance)
         if view is not None and view.engine is not None:
             engine = _engine(view.engine)
         return LineMarker(engine, ready or (engine.defaults.ready_line if engine is not None else None))
 
-    def _take(self, lines: Sequence[LogLine]) -> None:
-        assert self._pane is not None
-        self._pane.view.add(0, lines)
-        if self._wanted is not None and lines[-1].number >= self._wanted:
-            self._go_to_wanted()
+    # --- what the feeds call ---
 
-    def _tell(self, words: str | None) -> None:
-        if words != self._trouble:
-            self._trouble = words
-            self.picture()
+    def _reader(self, at: int, one: Source) -> Reader:
+        has_begun = False
 
-    def _is_whole(self) -> None:
-        if self._wanted is not None:
-            self._go_to_wanted()
+        def begin() -> None:
+            """A container after another, or the same one read again: nothing of before may stand twice."""
+            nonlocal has_begun
+            if has_begun:
+                self._read()
+            has_begun = True
+
+        def take(lines: Sequence[LogLine]) -> None:
+            assert self._pane is not None
+            self._pane.view.add(at, lines)
+            if one == self._chosen and self._wanted is not None and lines[-1].number >= self._wanted:
+                self._go_to_wanted()
+
+        def tell(words: str | None) -> None:
+            if words != self._troubles.get(one):
+                self._troubles.pop(one, None)
+                if words is not None:
+                    self._troubles[one] = words
+                self.picture()
+
+        def over() -> None:
+            if one == self._chosen:
+                self._go_to_wanted()
+
+        return Reader(begin, take, tell, over)
 
     def _go_to_wanted(self) -> None:
         line, self._wanted = self._wanted, None
         if line is not None and self._pane is not None:
-            self.call_after_refresh(self._pane.view.show_evidence, 0, line)
+            at = self._sources.index(self._chosen)
+            self.call_after_refresh(self._pane.view.show_evidence, at, line)
 
 
 def _engine(name: str) -> Engine | None:

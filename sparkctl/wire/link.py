@@ -76,8 +76,8 @@ class Link(Protocol):
         """The state now, without looking."""
         ...
 
-    def on_status(self, listener: Callable[[LinkStatus], None]) -> None:
-        """Call ``listener`` at every change, from the event loop."""
+    def on_status(self, listener: Callable[[LinkStatus], None]) -> Callable[[], None]:
+        """Call ``listener`` at every change, from the event loop, until what is returned is called."""
         ...
 
     async def connect(self) -> None:

@@ -33,9 +33,10 @@ class LocalLink:
         """Unknown before `connect`, then ok for good."""
         return self._status
 
-    def on_status(self, listener: Callable[[LinkStatus], None]) -> None:
-        """Call ``listener`` at every change."""
+    def on_status(self, listener: Callable[[LinkStatus], None]) -> Callable[[], None]:
+        """Call ``listener`` at every change, until what is returned is called."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     async def connect(self) -> None:
         """There is nothing to connect to."""

@@ -54,9 +54,10 @@ class SshLink:
         """The state now, without looking."""
         return self._status
 
-    def on_status(self, listener: Callable[[LinkStatus], None]) -> None:
-        """Call ``listener`` at every change, from the event loop."""
+    def on_status(self, listener: Callable[[LinkStatus], None]) -> Callable[[], None]:
+        """Call ``listener`` at every change, from the event loop, until what is returned is called."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     async def connect(self) -> None:
         """Connect once, within the time limits; does nothing on a live link."""
@@ -233,7 +234,7 @@ class SshLink:
 
     def _publish(self, status: LinkStatus) -> None:
         self._status = status
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(status)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from sparkctl.cli.commands import CommandLine as Grammar
 from sparkctl.core.actions import ACTIONS, LOGS, key_name
+from sparkctl.core.live import Store
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import ContainersListed, Event, LogArrived, PhaseChanged, SampleArrived
 from sparkctl.model.instance import InstanceView
@@ -15,12 +16,15 @@ from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.plan import Label
 from sparkctl.model.sample import Sample
 from sparkctl.model.units import GIB
 from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.log_pane import LogPane
 from sparkctl.tui.log_prompt import LogPrompt
+from sparkctl.tui.log_sources import Source, clocks
 from sparkctl.tui.log_view import LogView
+from sparkctl.tui.logs import Logs
 from tests.sim.clients import FAST
 from tests.tui.driving import on, opened, screen, setup, until
 from tests.tui.test_instance import log, type_line
@@ -34,7 +38,7 @@ def _operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_the_table_of_actions_has_the_keys_that_the_log_has() -> None:
-    bound = {one.id: one.key for one in (*LogView.BINDINGS, *LogPane.BINDINGS)}  # type: ignore[union-attr]
+    bound = {one.id: one.key for one in (*Logs.BINDINGS, *LogView.BINDINGS, *LogPane.BINDINGS)}  # type: ignore[union-attr]
     for one in ACTIONS:
         if LOGS in one.on and one.id.startswith("log."):
             assert bound[one.id] == ",".join(map(key_name, one.keys)), one.id
@@ -145,3 +149,101 @@ async def test_of_a_recording_the_log_is_what_it_holds(tmp_path: Path) -> None:
         await pilot.press("ampersand", *"line 7", "enter")
         await log(pilot, lambda view: view.state.shown == 1)
         assert view.state.total == 40
+
+
+async def test_it_comes_over_the_connection_that_is_there(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        (connection,) = sparks.sshd["spark1"].logins
+        await pilot.press("l")
+        await log(pilot, lambda view: len(view.book.spool) > 20)
+        assert sparks.sshd["spark1"].logins == {connection}
+        await pilot.press("escape")
+        await until(pilot, "spark2 ●")
+        listeners = pilot.app.room.crew._followers["spark1"].session.link._listeners  # type: ignore[attr-defined]
+        for _ in range(3):
+            before = len(listeners)
+            await pilot.press("l")
+            await log(pilot, lambda view: len(view.book.spool) > 20)
+            await pilot.press("escape")
+            await until(pilot, "spark2 ●")
+            assert len(listeners) == before, "whoever has left is told nothing any more"
+
+
+def one_name(sparks: SimulatedSparks) -> None:
+    """Let both containers be parts of one instance."""
+    (other,) = sparks.docker["spark2"].containers.values()
+    other.body["Labels"][Label.INSTANCE] = "qwen36-ngram"
+
+
+async def test_the_parts_of_one_instance_are_merged_by_time_and_each_is_a_key_away(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path, (120, 30)) as pilot:
+        one_name(sparks)
+        await until(pilot, lambda text: text.count("qwen36-ngram") >= 2)
+        await pilot.press("l")
+        await until(pilot, "sparkctl › qwen36-ngram on 2 Sparks › log")
+        view = await log(pilot, lambda view: len({line.source for line in view.book.read(0, 10_000)}) == 2)
+        assert view.book.sources == ("spark1", "spark2")
+        stamps = [view.book.line(view.sight.rows.key(at)[1]).when for at in range(len(view.sight.rows))]  # type: ignore[union-attr]
+        assert [stamp[:23] for stamp in stamps] == sorted(stamp[:23] for stamp in stamps), "to the millisecond"
+        assert view.state.sources == 2
+        seen = []
+        for _ in range(3):
+            await pilot.press("m")
+            await log(pilot, lambda view: view.state.narrowing is None)
+            seen.append(view.state.source)
+        assert seen == ["spark1", "spark2", None]
+
+
+async def test_all_logs_at_once_through_a_break_without_gap_or_double(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path, (120, 30)) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        await until(pilot, "sparkctl › spark1 › qwen36-ngram › log")
+        await pilot.press("M")
+        await until(pilot, "sparkctl › all logs")
+        view = await log(pilot, lambda view: len({line.source for line in view.book.read(0, 10_000)}) == 2)
+        assert view.book.sources == ("qwen36-ngram", "qwen36-vllm")
+        sparks.sshd["spark2"].cut()
+        await until(pilot, "goes on where it stopped")
+        before = view.book.spool.end
+        await log(pilot, lambda view: sum(line.source for line in view.book.read(before, before + 10_000)) > 5)
+        for source in (0, 1):
+            lines = [line.line for line in view.book.read(0, view.book.spool.end) if line.source == source]
+            assert lines == list(range(1, len(lines) + 1))
+        await pilot.press("M")
+        await until(pilot, "sparkctl › spark1 › qwen36-ngram › log")
+
+
+def test_clocks_that_differ_are_said() -> None:
+    here, there = NodeName("spark1"), NodeName("spark2")
+    memory = Memory(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    store = Store((here, there))
+    both = (Source(here, "minimax"), Source(there, "minimax"))
+    assert clocks(store, both) is None
+    store.apply(SampleArrived(100.0, here, Sample(1, 100.1, 100.0, memory), "boot"))
+    store.apply(SampleArrived(100.0, there, Sample(1, 102.2, 100.0, memory), "boot"))
+    assert clocks(store, both) == "merged by each Spark's own clock: spark2's is 2.1 s ahead of spark1's"
+    assert clocks(store, both[:1]) is None
+
+
+async def test_the_log_of_the_start_before_is_a_key_away(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path, (120, 30)) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        await log(pilot, lambda view: len(view.book.spool) > 20)
+        await pilot.press("P")
+        assert len(pilot.app._notifications) == 1, "there is none"
+        history = pilot.app.room.context.history  # type: ignore[attr-defined]
+        writer = history.log_writer("qwen36-ngram", "spark1", "e" * 64, ())
+        writer.write(
+            [LogLine("2026-05-01T10:00:00.000000000Z", f"as it was {number}", number) for number in range(1, 6)]
+        )
+        writer.close(whole=True)
+        await pilot.press("P")
+        await until(pilot, lambda text: "› earlier log" in text and "this is its saved log" in text)
+        view = await log(pilot, lambda view: len(view.book.spool) == 5)
+        assert view.book.line(4).text == "as it was 5"  # type: ignore[union-attr]
+        await pilot.press("P")
+        await until(pilot, "sparkctl › spark1 › qwen36-ngram › log")
+        await log(pilot, lambda view: len(view.book.spool) > 20)

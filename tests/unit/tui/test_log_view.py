@@ -443,3 +443,26 @@ async def test_a_disk_that_is_not_there_is_said(tmp_path: Path) -> None:
         await settled(pilot)
         assert app.rows()[0] == "  line 1"
         assert "▲ in memory only" in app.status()
+
+
+async def test_numbers_are_those_of_the_log_itself(app: LogApp) -> None:
+    async with app.run_test(size=(80, 12)) as pilot:
+        app.view.add(0, lines(["first", "shards: 1%\rshards: 50%\rshards: 100%\r", "third"]))
+        await typed(pilot, "#")
+        assert app.rows()[:3] == ["       1 first", "       2 shards: 100%", "       3 third"]
+        assert "numbers" in app.status()
+        await typed(pilot, "#")
+        assert app.rows()[:2] == ["  first", "  shards: 100%"]
+
+
+async def test_a_key_goes_further_back_each_time(app: LogApp) -> None:
+    """The lines are a second apart; the newest is the 8000th."""
+    async with app.run_test(size=(80, 12)) as pilot:
+        app.view.add(0, numbered(8000))
+        await settled(pilot)
+        for first in (7940, 7700, 7100, 4400, 1):
+            await typed(pilot, "T")
+            assert app.rows()[0] == f"  line {first}"
+        assert not app.view.is_following
+        await typed(pilot, "G", "T")
+        assert app.rows()[0] == "  line 7940"

@@ -1,0 +1,82 @@
+"""Whose logs a log screen shows: those of one instance, on every Spark where it has a part, or more of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from sparkctl.model.node import NodeName
+from sparkctl.model.units import spoken
+
+if TYPE_CHECKING:
+    from sparkctl.core.live import Store
+
+_MOST = 24  # logs at once
+_CLOCKS = 0.5  # s between two Sparks' clocks that are worth a word; less is the way of a sample to us
+
+
+class Scope(StrEnum):
+    """How much is shown, from the least on."""
+
+    INSTANCE = "instance"
+    SPARK = "spark"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One container's log."""
+
+    node: NodeName
+    instance: str
+
+
+def sources(store: Store, scope: Scope, chosen: Source) -> tuple[Source, ...]:
+    """Return whose logs there are now; the chosen one is always among them.
+
+    Containers of one instance name on several Sparks are taken for the parts of one model.
+    """
+    found = [
+        Source(node, one.name)
+        for node in store.nodes
+        for one in store.last(node).instances
+        if one.is_alive
+        and (one.name == chosen.instance or scope is Scope.ALL or (scope is Scope.SPARK and node == chosen.node))
+        and (scope is not Scope.SPARK or node == chosen.node)
+    ]
+    unique = list(dict.fromkeys(found))
+    if chosen not in unique:
+        unique.insert(0, chosen)
+    return tuple(unique[:_MOST])
+
+
+def names(shown: Sequence[Source]) -> tuple[str, ...]:
+    """Return a short name for each: what tells it from the others."""
+    if len({one.instance for one in shown}) == 1:
+        return tuple(str(one.node) for one in shown)
+    if len({one.instance for one in shown}) == len(shown):
+        return tuple(one.instance for one in shown)
+    return tuple(f"{one.node} {one.instance}" for one in shown)
+
+
+def title(scope: Scope, shown: Sequence[Source], chosen: Source) -> str:
+    """Return what stands in the header for these."""
+    if scope is Scope.ALL:
+        return "all logs"
+    if scope is Scope.SPARK:
+        return f"{chosen.node} › all logs"
+    if len(shown) > 1:
+        return f"{chosen.instance} on {len(shown)} Sparks › log"
+    return f"{chosen.node} › {chosen.instance} › log"
+
+
+def clocks(store: Store, shown: Sequence[Source]) -> str | None:
+    """Return by how much the clocks differ by which the lines are merged, None where that is nothing to speak of."""
+    ahead = {node: store.ahead(node) for node in dict.fromkeys(one.node for one in shown)}
+    known = sorted((seconds, node) for node, seconds in ahead.items() if seconds is not None)
+    if len(known) < 2 or known[-1][0] - known[0][0] < _CLOCKS:
+        return None
+    (least, behind), (most, before) = known[0], known[-1]
+    return f"merged by each Spark's own clock: {before}'s is {spoken(most - least)} ahead of {behind}'s"
