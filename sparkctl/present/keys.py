@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.core.actions import ACTIONS, OVERVIEW, Action, Situation, for_footer, is_there
+from sparkctl.model.text import clean
 from sparkctl.present.spans import Row, Span, Tone, fit, plain_ascii, row, width
 
 _SHOWN = {
@@ -65,7 +66,7 @@ def help_rows(actions: Sequence[Action], now: Situation, ascii_only: bool = Fals
         if one.verb:
             spans = (*spans, Span(f"   :{one.verb}", Tone.LABEL))
         if why := one.why_not(now):
-            spans = (*spans, Span(f"   ({why})", Tone.STALE))
+            spans = (*spans, Span(f"   ({clean(why)})", Tone.STALE))
         rows.append(spans)
     return rows
 
