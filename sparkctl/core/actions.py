@@ -48,6 +48,7 @@ class ActionId(StrEnum):
     EDIT_ITS = "edit-its-profile"
     SHELL = "shell"
     FILTER = "filter"
+    SORT = "sort"
     EXAMINE = "examine"
     COPY = "copy"
     COPY_ADDRESS = "copy-address"
@@ -172,7 +173,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.SHELL, ("s",), "shell", "a shell on the Spark, by your own ssh", why.no_shell,
            changes=True),
     Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",
-           on=_READ, footer=3, sense=Sense.SEARCH),
+           on=_READ, footer=2, sense=Sense.SEARCH),
+    Action(ActionId.SORT, ("S",), "sort", "sort by the next column; a click on a column sorts by it", on=frozenset((PROFILES,))),
     Action(ActionId.MEND, ("enter",), "do it", "do what the remedy says, where it is a command of ours", why.cannot_mend,
            changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1, sense=Sense.TAKE),
     Action(ActionId.COPY, ("y",), "copy", "copy the command", why.cannot_copy, on=_READ, footer=2, sense=Sense.COPY),

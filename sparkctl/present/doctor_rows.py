@@ -19,7 +19,7 @@ from sparkctl.model.units import spoken
 from sparkctl.present.findings import since_words
 from sparkctl.present.fold import fold
 from sparkctl.present.frame import filled, framed
-from sparkctl.present.scrolled import Page, listed, scrolled
+from sparkctl.present.scrolled import Page, listed, scrolled, seen
 from sparkctl.present.spans import Row, Span, Tone, cells, ends, row, said, width
 from sparkctl.present.symbols import symbol
 from sparkctl.present.why import why
@@ -174,17 +174,19 @@ def doctor_rows(checkup: Checkup, columns: int, lines: int) -> Page:
         rows.append(_filter(checkup, checkup.pattern))
     shown = checkup.shown
     further, count, room = 0, len(shown), lines - len(rows)
+    top, there = len(rows), range(0)
     if count:
         upper = min(count, max(3, room - min(_most(shown, checkup.now, columns), room // 2)))
         if room - upper < 4:
             upper = min(count, room)
         rows += _list(checkup, shown, upper)
+        there = seen(count, 0 if checkup.selected is None else shown.index(checkup.selected), upper)
         if (left := lines - len(rows)) >= 4 and checkup.selected is not None:
             below = _detail(checkup, checkup.selected, columns, min(left, _most(shown, checkup.now, columns)))
             rows, further = [*rows, *below.rows], below.further
     elif checkup.pattern is None and not checkup.running and checkup.when is not None:
         rows += [(), row("  ", Span("Nothing was found, good or bad.", Tone.STALE))]
-    return Page(filled(rows, columns, lines, checkup.ascii_only), further)
+    return Page(filled(rows, columns, lines, checkup.ascii_only), further, top, there)
 
 
 def _standing(checkup: Checkup, columns: int) -> Row:

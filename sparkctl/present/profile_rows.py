@@ -12,7 +12,6 @@ from sparkctl.core.logpattern import LinePattern
 from sparkctl.core.profiles import ProfileEntry
 from sparkctl.core.store import LoadView
 from sparkctl.model.finding import Severity
-from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
@@ -20,7 +19,8 @@ from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
 from sparkctl.present.fold import fold
 from sparkctl.present.frame import filled, framed
-from sparkctl.present.scrolled import Page, listed, scrolled
+from sparkctl.present.scrolled import Page, listed, scrolled, seen
+from sparkctl.present.shelf_order import HEADS, ORDERS, Order, model_words, rank, running_of
 from sparkctl.present.spans import Row, Span, Tone, cells, cut, fit, row, said, text
 from sparkctl.present.starting import standing_rows
 from sparkctl.present.symbols import symbol
@@ -62,14 +62,21 @@ class Shelf:
     now: float = 0.0
     further: int = 0
     ascii_only: bool = False
+    order: Order = Order.NAME
 
     @property
     def shown(self) -> tuple[ProfileEntry, ...]:
         """Those that the filter leaves."""
         entries = self.entries or ()
-        return (
-            entries if self.pattern is None else tuple(one for one in entries if self.pattern.matches(_found_by(one)))
-        )
+        if self.pattern is not None:
+            entries = tuple(one for one in entries if self.pattern.matches(_found_by(one)))
+        return tuple(sorted(entries, key=lambda one: rank(self.order, one, self.views, self.last)))
+
+    @property
+    def at(self) -> int:
+        """Where the selected one is among those that are shown."""
+        chosen = self.selected
+        return 0 if chosen is None else self.shown.index(chosen)
 
     @property
     def selected(self) -> ProfileEntry | None:
@@ -79,13 +86,13 @@ class Shelf:
 
 
 def _found_by(one: ProfileEntry) -> str:
-    parts = (one.summary.name, one.summary.engine, one.summary.title, _model(one.profile))
+    parts = (one.summary.name, one.summary.engine, one.summary.title, model_words(one.profile))
     return clean(" ".join(part for part in parts if part))
 
 
 def shelf_rows(shelf: Shelf, columns: int, lines: int) -> Page:
     """Return exactly ``lines`` rows: the list on top, below it the selected one with its command."""
-    further = 0
+    further, top, there = 0, 1 + (shelf.pattern is not None), range(0)
     if shelf.entries is None:
         rows: list[Row] = [(), row("  ", Span("reading the profiles ...", Tone.STALE))]
     elif not shelf.entries:
@@ -95,19 +102,19 @@ def shelf_rows(shelf: Shelf, columns: int, lines: int) -> Page:
             row("  ", Span("sparkctl profiles schema", Tone.KEY)),
         ]
     else:
-        most = len(shelf.shown) + 1 + (shelf.pattern is not None)
-        upper = min(most, max(4, lines // 2 - 1))
+        upper = min(len(shelf.shown) + top, max(4, lines // 2 - 1))
         rows = _list(shelf, columns, upper)
+        there = seen(len(shelf.shown), shelf.at, max(1, upper - top))
         if shelf.selected is not None and lines - upper >= 4:
             below = _detail(shelf, shelf.selected, columns, lines - upper)
             rows, further = [*rows, *below.rows], below.further
-    return Page(filled(rows, columns, lines, shelf.ascii_only), further)
+    return Page(filled(rows, columns, lines, shelf.ascii_only), further, top, there)
 
 
 def _list(shelf: Shelf, columns: int, lines: int) -> list[Row]:
     shown = shelf.shown
     table = [_cells(one, shelf) for one in shown]
-    heads = ("profile", "engine", "model", "nodes", "runs on", "last start")
+    heads = [head + _sorted_by(head, shelf) for head in HEADS]
     wide = [max([len(head), *(cells(line[at].text) for line in table)]) for at, head in enumerate(heads)]
     wide[0] = min(wide[0], max(10, columns // 3))
     if columns < _ROOMY and all(one.profile is None or one.profile.nodes == 1 for one in shown):
@@ -128,8 +135,11 @@ def _list(shelf: Shelf, columns: int, lines: int) -> list[Row]:
         here = f" {mark} " if one is chosen else "   "
         whole = _line(line, wide, here, one is chosen)
         body.append(whole if one.profile is not None else _broken(one, line, wide, here, one is chosen))
-    at = 0 if chosen is None else shown.index(chosen)
-    return [*rows, *listed(body, at, max(1, lines - len(rows)))]
+    return [*rows, *listed(body, shelf.at, max(1, lines - len(rows)))]
+
+
+def _sorted_by(head: str, shelf: Shelf) -> str:
+    return "" if ORDERS.get(head) is not shelf.order else " v" if shelf.ascii_only else " ↓"
 
 
 def _line(parts: Sequence[Span], wide: Sequence[int], mark: str, mine: bool = False) -> Row:
@@ -150,7 +160,7 @@ def _cells(one: ProfileEntry, shelf: Shelf) -> list[Span]:
         return [said(name, Tone.VALUE), *([Span("")] * 3), *ends]
     return [
         said(profile.name, Tone.VALUE), said(_ENGINES.get(profile.engine, profile.engine), Tone.LABEL),
-        said(_model(profile) or "—", Tone.LABEL), Span(str(profile.nodes), Tone.LABEL), *ends,
+        said(model_words(profile) or "—", Tone.LABEL), Span(str(profile.nodes), Tone.LABEL), *ends,
     ]  # fmt: skip
 
 
@@ -169,22 +179,8 @@ def _broken(one: ProfileEntry, line: Sequence[Span], wide: Sequence[int], mark: 
     return _line([line[0], fault, *line[4:]], [wide[0], room, *wide[4:]], mark, mine)
 
 
-def _model(profile: Profile | None) -> str | None:
-    if profile is None:
-        return None
-    path = profile.model.path
-    return profile.title or (path.rstrip("/").rpartition("/")[2] if path else profile.model.served_name)
-
-
-def _running(name: str, views: Sequence[LoadView]) -> list[InstanceView]:
-    return [
-        one for view in views for one in view.instances
-        if one.ours and one.is_alive and name in (one.profile, one.name)
-    ]  # fmt: skip
-
-
 def _runs(one: ProfileEntry, shelf: Shelf) -> Span:
-    running = _running(one.summary.name, shelf.views)
+    running = running_of(one.summary.name, shelf.views)
     if not running:
         known = shelf.views and all(view.docker_known and view.instances_seen is not None for view in shelf.views)
         return Span("" if known else "?", Tone.STALE)
@@ -231,7 +227,7 @@ def _wrong(shelf: Shelf, one: ProfileEntry, columns: int) -> list[Row]:
     """Return the faults as a compiler shows them, how to get to them, and what of the profile runs all the same."""
     rows = _faults(one.summary.faults, shelf.sources, columns, shelf.ascii_only)
     rows += [row(Span("e", Tone.KEY), Span(" edits it, at the first of them; it is checked on return", Tone.LABEL))]
-    for each in _running(one.summary.name, shelf.views):
+    for each in running_of(one.summary.name, shelf.views):
         words = f"{each.name} runs on {each.node} all the same: what was started goes on as it was"
         rows += [row(said(line, Tone.LABEL)) for line in fold(clean(words), columns, 0)]
     return [*rows, *_last_row(one.summary.name, shelf)]

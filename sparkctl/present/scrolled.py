@@ -10,16 +10,28 @@ from sparkctl.present.spans import Row, Span, Tone, row
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows, and from which row on the part that can be scrolled is really shown."""
+    """Rows, and from which row on the part that can be scrolled is really shown. Of a list, its ``entries`` stand in the rows
+    from ``top`` on."""
 
     rows: tuple[Row, ...]
     further: int = 0
+    top: int = 0
+    entries: range = range(0)
+
+    def entry(self, y: int) -> int | None:
+        """Return the number of the list's entry that stands in a row."""
+        return self.entries[y - self.top] if 0 <= y - self.top < len(self.entries) else None
+
+
+def seen(count: int, at: int, lines: int) -> range:
+    """Return which of ``count`` entries are seen, the one at ``at`` among them, near the middle where there is more around."""
+    first = max(0, min(at - lines // 2, count - lines))
+    return range(first, min(count, first + lines))
 
 
 def listed(rows: Sequence[Row], at: int, lines: int) -> list[Row]:
-    """Return at most ``lines`` rows with the one at ``at`` among them, near the middle where there is more around it."""
-    first = max(0, min(at - lines // 2, len(rows) - lines))
-    return list(rows[first : first + lines])
+    """Return at most ``lines`` rows with the one at ``at`` among them."""
+    return [rows[each] for each in seen(len(rows), at, lines)]
 
 
 def scrolled(rows: Sequence[Row], further: int, lines: int, ascii_only: bool = False) -> Page:

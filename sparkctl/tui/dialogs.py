@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _WIDEST = 76
+_NOTCH = 2  # rows for a notch of the wheel
 
 
 def paragraph(words: str, tone: Tone = Tone.PLAIN, columns: int = _WIDEST - 6) -> list[Row]:
@@ -178,6 +179,14 @@ class Reader(Dialog[None]):
         more = len(self._body) - shown - self._from
         says = f"{more} more below" if more else "the end"
         return [*self._body[self._from : self._from + shown], row(Span(f"{says}   esc goes back", Tone.LABEL))]
+
+    def on_mouse_scroll_down(self) -> None:
+        """Go on by the wheel."""
+        self.action_scroll(_NOTCH)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Go back by the wheel."""
+        self.action_scroll(-_NOTCH)
 
     def action_scroll(self, by: int) -> None:
         """Go on, or back."""

@@ -44,9 +44,7 @@ class Doctor(ListScreen[tuple[str, ...]]):
     def picture(self) -> None:
         """Paint; the first time there is somebody to ask, ask."""
         self._begin()
-        page = doctor_rows(self._checkup(), *self.room_of(self.sheet))
-        self._further = page.further
-        self.sheet.show(page.rows)
+        self.show(doctor_rows(self._checkup(), *self.room_of(self.sheet)))
 
     def _begin(self) -> None:
         room = self.panel.room

@@ -10,13 +10,39 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from sparkctl.core.actions import Action
+from sparkctl.core.actions import Action, Sense
+from sparkctl.present.scrolled import Page
 from sparkctl.tui.log_prompt import Asked, LogPrompt
 from sparkctl.tui.screen import PanelScreen
 from sparkctl.tui.sheet import Sheet
 
 _PAGE = 5
+_NOTCH = 2  # rows for a notch of the wheel
 KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+class _List(Sheet):
+    """A click selects, and twice it is enter; the wheel goes on in the list, or in what is told below it."""
+
+    def on_click(self, event: events.Click) -> None:
+        """Select what is under the pointer."""
+        screen = self.screen
+        assert isinstance(screen, ListScreen)
+        screen.point(event.x, event.y, twice=event.chain > 1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Go on."""
+        self._wheel(event, 1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Go back."""
+        self._wheel(event, -1)
+
+    def _wheel(self, event: events.MouseEvent, by: int) -> None:
+        screen = self.screen
+        assert isinstance(screen, ListScreen)
+        event.stop()
+        screen.wheel(event.y, by)
 
 
 class _Body(Vertical):
@@ -27,7 +53,7 @@ class _Body(Vertical):
     def compose(self) -> ComposeResult:
         screen = self.screen
         assert isinstance(screen, PanelScreen)
-        yield Sheet(screen.panel.tones, id="list")
+        yield _List(screen.panel.tones, id="list")
         yield LogPrompt()
 
 
@@ -42,6 +68,7 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         self._chosen: KeyT | None = None
         self._further = 0
         self._typed = ""
+        self._page = Page(())
 
     def body(self) -> Widget:
         """Return the list with the selected one below it."""
@@ -56,6 +83,32 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         """Fit, once the sheet has its new size."""
         super().on_resize(event)
         self.call_after_refresh(self.repaint)
+
+    def show(self, page: Page) -> None:
+        """Show a page."""
+        self._page, self._further = page, page.further
+        self.sheet.show(page.rows)
+
+    def point(self, x: int, y: int, *, twice: bool) -> None:
+        """Select what stands there; twice does what enter does."""
+        entry, (keys, _) = self._page.entry(y), self.listed()
+        if entry is not None and entry < len(keys):
+            self._chosen, self._further = keys[entry], 0
+            self.repaint()
+            if twice and (take := next((one for one in self.actions if one.sense is Sense.TAKE), None)) is not None:
+                self.panel.act(take.id)
+        elif y == self._page.top - 1:
+            self.head(x)
+
+    def head(self, x: int) -> None:
+        """Do what a click on the line above the list does."""
+
+    def wheel(self, y: int, by: int) -> None:
+        """Go on in the list, or below it in what is told of the selected one."""
+        if y < self._page.top + len(self._page.entries):
+            self._step(by)
+        else:
+            self._scroll(by * _NOTCH)
 
     def listed(self) -> tuple[Sequence[KeyT], KeyT | None]:
         """Return the keys as they stand, and the selected one; None where there is none."""

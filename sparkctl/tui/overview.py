@@ -24,12 +24,14 @@ class Tiles(Sheet):
     boxes: Sequence[Box] = ()
 
     def on_click(self, event: events.Click) -> None:
-        """Select the tile under the pointer."""
+        """Select the tile under the pointer; twice opens its instance."""
         for box in self.boxes:
             if box.x <= event.x < box.x + box.columns and box.y <= event.y < box.y + box.lines:
                 screen = self.screen
                 assert isinstance(screen, PanelScreen)
                 screen.panel.choose(box.index)
+                if event.chain > 1:
+                    screen.panel.act("instance")
 
 
 class Overview(PanelScreen):

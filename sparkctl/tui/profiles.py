@@ -19,6 +19,7 @@ from sparkctl.core.profiles import ProfileEntry, ProfileLibrary
 from sparkctl.operations.preview import foreseen
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.profile_rows import Preview, Shelf, shelf_rows
+from sparkctl.present.shelf_order import ORDERS, Order
 from sparkctl.tui.edit_profile import edit_profile
 from sparkctl.tui.listing import ListScreen
 from sparkctl.tui.picker import Offer
@@ -61,6 +62,7 @@ class Profiles(ListScreen[str]):
 
     def __init__(self) -> None:
         super().__init__()
+        self._order = Order.NAME
         self._stock: Stock | None = None
         self._last: tuple[LastStart, ...] = ()
         self._previews: dict[_Key, Preview] = {}
@@ -82,9 +84,7 @@ class Profiles(ListScreen[str]):
 
     def picture(self) -> None:
         """Paint."""
-        page = shelf_rows(self._shelf(), *self.room_of(self.sheet))
-        self._further = page.further
-        self.sheet.show(page.rows)
+        self.show(shelf_rows(self._shelf(), *self.room_of(self.sheet)))
 
     # --- what is shown ---
 
@@ -97,6 +97,7 @@ class Profiles(ListScreen[str]):
             None if stock is None else stock.entries, self._chosen, () if room is None else room.views(names), names,
             panel.node, self._last, sources={} if stock is None else stock.sources,
             pattern=logpattern.parse(self._typed), now=panel.now(), further=self._further, ascii_only=panel.ascii_only,
+            order=self._order,
         )  # fmt: skip
         one = shelf.selected
         if stock is None or one is None or one.profile is None:
@@ -169,6 +170,23 @@ class Profiles(ListScreen[str]):
             self.panel.say("this profile cannot be read: e edits it", severity="warning")
             return
         self.panel.orders.offer([Offer(one.summary.name, one.profile)], f"start {one.summary.name}")
+
+    def do_sort(self, _: Action) -> None:
+        """Sort by the next thing."""
+        self._sort(self._order.next)
+
+    def head(self, x: int) -> None:
+        """Sort by the column that was clicked."""
+        words = self.sheet.shown[self._page.top - 1]
+        begins = [(words.find(head), head) for head in ORDERS if head in words]
+        hit = max((each for each in begins if each[0] <= x), default=None)
+        if hit is not None:
+            self._sort(ORDERS[hit[1]])
+
+    def _sort(self, order: Order) -> None:
+        self._chosen = self.listed()[1]  # who is selected stays so, wherever it stands now
+        self._order = order
+        self.repaint()
 
     def do_copy(self, _: Action) -> None:
         """Copy the command as it is shown."""

@@ -1,0 +1,120 @@
+"""The mouse is never needed, and does what people expect of it: click, twice, wheel, and a click on a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.events import MouseScrollDown, MouseScrollUp
+
+from sparkctl.core.actions import INSTANCE
+from sparkctl.sim import SimulatedSparks
+from sparkctl.tui.screen import PanelScreen
+from sparkctl.tui.sheet import Sheet
+from tests.sim.clients import FAST
+from tests.tui.driving import Driver, on_sparks, screen, until
+
+NAMES = ("orpheus-tts", "qwen36", "qwen36-ngram", "qwen36-vllm")
+
+
+def sheet(pilot: Driver) -> Sheet:
+    return pilot.app.screen.query_one("#list", Sheet)
+
+
+def row_of(pilot: Driver, words: str) -> int:
+    return next(y for y, line in enumerate(sheet(pilot).shown) if words in line)
+
+
+async def wheel(pilot: Driver, y: int, *, up: bool = False) -> None:
+    kind = MouseScrollUp if up else MouseScrollDown
+    event = kind(sheet(pilot), 5, y, 0, 0, 0, False, False, False, 5, y + 1, None)
+    sheet(pilot).post_message(event)
+    await pilot.pause()
+
+
+def listed(text: str) -> Iterator[str]:
+    """The names of the profiles in the order of their rows."""
+    for line in text.splitlines():
+        words = line.replace("▸", " ").split()
+        if words and words[0] in NAMES:
+            yield words[0]
+
+
+def marked(text: str) -> str:
+    return next(line.split()[1] for line in text.splitlines() if "▸ " in line)
+
+
+async def test_a_click_selects_a_tile_and_two_open_its_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.click(offset=(20, 12))
+        await until(pilot, "━ spark2 ")
+        await pilot.click(offset=(20, 12), times=2)
+        await until(pilot, "─ qwen36-vllm")
+        assert isinstance(pilot.app.screen, PanelScreen)
+        assert pilot.app.screen.PLACE == INSTANCE
+
+
+async def test_in_a_list_a_click_selects_and_the_wheel_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await pilot.press("p")
+        await until(pilot, lambda text: marked(text) == "orpheus-tts" if "▸ " in text else False)
+        y = row_of(pilot, "qwen36-ngram ")
+        await pilot.click("#list", offset=(10, y))
+        await until(pilot, lambda text: marked(text) == "qwen36-ngram")
+        await wheel(pilot, y)
+        await until(pilot, lambda text: marked(text) == "qwen36-vllm")
+        await wheel(pilot, y, up=True)
+        await until(pilot, lambda text: marked(text) == "qwen36-ngram")
+        before = screen(pilot)
+        assert "more" in before, "there is something to read on below"
+        await wheel(pilot, len(sheet(pilot).shown) - 3)
+        await until(pilot, lambda text: text != before and marked(text) == "qwen36-ngram")
+        await pilot.click("#list", offset=(10, len(sheet(pilot).shown) - 3))
+        assert marked(screen(pilot)) == "qwen36-ngram", "what is told of a profile is no profile"
+
+
+async def test_profiles_are_sorted_by_a_key_and_by_a_click_on_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("p")
+        shown = await until(pilot, lambda text: "profile ↓" in text and "● spark2" in text)
+        assert list(listed(shown)) == list(NAMES)
+        await pilot.press("S")
+        await until(pilot, "engine ↓")
+        await pilot.press("S")
+        await until(pilot, "model ↓")
+        await pilot.click("#list", offset=(sheet(pilot).shown[0].index("runs on") + 1, 0))
+        shown = await until(pilot, "runs on ↓")
+        assert list(listed(shown))[:2] == ["qwen36-ngram", "qwen36-vllm"]
+        await pilot.click("#list", offset=(4, 0))
+        shown = await until(pilot, "profile ↓")
+        assert list(listed(shown)) == list(NAMES)
+
+
+async def test_two_clicks_on_a_finding_offer_to_do_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("trouble", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, "free for /var/lib/docker")
+        await pilot.press("5")
+        await until(pilot, lambda text: "▸ " in text and "examined" in text)
+        y = row_of(pilot, "▸") + 1
+        words = sheet(pilot).shown[y].split()[2:6]
+        await pilot.click("#list", offset=(10, y))
+        await until(pilot, lambda _: all(word in sheet(pilot).shown[row_of(pilot, "▸")] for word in words))
+
+
+async def test_the_wheel_reads_on_in_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await pilot.press("question_mark")
+        shown = await until(pilot, "more below")
+        dialog = pilot.app.screen
+        event = MouseScrollDown(dialog, 5, 5, 0, 0, 0, False, False, False, 5, 5, None)
+        dialog.query_one(Sheet).post_message(event)
+        await until(pilot, lambda text: text != shown and "more below" in text)
