@@ -15,7 +15,7 @@ from sparkctl.core.faults import Fault, Place
 from sparkctl.engines import lint
 from sparkctl.model.lint import Change, Level, Lint, Remark, Where
 from sparkctl.model.profile import Profile
-from sparkctl.model.secrets import redact
+from sparkctl.model.secrets import findable, redact, secret_arguments, secret_values
 from sparkctl.model.text import clean
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def check(library: ProfileLibrary, path: Path, version: str | None = None) -> Ch
     except InvalidFile as error:
         return Checked(path, tuple(_faulty(fault) for fault in error.faults))
     chosen = catalogues.choose(profile.engine, profile.image, profile.engine_version, version)
-    secrets = engine_secrets(profile, {})
+    secrets = _secrets(profile)
     found = [_placed(one, tree, secrets) for one in remarks(profile, chosen)]
     if chosen is not None and chosen.basis is not Basis.EXACT:
         found.append(_placed(_inexact(profile, chosen), tree, secrets))
@@ -89,7 +89,7 @@ def remarks(profile: Profile, chosen: Chosen | None = None) -> tuple[Remark, ...
 
 def cautions(profile: Profile) -> tuple[tuple[str, str | None], ...]:
     """Return what to say before a start: each error and warning, and the ``field=value`` that mends it, where there is one."""
-    secrets = engine_secrets(profile, {})
+    secrets = _secrets(profile)
     found = [one for one in remarks(profile) if one.level is not Level.INFO]
     return tuple((redact(clean(one.message), secrets), one.setting) for one in found)
 
@@ -107,7 +107,7 @@ def _inexact(profile: Profile, chosen: Chosen) -> Remark:
     return Remark(Lint.ENGINE_VERSION, Level.INFO, ("image",), message, on_key=False)
 
 
-def _placed(one: Remark, tree: Item, secrets: tuple[str, ...]) -> Diagnostic:
+def _placed(one: Remark, tree: Item, secrets: frozenset[str]) -> Diagnostic:
     return Diagnostic(
         _place(one.where, tree, on_key=one.on_key),
         one.level,
@@ -115,6 +115,16 @@ def _placed(one: Remark, tree: Item, secrets: tuple[str, ...]) -> Diagnostic:
         redact(clean(one.message), secrets),
         one.setting,
         one.change,
+    )
+
+
+def _secrets(profile: Profile) -> frozenset[str]:
+    """Return what must not be repeated of a profile: one flag's secret may stand in another's value."""
+    given = [(one.word, value) for one in lint.given(profile) for value in one.values]
+    return (
+        findable(engine_secrets(profile, {}))
+        | secret_values([*profile.env, *given])
+        | secret_arguments(profile.command or ())
     )
 
 

@@ -21,6 +21,8 @@ from sparkctl.model.flags import FlagCatalogue
 from sparkctl.model.lint import Change, ChangeKind, Level, Remark
 from sparkctl.model.profile import Profile
 
+__all__ = ["check", "given"]
+
 _OWN = frozenset({"sglang", "vllm"})  # engines with a file of their own here
 
 
@@ -58,6 +60,7 @@ def check(
         found.append(together.lost(profile))
     if module:
         found += module.rules(profile, settings, held)
+    found += together.asked_elsewhere(profile, settings, engine.defaults.port)
     size = settings.get("--tensor-parallel-size") or settings.get("--pipeline-parallel-size")
     if size is not None:
         found += together.too_many_ranks(profile, engine.decoding(engine.argv(profile)).ranks, size.where)

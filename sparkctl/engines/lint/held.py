@@ -39,11 +39,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A flag as it counts: the last of those that were given. ``value``: None of a bare one."""
+    """A flag as it counts: the last of those that were given. ``value``: None of a bare one; ``values``: all words behind it."""
 
     value: str | None
     where: Where
     in_args: bool
+    values: tuple[str, ...] = ()
 
 
 class Settings:
@@ -59,7 +60,9 @@ class Settings:
             value = one.values[0] if one.values else None
             if reading.key is not None:
                 self._keys.setdefault(reading.flag.name, {})[reading.key] = value or ""
-            self._found[reading.flag.name] = Setting(value if reading.key is None else None, one.where, one.in_args)
+            self._found[reading.flag.name] = Setting(
+                value if reading.key is None else None, one.where, one.in_args, one.values
+            )
 
     def get(self, name: str) -> Setting | None:
         """Return what a flag is set to, None where it is not given."""

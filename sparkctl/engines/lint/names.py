@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkctl.engines import _launch
 from sparkctl.engines.lint.given import Given
 from sparkctl.engines.lint.held import Held
 from sparkctl.engines.lint.reading import How, Reading, read
@@ -115,7 +116,8 @@ def _rename(one: Given, name: str) -> Change | None:
     """Return the edit of a key in ``args``, written with dashes or without as it was."""
     if not one.in_args:
         return None
-    text = name if str(one.where[1]).startswith("-") else name.lstrip("-")
+    bare = name.lstrip("-")
+    text = name if str(one.where[1]).startswith("-") or _launch.flag(bare) != name else bare
     return Change(ChangeKind.RENAME, one.where[:2], text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparkctl.engines.lint.given import Given
-from sparkctl.engines.lint.held import Held, Setting, number, quoted
+from sparkctl.engines.lint.held import Held, Setting, Settings, is_reference, number, quoted
 from sparkctl.engines.lint.reading import Reading
 from sparkctl.model.flags import Takes
 from sparkctl.model.lint import Level, Lint, Remark, Where
@@ -45,6 +45,20 @@ def too_many_ranks(profile: Profile, ranks: int, where: Where) -> Iterator[Remar
     if ranks > profile.nodes:
         message = f"{ranks} ranks want as many GPUs; a Spark has one, and nodes is {profile.nodes}"
         yield Remark(Lint.BAD_COMBINATION, Level.WARNING, where, message, on_key=False)
+
+
+def asked_elsewhere(profile: Profile, settings: Settings, port: int | None) -> Iterator[Remark]:
+    """Yield a warning where the engine is told another port or name than sparkctl asks it by; ``port`` is the usual one."""
+    asked = profile.port or port
+    own = settings.get("--port")
+    if own is not None and own.value and not is_reference(own.value) and own.value != str(asked):
+        message = f"the engine listens on {quoted(own.value)}, and sparkctl asks it on {asked}: set port: instead"
+        yield Remark(Lint.BAD_COMBINATION, Level.WARNING, own.where, message, on_key=False)
+    named, name = settings.get("--served-model-name"), profile.model.served_name or profile.model.path
+    if named is not None and named.values and not any(map(is_reference, named.values)) and name not in named.values:
+        asks = f"sparkctl asks for {quoted(name)}" if name else "sparkctl does not know it"
+        message = f"the engine calls the model {quoted(named.values[0])}, and {asks}: set model.served_name instead"
+        yield Remark(Lint.BAD_COMBINATION, Level.WARNING, named.where, message, on_key=False)
 
 
 def long_context(profile: Profile, setting: Setting | None, flag: str, cost: str) -> Iterator[Remark]:

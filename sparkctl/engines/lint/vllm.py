@@ -83,12 +83,9 @@ def _memory(settings: Settings, held: Held, drafts: dict[str, Any]) -> Iterator[
     is_dflash = str(drafts.get("method", "")).casefold() == "dflash"
     if share > together.MOST_SHARE or (is_dflash and share >= together.MOST_SHARE):
         what = f"{_SHARE} {given}" if setting is not None else f"{_SHARE} is not set, and {held} takes {given}"
-        why = (
-            "its draft model comes on top: 0.60 is known to hold"
-            if is_dflash
-            else "nothing is left for the system and its caches"
-        )
-        message = f"{what}: of a Spark's memory, which is the system's too, more than {together.MOST_SHARE:g} is unsafe; {why}"
+        more = "; DFlash's draft model comes on top, and 0.60 is known to hold" if is_dflash else ""
+        limit = f"{'' if is_dflash else 'more than '}{together.MOST_SHARE:g} of it"
+        message = f"{what}: the system and its caches live in the same memory, and {limit} is unsafe{more}"
         yield Remark(Lint.MEMORY_SHARE, Level.WARNING, where, message, on_key=setting is None)
 
 

@@ -285,9 +285,18 @@ def test_flags_in_a_command_are_read_too(tmp_path: Path) -> None:
     words = "command: [vllm, serve, /m, --gpu-memory-utilization=0.8, --enable-metrics]\n"
     text = "schema: 1\nname: mine\nengine: vllm\nimage: x/vllm:0.19.1\n"
     assert "5:58: error[unknown-flag]: vLLM 0.19.1 has no flag --enable-metrics" in one(found(tmp_path, text + words))
-    script = 'command: [bash, -c, "vllm serve /m --gpu-memory-utilization 0.8 --tp 1"]\nargs: {port: 1}\n'
+    script = 'command: [bash, -c, "vllm serve /m --gpu-memory-utilization 0.8 --tp 1"]\nargs: {x: 1}\n'
     lines = found(tmp_path, text + script)
     assert kinds(lines) == ["error[unknown-flag]", "warning[lost-flags]"]
+
+
+def test_a_port_and_a_name_are_those_that_sparkctl_asks_by(tmp_path: Path) -> None:
+    lines = found(tmp_path, HEADS["vllm"] + "  port: 9000\n  served-model-name: [[a, b]]\n")
+    assert kinds(lines) == ["warning[bad-combination]"] * 2
+    assert "listens on `9000`, and sparkctl asks it on 8000: set port: instead" in lines[0]
+    assert "calls the model `a`, and sparkctl asks for `/models/Qwen3.5-35B-A3B-FP8`: set model.served_name" in lines[1]
+    same = HEADS["vllm"].replace("{path:", "{served_name: b, path:") + "  port: 8000\n  served-model-name: [[a, b]]\n"
+    assert found(tmp_path, same) == []
 
 
 def test_a_finding_stands_where_the_flag_was_written(tmp_path: Path) -> None:
@@ -303,9 +312,13 @@ def test_a_finding_stands_where_the_flag_was_written(tmp_path: Path) -> None:
     ]
 
 
-def test_secrets_are_never_quoted(tmp_path: Path) -> None:
-    text = HEADS["vllm"] + "  api-key: {a: sesame-open}\n  seed: sesame-open\n"
-    lines = found(tmp_path, text.replace("seed: sesame-open", "seed: ${MY_TOKEN:-sesame-open}"))
+@pytest.mark.parametrize("where", ["  api-key: sesame-open\n", "env: {MY_TOKEN: sesame-open}\n"])
+def test_secrets_are_never_quoted(tmp_path: Path, where: str) -> None:
+    lines = found(
+        tmp_path,
+        HEADS["vllm"] + "  seed: sesame-open\n  api-key: [[a, sesame-open]]\n" + where.replace("  api", "  --api"),
+    )
+    assert "--seed wants a whole number, not `••••••`" in lines[0]
     assert not [line for line in lines if "sesame" in line]
 
 

@@ -89,6 +89,13 @@ def test_an_image_bump_is_mended_where_only_names_changed(tmp_path: Path) -> Non
     assert done == ["ambiguous-flag", "removed-flag"]
 
 
+def test_a_short_name_keeps_its_dash(tmp_path: Path) -> None:
+    head = HEAD.replace("sglang", "vllm").replace("0.5.12", "0.19.1")
+    text, done = mended(tmp_path / "mine.yaml", head + "args:\n  gpu-memory-utilization: 0.8\n  tp: 1\n")
+    assert text.endswith("  -tp: 1\n")
+    assert done == ["unknown-flag"]
+
+
 def test_a_base_is_left_alone(tmp_path: Path) -> None:
     base = tmp_path / "base.yaml"
     base.write_text(HEAD.replace("name: mine", "name: base") + "args:\n  tp: 1\n")
