@@ -1,27 +1,85 @@
-"""The simulated machines' time: a real start's seconds, played faster."""
+"""The simulated machines' time: one clock for all of them, and how much faster than that a start is played."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-TICK = 0.002  # seconds; a shorter wait than this is not worth a turn of the event loop
+TICK = 0.002  # of our seconds; a shorter wait than this is not worth a turn of the event loop
+SLICE = 0.25  # of our seconds: how late a sleeper may hear that the clock goes at another rate
+_ENOUGH = 1e-6
+
+
+class SimClock:
+    """One time for all simulated machines and for whoever watches them by it: ours, ``rate`` times as fast.
+
+    ``begin``: unix seconds at the beginning, now unless given. An ``elastic`` one may be told another rate later; every
+    thread may read it.
+    """
+
+    def __init__(self, begin: float | None = None, rate: float = 1.0, *, elastic: bool = False) -> None:
+        self.is_elastic = elastic
+        self._begin_ns = time.time_ns() if begin is None else int(begin * 1e9)
+        self._began = time.monotonic()
+        self._mark = (self._began, 0.0, rate)  # at our moment it had gone so far, and goes on at this rate
+
+    @property
+    def rate(self) -> float:
+        """Its seconds in one of ours."""
+        return self._mark[2]
+
+    def go(self, rate: float) -> None:
+        """Go on at another rate."""
+        real = time.monotonic()
+        self._mark = (real, self._passed(real), rate)
+
+    def now(self) -> float:
+        """Return unix seconds."""
+        return self.now_ns() / 1e9
+
+    def now_ns(self) -> int:
+        """Return unix nanoseconds."""
+        return self._begin_ns + int(self._passed(time.monotonic()) * 1e9)
+
+    def monotonic(self) -> float:
+        """Return steady seconds."""
+        return self._began + self._passed(time.monotonic())
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for so many of its seconds."""
+        due = self.monotonic() + seconds
+        await asyncio.sleep(self._at_most(seconds))
+        while self.is_elastic and (left := due - self.monotonic()) > _ENOUGH:  # noqa: ASYNC110  nobody tells of a rate
+            await asyncio.sleep(self._at_most(left))
+
+    def _at_most(self, seconds: float) -> float:
+        real = max(0.0, seconds) / self.rate
+        return min(real, SLICE) if self.is_elastic else real
+
+    def _passed(self, real: float) -> float:
+        since, passed, rate = self._mark
+        return passed + (real - since) * rate
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """``speed``: simulated seconds in one real second, for everything a machine does by itself (loading, stopping).
+    """``speed``: simulated seconds in one of the clock's, for everything a machine does by itself (loading, stopping).
 
     ``decode``: the same for tokens, kept apart so that a tok/s measured by a stopwatch is a plausible one.
     """
 
     speed: float = 42.0
     decode: float = 1.0
+    clock: SimClock = field(default_factory=SimClock)
 
     async def sleep(self, seconds: float) -> None:
         """Wait for so many simulated seconds."""
-        await asyncio.sleep(seconds / self.speed)
+        await self.clock.sleep(seconds / self.speed)
+
+    async def decode_for(self, seconds: float) -> None:
+        """Wait as long as an engine decodes in so many seconds."""
+        await self.clock.sleep(seconds / self.decode)
 
 
 class Schedule:
@@ -29,14 +87,15 @@ class Schedule:
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
-        self._due = asyncio.get_running_loop().time()
+        self._due = pace.clock.monotonic()
 
     async def wait(self, seconds: float) -> None:
         """Wait until ``seconds`` simulated seconds after the previous moment."""
+        clock = self._pace.clock
         self._due += seconds / self._pace.speed
-        left = self._due - asyncio.get_running_loop().time()
-        if left > TICK:
-            await asyncio.sleep(left)
+        left = self._due - clock.monotonic()
+        if left / clock.rate > TICK:
+            await clock.sleep(left)
 
 
 def rfc3339(nanoseconds: int) -> str:

@@ -6,12 +6,12 @@ from sparkctl.sim.launch import Launch
 from sparkctl.sim.memory import GIB
 
 
-def cuda_out_of_memory(wanted: int, free: int) -> str:
-    """Return torch's sentence for ``wanted`` bytes that were not to be had."""
+def cuda_out_of_memory(wanted: int, free: int, held: int) -> str:
+    """Return torch's sentence for ``wanted`` bytes that were not to be had by a process that has ``held`` already."""
     return (
         f"CUDA out of memory. Tried to allocate {wanted / GIB:.2f} GiB. GPU 0 has a total capacity of 121.69 GiB of "
-        f"which {free / GIB:.2f} GiB is free. Including non-PyTorch memory, this process has 61.07 GiB memory in use. "
-        "Of the allocated memory 60.11 GiB is allocated by PyTorch, and 412.55 MiB is reserved by PyTorch but "
+        f"which {free / GIB:.2f} GiB is free. Including non-PyTorch memory, this process has {held / GIB:.2f} GiB memory in use. "
+        f"Of the allocated memory {max(0, held - GIB) / GIB:.2f} GiB is allocated by PyTorch, and 412.55 MiB is reserved by PyTorch but "
         "unallocated. If reserved but unallocated memory is large try setting "
         "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
 from typing import Any
 
-from sparkctl.sim.clock import rfc3339
+from sparkctl.sim.clock import SimClock, rfc3339
 from sparkctl.sim.journal import Journal
 
 NEVER = "0001-01-01T00:00:00Z"
@@ -17,11 +16,12 @@ Body = dict[str, Any]  # JSON as the Docker API has it
 class SimContainer:
     """``body`` is the create call's own JSON: Config at the top level, HostConfig inside."""
 
-    def __init__(self, container_id: str, name: str, body: Body) -> None:
+    def __init__(self, container_id: str, name: str, body: Body, clock: SimClock) -> None:
+        self.clock = clock
         self.id = container_id
         self.name = name
         self.body = body
-        self.created = time.time_ns()
+        self.created = clock.now_ns()
         self.started: int | None = None
         self.finished: int | None = None
         self.state = "created"
@@ -30,7 +30,7 @@ class SimContainer:
         self.error = ""
         self.pid = 0
         self.restarts = 0
-        self.journal = Journal()
+        self.journal = Journal(clock.now_ns)
         self.ended = asyncio.Event()
 
     @property
@@ -71,14 +71,14 @@ class SimContainer:
 
     def mark_started(self, pid: int) -> None:
         """It runs now."""
-        self.state, self.pid, self.started = "running", pid, time.time_ns()
+        self.state, self.pid, self.started = "running", pid, self.clock.now_ns()
         self.exit_code, self.oom_killed, self.error = 0, False, ""
         self.ended = asyncio.Event()
         self.journal.begin()
 
     def mark_ended(self, exit_code: int, *, oom_killed: bool = False) -> None:
         """It has ended; whoever waits or follows hears of it."""
-        self.state, self.pid, self.finished = "exited", 0, time.time_ns()
+        self.state, self.pid, self.finished = "exited", 0, self.clock.now_ns()
         self.exit_code, self.oom_killed = exit_code, oom_killed
         self.journal.end()
         self.ended.set()
@@ -86,8 +86,15 @@ class SimContainer:
     def status(self) -> str:
         """Return what docker ps says of it."""
         if self.state == "running":
-            return f"Up {_ago(self.started)}"
-        return f"Exited ({self.exit_code}) {_ago(self.finished)} ago" if self.state == "exited" else "Created"
+            return f"Up {self._ago(self.started)}"
+        return f"Exited ({self.exit_code}) {self._ago(self.finished)} ago" if self.state == "exited" else "Created"
+
+    def _ago(self, nanoseconds: int | None) -> str:
+        seconds = 0 if nanoseconds is None else (self.clock.now_ns() - nanoseconds) // 1_000_000_000
+        for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+            if seconds >= 2 * size:
+                return f"{seconds // size} {unit}"
+        return f"{seconds} seconds"
 
     def summary(self) -> Body:
         """Return its entry in the list call."""
@@ -164,11 +171,3 @@ def image_id(image: str) -> str:
 
 def _words(value: object) -> list[str]:
     return [value] if isinstance(value, str) else [str(word) for word in value] if isinstance(value, list) else []
-
-
-def _ago(nanoseconds: int | None) -> str:
-    seconds = 0 if nanoseconds is None else (time.time_ns() - nanoseconds) // 1_000_000_000
-    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} seconds"

@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-from sparkctl.sim.decoding import Counts, Decoding, by_position
+from sparkctl.sim.decoding import CACHED, PREFILL, PROMPT, Counts, Decoding
 from sparkctl.sim.launch import Kind, Launch
-from sparkctl.sim.metrics import CONTEXT, KV_TOKENS
 from sparkctl.sim.steps import NOW
 
 VLLM_SECONDS = 10.0
 SGLANG_STEPS = 40
+MOST_REQUESTS = 48  # that SGLang lets run at once here
 
 
 async def decode_lines(launch: Launch, decoding: Decoding) -> AsyncIterator[tuple[str, str]]:
     """Yield lines with their stream, as long as somebody reads."""
-    seconds = _stride(launch)
+    stride = _stride(launch)
     before, was_idle = decoding.counts(), True
+    began = decoding.pace.clock.monotonic()
     while True:
-        await asyncio.sleep(seconds / decoding.pace.decode)
-        now = decoding.counts()
-        done, before = now.since(before), now
+        await decoding.pace.decode_for(stride)
+        now, ended = decoding.counts(), decoding.pace.clock.monotonic()
+        done, seconds = now.since(before), (ended - began) * decoding.pace.decode
+        before, began = now, ended
         idle = done.generated < 1
         if not (idle and was_idle):
             for line in _lines(launch, decoding, done, seconds):
                 yield line
+        if not idle:
+            decoding.stride = done
         was_idle = idle
 
 
 def earlier_lines(launch: Launch, decoding: Decoding, seconds: float) -> Iterator[tuple[float, str, str]]:
     """Yield (age in seconds, line, stream) of what a steady load has left in the log over the last ``seconds``."""
     stride = _stride(launch)
-    tokens = decoding.rate * stride
-    done = Counts(tokens, tokens * 1.7, tokens / launch.accept_length)
-    for back in range(int(seconds // stride) if tokens else 0, 0, -1):
+    for back in range(int(seconds // stride) if decoding.background else 0, 0, -1):
+        done = decoding.stretch(back * stride, stride)
+        decoding.stride = done
         for line, stream in _lines(launch, decoding, done, stride):
             yield (back - 1) * stride, line, stream
 
@@ -44,44 +47,67 @@ def _stride(launch: Launch) -> float:
 
 
 def _lines(launch: Launch, decoding: Decoding, done: Counts, seconds: float) -> Iterator[tuple[str, str]]:
+    """Yield what one stride leaves in the log; only the first rank counts."""
+    if launch.rank:
+        return
     idle = done.generated < 1
     if launch.kind is Kind.SGLANG and not idle:
+        if done.requests:
+            yield _sglang_prompt(launch), "stderr"
         yield _sglang(launch, decoding, done, seconds), "stderr"
     if launch.kind is Kind.VLLM:
-        yield _vllm(decoding, done), "stdout"
+        yield _vllm(decoding, done, seconds), "stdout"
         if launch.draft_tokens and not idle:
-            yield _vllm_speculation(launch, done), "stdout"
+            yield _vllm_speculation(launch, done, seconds), "stdout"
+
+
+def usage_of(launch: Launch, tokens: int, running: int, capacity: int) -> str:
+    """Return how SGLang tells what its cache holds: of a hybrid model, as Qwen3.5 and 3.6 are, both of its pools."""
+    used = tokens / capacity
+    if not launch.is_hybrid:
+        return f"#token: {tokens}, token usage: {used:.2f}"
+    states = f"mamba num: {running}, mamba usage: {running / MOST_REQUESTS:.2f}"
+    return f"#full token: {tokens}, full token usage: {used:.2f}, {states}"
+
+
+def _sglang_prompt(launch: Launch) -> str:
+    """Return the line of a request that begins: what of its prompt was not there yet."""
+    new = PROMPT - CACHED
+    usage = "full token usage: 0.00, mamba usage: 0.02" if launch.is_hybrid else "token usage: 0.00"
+    return (
+        f"[{NOW}] Prefill batch, #new-seq: 1, #new-token: {new}, #cached-token: {CACHED}, {usage}, #running-req: 0, "
+        f"#queue-req: 0, #pending-token: 0, cuda graph: False, input throughput (token/s): {PREFILL:.2f}"
+    )
 
 
 def _sglang(launch: Launch, decoding: Decoding, done: Counts, seconds: float) -> str:
-    tokens = decoding.running * CONTEXT
-    usage = f"#token: {tokens}, token usage: {tokens / KV_TOKENS:.2f}"
+    usage = usage_of(launch, decoding.context, decoding.running, decoding.kv_tokens)
     spec = ""
     if launch.draft_tokens:
-        rate = (launch.accept_length - 1) / launch.draft_tokens
-        spec = f"accept len: {launch.accept_length:.2f}, accept rate: {rate:.2f}, "
-    speed = done.generated / seconds
+        rate = (done.length - 1) / launch.draft_tokens
+        spec = f"accept len: {done.length:.2f}, accept rate: {rate:.2f}, "
     return (
         f"[{NOW}] Decode batch, #running-req: {decoding.running}, {usage}, {spec}cuda graph: True, "
-        f"gen throughput (token/s): {speed:.2f}, #queue-req: 0"
+        f"gen throughput (token/s): {done.generated / seconds:.2f}, #queue-req: 0"
     )
 
 
-def _vllm(decoding: Decoding, done: Counts) -> str:
+def _vllm(decoding: Decoding, done: Counts, seconds: float) -> str:
+    hits = f"{CACHED / PROMPT * 100:.1f}" if decoding.background else "0.0"
     return (
-        f"(APIServer pid=1) INFO {NOW} [loggers.py:259] Engine 000: Avg prompt throughput: {done.prompt / VLLM_SECONDS:.1f} tokens/s, "
-        f"Avg generation throughput: {done.generated / VLLM_SECONDS:.1f} tokens/s, Running: {decoding.running} reqs, Waiting: 0 reqs, "
-        f"GPU KV cache usage: {decoding.running * CONTEXT * 100 / KV_TOKENS:.1f}%, Prefix cache hit rate: 40.0%"
+        f"(APIServer pid=1) INFO {NOW} [loggers.py:259] Engine 000: Avg prompt throughput: "
+        f"{(done.prompt - done.cached) / seconds:.1f} tokens/s, "
+        f"Avg generation throughput: {done.generated / seconds:.1f} tokens/s, Running: {decoding.running} reqs, Waiting: 0 reqs, "
+        f"GPU KV cache usage: {decoding.context * 100 / decoding.kv_tokens:.1f}%, Prefix cache hit rate: {hits}%"
     )
 
 
-def _vllm_speculation(launch: Launch, done: Counts) -> str:
-    accepted, drafted = done.generated - done.steps, done.steps * launch.draft_tokens
-    share = accepted / drafted if drafted else 0.0
-    positions = ", ".join(f"{accepted:.3f}" for accepted in by_position(share, launch.draft_tokens))
+def _vllm_speculation(launch: Launch, done: Counts, seconds: float) -> str:
+    accepted, drafted = sum(done.accepted), done.steps * launch.draft_tokens
+    positions = ", ".join(f"{count / done.steps:.3f}" for count in done.accepted)
     return (
-        f"(APIServer pid=1) INFO {NOW} [metrics.py:101] SpecDecoding metrics: Mean acceptance length: {launch.accept_length:.2f}, "
-        f"Accepted throughput: {accepted / VLLM_SECONDS:.2f} tokens/s, Drafted throughput: {drafted / VLLM_SECONDS:.2f} tokens/s, "
+        f"(APIServer pid=1) INFO {NOW} [metrics.py:101] SpecDecoding metrics: Mean acceptance length: {1 + accepted / done.steps:.2f}, "
+        f"Accepted throughput: {accepted / seconds:.2f} tokens/s, Drafted throughput: {drafted / seconds:.2f} tokens/s, "
         f"Accepted: {accepted:.0f} tokens, Drafted: {drafted:.0f} tokens, Per-position acceptance rate: {positions}, "
-        f"Avg Draft acceptance rate: {share * 100:.1f}%"
+        f"Avg Draft acceptance rate: {accepted / drafted * 100:.1f}%"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 
 from sparkctl.sim.container import Body, SimContainer
@@ -62,7 +61,7 @@ class Dockerd:
                     f'Conflict. The container name "/{name}" is already in use by container "{other.id}". '
                     "You have to remove (or rename) that container to be able to reuse that name.",
                 )
-        container = self.containers[container_id] = SimContainer(container_id, name, body)
+        container = self.containers[container_id] = SimContainer(container_id, name, body, self.node.clock)
         self.tell("create", container)
         return container
 
@@ -112,14 +111,14 @@ class Dockerd:
             return
         process.terminate()
         try:
-            await asyncio.wait_for(container.ended.wait(), grace / self.node.pace.speed)
+            await asyncio.wait_for(container.ended.wait(), grace / self.node.pace.speed / self.node.clock.rate)
         except TimeoutError:
             process.kill()
             await container.ended.wait()
 
     def tell(self, action: str, container: SimContainer) -> None:
         """Let everybody who listens to /events know."""
-        now = time.time_ns()
+        now = self.node.clock.now_ns()
         attributes = {**container.labels, "image": container.image, "name": container.name}
         if action == "die":
             attributes["exitCode"] = str(container.exit_code)

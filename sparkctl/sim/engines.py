@@ -16,11 +16,11 @@ BREAKING_POINT = 0.6  # of the weights
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The scenes of one engine. ``out_of_memory`` takes the bytes wanted and the bytes free."""
+    """The scenes of one engine. ``out_of_memory`` takes the bytes wanted, free, and held already."""
 
     time_format: str
     start: Callable[[Launch, Callable[[], int], Callable[[], bool]], Script]
-    out_of_memory: Callable[[Launch, int, int], Script]
+    out_of_memory: Callable[[Launch, int, int, int], Script]
     bad_flag: Callable[[Launch], Script]
     farewell: Callable[[Launch], Script]
 
@@ -75,7 +75,9 @@ def _broken(launch: Launch, script: Script, available: Callable[[], int]) -> Scr
         ):
             break
     if launch.fault is Fault.CUDA_OOM:
-        yield from ENGINES[launch.kind].out_of_memory(launch, int(2.25 * GIB), int(1.18 * GIB))
+        yield from ENGINES[launch.kind].out_of_memory(
+            launch, int(2.25 * GIB), int(1.18 * GIB), int(BREAKING_POINT * launch.weights)
+        )
     elif launch.fault is Fault.OOM_KILLED:
         yield Exit(137, oom_killed=True)
     elif launch.fault is Fault.HANG:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -75,7 +74,7 @@ class SimGuard:
             left -= len(taken)
         message = {"probe": agent.PROTOCOL, "kind": "guard", "socket": SOCKET, "pid": 3100, "already": self.is_running}
         if not self.is_running:
-            self.is_running, self.since = True, time.time()
+            self.is_running, self.since = True, self.node.clock.now()
             self._ticking = asyncio.ensure_future(self._tick_on())
         stdout.write(_line(message))
 
@@ -115,7 +114,7 @@ class SimGuard:
             return {"kind": "refused", "what": str(error)}
 
     def _done(self, said: Json) -> Json:
-        command, now = said.get("do"), time.monotonic()
+        command, now = said.get("do"), self.node.clock.monotonic()
         watch = self.watches.get(str(said.get("container")))
         if command == "watch":
             fresh = Watch(said, now)
@@ -168,7 +167,7 @@ class SimGuard:
         last, memory = self._readings[-1], self.node.memory
         fallen = max(0, last.available - memory.available)
         took = max(CALM, fallen / FASTEST)
-        now = max(asyncio.get_running_loop().time() * self.node.pace.speed, last.at + took + CALM)
+        now = max(self.node.clock.monotonic() * self.node.pace.speed, last.at + took + CALM)
         level = [
             self._reading(now - took - back, last.available) for back in (CALM, 0.0) if now - took - back > last.at
         ]
@@ -189,7 +188,7 @@ class SimGuard:
         now = self._readings[-1]
         dying: list[tuple[Watch, Step]] = []
         for watch in list(self.watches.values()):
-            may_drop = time.monotonic() < watch.weights_until
+            may_drop = self.node.clock.monotonic() < watch.weights_until
             step = decide(watch.floor, self._readings, may_drop)
             if step.act != "calm" and not watch.is_warned:
                 watch.is_warned = True
@@ -225,7 +224,7 @@ class SimGuard:
             process.kill()
         self._killed.add(watch.container)
         event = self._tell("killed", step.why, watch, step)
-        last, told, speed = self._readings[-1].at, time.time(), self.node.pace.speed
+        last, told, speed = self._readings[-1].at, self.node.clock.now(), self.node.pace.speed
         names = ("container", "instance", "profile", "operator", "floor", "role")
         self.receipts[watch.container[:12]] = {
             **{name: getattr(watch, name) for name in names},
@@ -246,7 +245,7 @@ class SimGuard:
     def _tell(self, what: str, why: str, watch: Watch, step: Step | None = None) -> Json:
         now = self._readings[-1]
         event = {
-            "at": round(time.time(), 3),
+            "at": round(self.node.clock.now(), 3),
             "what": what,
             "container": watch.container,
             "instance": watch.instance,
@@ -265,17 +264,19 @@ class SimGuard:
     # what it does now and then
 
     async def _tick_on(self) -> None:
-        quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < LINGER:
+        quiet_since = self.node.clock.monotonic()
+        while self.node.clock.monotonic() - quiet_since < LINGER:
             await asyncio.sleep(TICK)
             if self.watches:
-                quiet_since = time.monotonic()
+                quiet_since = self.node.clock.monotonic()
                 self.look()
             for receipt in self.receipts.values():
-                if time.time() - receipt["at"] < 2 * TICK:  # the readings after the act belong to it
-                    receipt["samples"].append([time.time(), *self._reading(0.0, self.node.memory.available)[1:]])
+                if self.node.clock.now() - receipt["at"] < 2 * TICK:  # the readings after the act belong to it
+                    receipt["samples"].append(
+                        [self.node.clock.now(), *self._reading(0.0, self.node.memory.available)[1:]]
+                    )
             for watch in list(self.watches.values()):
-                await self._mind(watch, time.monotonic())
+                await self._mind(watch, self.node.clock.monotonic())
         self.is_running = False
 
     async def _mind(self, watch: Watch, now: float) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -59,13 +58,18 @@ def nanoseconds(text: str) -> int:
 class Journal:
     """Records in order, stamps strictly rising from line to line. A line is stored when its newline arrives."""
 
-    def __init__(self, clock: Callable[[], int] | None = None) -> None:
-        self.clock = clock or time.time_ns
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.clock = clock
         self._records: list[Record] = []
         self._unfinished = dict.fromkeys(STREAMS, b"")
         self._last = 0
         self._news = asyncio.Event()
         self._open = False
+
+    @property
+    def newest(self) -> int:
+        """Unix nanoseconds of the newest line, 0 without any."""
+        return self._last
 
     def begin(self) -> None:
         """A run of the container begins: followers wait for more."""

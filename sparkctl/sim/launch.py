@@ -11,8 +11,11 @@ from enum import StrEnum
 
 from sparkctl.sim.node import Fault
 
-BANDWIDTH = 273e9  # bytes a second, GB10
-REACHED = 0.78  # the share of it that decoding gets in life
+READ = 196e9  # bytes a second that decoding reads on a GB10 in life: Qwen3.6 27B FP8, 12.7 tok/s at 1.75 tokens a step
+HEAD = 0.105  # bytes of a draft head (a layer, and the output over the whole vocabulary) for each of the model's parameters
+ACCEPTED = 0.81  # of the drafts of such a head at each place, if the one before was accepted
+NGRAM = (1.75, 0.1)  # tokens a step as owners measure them, and how far they wander
+HEAD_SWING = 0.25  # for each draft of a head, of three at most: with three of them 2.5 to 3.5 as owners measure
 
 
 class Kind(StrEnum):
@@ -44,6 +47,7 @@ class Launch:
     context: int
     draft_tokens: int
     is_ngram: bool
+    head: int  # bytes read for each draft
     nodes: int
     rank: int
     metrics: bool
@@ -51,17 +55,26 @@ class Launch:
     fault: Fault | None
 
     @property
+    def is_hybrid(self) -> bool:
+        """Tell whether some of its layers keep a state in place of a cache."""
+        return any(name in self.model for name in ("Qwen3.5", "Qwen3.6", "Qwen3-Next"))
+
+    @property
     def accept_length(self) -> float:
-        """Tokens per decode step, the bonus token included."""
-        if not self.draft_tokens:
-            return 1.0
-        # As owners measure Qwen3.6 27B: 1.65 to 1.85 with NGRAM, 2.5 to 3.5 with three tokens of MTP.
-        return 1.75 if self.is_ngram else 1 + 1.06 * self.draft_tokens * 3 / (2 + self.draft_tokens)
+        """Tokens per decode step, the bonus token included, over a long time."""
+        if self.is_ngram:
+            return NGRAM[0]
+        return 1 + sum(ACCEPTED**at for at in range(1, self.draft_tokens + 1))
+
+    @property
+    def accept_swing(self) -> float:
+        """How far that goes up and down with what is being written."""
+        return NGRAM[1] if self.is_ngram else HEAD_SWING * min(2, self.draft_tokens) * 0.96
 
     @property
     def steps_per_second(self) -> float:
-        """Decode steps of one request: how often the active weights can be read."""
-        return BANDWIDTH * REACHED / max(self.active, 400 << 20)
+        """Decode steps of one request: how often the active weights, and the draft head for each draft, can be read."""
+        return READ / max(self.active + self.draft_tokens * self.head, 400 << 20)
 
     @property
     def tokens_per_second(self) -> float:
@@ -76,7 +89,8 @@ def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], faul
     flags = _flags(argv)
     model = _first(flags, "model-path", "model", "m", "hf-repo") or _positional_model(argv) or "/models/unnamed-3B"
     nodes = int(_first(flags, "nnodes") or 1)
-    weights, active = _sizes(model, kind)
+    weights, active, parameters = _sizes(model, kind)
+    is_ngram = _is_ngram(flags)
     named = env.get("SIM_FAULT")
     return Launch(
         kind=kind,
@@ -93,7 +107,8 @@ def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], faul
         ),
         context=int(_first(flags, "context-length", "max-model-len", "ctx-size") or 32768),
         draft_tokens=_draft_tokens(flags),
-        is_ngram=_is_ngram(flags),
+        is_ngram=is_ngram,
+        head=0 if is_ngram else int(parameters * HEAD / nodes),
         nodes=nodes,
         rank=int(_first(flags, "node-rank") or 0),
         metrics=kind is Kind.VLLM or "enable-metrics" in flags or "metrics" in flags,
@@ -142,18 +157,18 @@ def _positional_model(argv: Sequence[str]) -> str | None:
     return argv[at] if at < len(argv) and not argv[at].startswith("-") else None
 
 
-def _sizes(model: str, kind: Kind) -> tuple[int, int]:
-    """Guess the bytes of all and of the active weights from a model's name."""
+def _sizes(model: str, kind: Kind) -> tuple[int, int, float]:
+    """Guess the bytes of all and of the active weights, and the number of parameters, from a model's name."""
     counts = [float(found) for found in re.findall(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z\d])", model)]
     total = counts[0] if counts else (3.0 if kind is Kind.TTS else 8.0)
     active = re.search(r"(?<![a-zA-Z])A(\d+(?:\.\d+)?)B", model)
     name = model.upper()
     width = 2.05
     if "FP8" in name or "Q8" in name:
-        width = 1.05
+        width = 1.0
     if any(mark in name for mark in ("FP4", "INT4", "AWQ", "GPTQ", "Q4", "4BIT")):
         width = 0.62
-    return int(total * 1e9 * width), int((float(active[1]) if active else total) * 1e9 * width)
+    return int(total * 1e9 * width), int((float(active[1]) if active else total) * 1e9 * width), total * 1e9
 
 
 def _is_ngram(flags: Mapping[str, str]) -> bool:

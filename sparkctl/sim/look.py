@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from sparkctl.sim.memory import KIB
 from sparkctl.sim.node import FULL_FREE, HOME, KERNEL, USER, SimNode, Sudo, Trouble
 
@@ -31,7 +29,7 @@ def _identity(node: SimNode) -> list[str]:
         f"host {node.name}",
         f"kernel {KERNEL}",
         "machine aarch64",
-        f"time {int(time.time())}",
+        f"time {int(node.clock.now())}",
         f"boot {node.boot_id}",
         "product DGX Spark",
         f"driver {node.options.driver}",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from sparkctl.sim.decoding import Counts, Decoding, by_position
+from sparkctl.sim.decoding import FIRST_TOKEN, Counts, Decoding
 from sparkctl.sim.launch import Kind, Launch
 from sparkctl.sim.memory import GIB
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
-KV_TOKENS = 486_211
-CONTEXT = 21_000  # tokens of a request
 _FIRST_TOKEN = (("0.1", 0.0), ("0.25", 0.35), ("0.5", 0.85), ("1.0", 0.95), ("2.5", 1.0), ("+Inf", 1.0))  # share up to
 _BETWEEN = ("0.025", "0.05", "0.075", "0.1", "0.15", "0.2", "0.3", "0.5", "1.0", "+Inf")
 Rows = list[tuple[str, str, float]]  # name, kind, value
@@ -38,7 +36,7 @@ def exposition(launch: Launch, decoding: Decoding) -> str:
 
 
 def _used(decoding: Decoding) -> float:
-    return min(0.97, decoding.running * CONTEXT / KV_TOKENS)
+    return min(0.97, decoding.context / decoding.kv_tokens)
 
 
 def _vllm(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
@@ -48,7 +46,7 @@ def _vllm(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
         ('vllm:engine_sleep_state|sleep_state="awake"', "gauge", 1.0),
         ("vllm:kv_cache_usage_perc", "gauge", _used(decoding)),
         ("vllm:prefix_cache_queries_total", "counter", counts.prompt // 1),
-        ("vllm:prefix_cache_hits_total", "counter", counts.prompt * 0.4 // 1),
+        ("vllm:prefix_cache_hits_total", "counter", counts.cached // 1),
         ("vllm:num_preemptions_total", "counter", 0.0),
         ("vllm:prompt_tokens_total", "counter", counts.prompt // 1),
         ("vllm:generation_tokens_total", "counter", counts.generated // 1),
@@ -59,16 +57,15 @@ def _vllm(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
         rows += [
             ("vllm:spec_decode_num_drafts_total", "counter", counts.steps // 1),
             ("vllm:spec_decode_num_draft_tokens_total", "counter", counts.steps * launch.draft_tokens // 1),
-            ("vllm:spec_decode_num_accepted_tokens_total", "counter", (counts.generated - counts.steps) // 1),
+            ("vllm:spec_decode_num_accepted_tokens_total", "counter", sum(counts.accepted) // 1),
         ]
-        share = (counts.generated - counts.steps) / max(1.0, counts.steps * launch.draft_tokens)
         rows += [
             (
                 f'vllm:spec_decode_num_accepted_tokens_per_pos_total|position="{at}"',
                 "counter",
-                counts.steps * accepted // 1,
+                accepted // 1,
             )
-            for at, accepted in enumerate(by_position(share, launch.draft_tokens))
+            for at, accepted in enumerate(counts.accepted)
         ]
     return rows
 
@@ -85,23 +82,23 @@ def _latencies(prefix: str, launch: Launch, counts: Counts) -> Rows:
         *first,
         *steps,
         (f"{name}_count", "counter", float(counts.requests)),
-        (f"{name}_sum", "counter", counts.requests * 0.31),
+        (f"{name}_sum", "counter", counts.requests * FIRST_TOKEN),
         (f"{between}_count", "counter", counts.steps // 1),
         (f"{between}_sum", "counter", counts.steps / launch.steps_per_second),
     ]
 
 
 def _sglang(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
-    speculative = launch.draft_tokens and decoding.running
-    length = launch.accept_length if speculative else 0.0
-    rate = (launch.accept_length - 1) / launch.draft_tokens if speculative else 0.0
+    last = decoding.stride if decoding.running else None  # its gauges are those of the last stride
+    length = last.length if last is not None and launch.draft_tokens else 0.0
+    rate = (length - 1) / launch.draft_tokens if length else 0.0
     rows: Rows = [
         ("sglang:num_running_reqs", "gauge", float(decoding.running)),
         ("sglang:num_queue_reqs", "gauge", 0.0),
         ("sglang:token_usage", "gauge", _used(decoding)),
-        ("sglang:num_used_tokens", "gauge", float(decoding.running * CONTEXT)),
-        ("sglang:max_total_num_tokens", "gauge", float(KV_TOKENS)),
-        ("sglang:gen_throughput", "gauge", decoding.rate),
+        ("sglang:num_used_tokens", "gauge", float(decoding.context)),
+        ("sglang:max_total_num_tokens", "gauge", float(decoding.kv_tokens)),
+        ("sglang:gen_throughput", "gauge", last.rate if last is not None else 0.0),
         ("sglang:cache_hit_rate", "gauge", 0.0),
         ("sglang:spec_accept_length", "gauge", length),
         ("sglang:spec_accept_rate", "gauge", rate),

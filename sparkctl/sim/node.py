@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from sparkctl.sim.clock import Pace
+from sparkctl.sim.clock import Pace, SimClock
 from sparkctl.sim.http import Handler, Reader
 from sparkctl.sim.memory import GIB, KIB, Memory
 
@@ -16,6 +17,8 @@ USER = "milo"
 HOME = f"/home/{USER}"
 KERNEL = "6.14.0-1015-nvidia"
 DRIVER = "580.142"
+UP_BEFORE = 12 * 86400.0  # seconds for which a node has been up when the simulation begins
+COOLING = 45.0  # seconds in which a GPU comes two thirds of the way to its new temperature
 SUDO_PASSWORD = "correct horse"  # noqa: S105  # of nobody: these machines exist in one process only
 
 
@@ -104,7 +107,29 @@ class SimNode:
         self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
         self.clock_ahead = 0.0  # seconds that its wall clock is ahead of ours
         self.guard: Guard | None = None
+        self._began = pace.clock.monotonic()
+        self._warmth: tuple[float, float] | None = None  # when it was felt, and how warm the GPU was
         self._last_pid = 4100 + self.random.randrange(400)
+
+    @property
+    def clock(self) -> SimClock:
+        """The time, the same on every node."""
+        return self.pace.clock
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since it was switched on."""
+        return UP_BEFORE + (self.clock.monotonic() - self._began) * self.options.uptime_rate
+
+    def warmed(self, target: float) -> float:
+        """Return the GPU's temperature in °C on its way to where its load will bring it."""
+        now = self.clock.monotonic()
+        if self._warmth is None:
+            self._warmth = (now, target)
+        before, celsius = self._warmth
+        celsius += (target - celsius) * (1 - math.exp(-max(0.0, now - before) / COOLING))
+        self._warmth = (now, celsius)
+        return celsius
 
     @property
     def boot_id(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -21,7 +20,6 @@ IDLE, SW_POWER_CAP, SW_THERMAL = 0x1, 0x4, 0x20
 FABRIC = {"rocep1s0f0": "enp1s0f0np0", "roceP2p1s0f0": "enP2p1s0f0np0"}  # both functions of the port with the cable
 NETWORKS = {"enp1s0f0np0": "192.168.200", "enP2p1s0f0np0": "192.168.201", "enP7s7": "192.168.1"}
 _HALF = 13.8e9 / 8 / 2  # bytes/s each way over one function while its twin is idle: 13.8 Gb/s in all
-_UP_BEFORE = 12 * 86400.0
 _SETTINGS = {"swappiness": 60, "min_free_kbytes": 45056, "compaction_proactiveness": 20}
 _BLOCKS = [2214, 1801, 1204, 911, 702, 540, 411, 302, 214, 160, 141, 120, 88, 1530]
 
@@ -82,7 +80,7 @@ def _identity(node: SimNode) -> dict[str, Any]:
         "page_size": 4096,
         "docker": VERSION,
         "toolkit": "1.19.0" if node.options.gpu_runtime else None,
-        "up": _UP_BEFORE + round(time.monotonic(), 2),
+        "up": round(node.uptime, 2),
         "sysctl": dict.fromkeys(agent.SETTINGS, 0) | _SETTINGS,
         "configured": [],
         "swaps": [{"path": "/swap.img", "kind": "file", "total": SWAP_TOTAL, "used": 0}],
@@ -98,7 +96,7 @@ class _Probe:
         self.every = every
         self.disks = disks
         self.sequence = 0
-        self.began = time.monotonic()
+        self.began = node.clock.monotonic()
         self.changed = asyncio.Event()
 
     def obey(self, said: bytes) -> None:
@@ -114,7 +112,7 @@ class _Probe:
             stdout.write(_line(self.sample()))
             self.changed.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.every):
+                async with asyncio.timeout(self.every / self.node.clock.rate):
                     await self.changed.wait()
 
     def sample(self) -> dict[str, Any]:
@@ -125,8 +123,8 @@ class _Probe:
         return {
             "kind": "sample",
             "sequence": self.sequence,
-            "time": round(time.time() + node.clock_ahead, 3),
-            "uptime": round(time.monotonic() * node.options.uptime_rate, 3),
+            "time": round(node.clock.now() + node.clock_ahead, 3),
+            "uptime": round(node.uptime, 3),
             "memory": memory,
             "detail": detail,
             "cpu": self._cpu(busy),
@@ -157,16 +155,16 @@ class _Probe:
         )
 
     def _gpu(self, busy: float) -> dict[str, Any]:
-        works = busy > 0.1
+        works = busy > 0.01
         reading: dict[str, Any] = {
             "index": 0,
             "name": "NVIDIA GB10",
             "uuid": f"GPU-{self.node.boot_id}",
-            "busy": round(min(1.0, max(0.0, self._jitter(busy, 0.02))), 2) if works else 0.0,
+            "busy": round(min(1.0, max(0.0, self._jitter(busy, 0.02 * busy))), 2) if works else 0.0,
             "sm_clock": int(self._jitter(2398, 40)) if works else 208,
             "sm_clock_max": 3003,
-            "power": round(self._jitter(62, 5) if works else self._jitter(4.4, 0.5), 1),
-            "celsius": int(self._jitter(71, 2)) if works else int(self._jitter(41, 1)),
+            "power": round(self._jitter(10 + 54 * busy, 0.5 + 4 * busy) if works else self._jitter(4.4, 0.5), 1),
+            "celsius": round(self._jitter(self.node.warmed(41 + 31 * busy), 0.6)),
             "pstate": 0 if works else 8,
             "reasons": SW_POWER_CAP if works else IDLE,
             "events": {"power_cap": 0, "sw_thermal": 0, "hw_thermal": 0, "power_brake": 0},
@@ -178,7 +176,7 @@ class _Probe:
             "bandwidth_share": None,
             "bandwidth_peak": None,
         }
-        return reading | self._ill(reading["events"]) if works else reading
+        return reading | self._ill(reading["events"]) if busy > 0.1 else reading
 
     def _ill(self, events: dict[str, int]) -> dict[str, Any]:
         """Return what is otherwise on a GPU at work that is not well; figures of real ones."""
@@ -187,7 +185,7 @@ class _Probe:
             clock, power = int(self._jitter(799, 6)), round(self._jitter(19.5, 0.6), 1)
             return {"sm_clock": clock, "power": power, "celsius": 52, "reasons": 0}
         if Trouble.HOT in troubles:
-            slowed = events | {"sw_thermal": int((time.monotonic() - self.began) * 4e8) + 2_507_085_031}
+            slowed = events | {"sw_thermal": int((self.node.clock.monotonic() - self.began) * 4e8) + 2_507_085_031}
             return {"sm_clock": int(self._jitter(1890, 40)), "celsius": 92, "reasons": SW_THERMAL, "events": slowed}
         if Trouble.BUSY_WAIT in troubles:
             return {"busy": 0.96, "power": round(self._jitter(18, 0.5), 1), "celsius": 55, "reasons": 0}
@@ -211,7 +209,7 @@ class _Probe:
     def _links(self) -> list[dict[str, Any]]:
         carries = {"enP7s7": 10000, "enp1s0f0np0": 200000, "enP2p1s0f0np0": 200000}
         names = ("enP2p1s0f0np0", "enP2p1s0f1np1", "enP7s7", "enp1s0f0np0", "enp1s0f1np1", "wlP9s9")
-        passed = int((time.monotonic() - self.began) * 1200)
+        passed = int((self.node.clock.monotonic() - self.began) * 1200)
         return [
             {
                 "name": name,
@@ -255,7 +253,7 @@ class _Probe:
         ports = [(name, interface, True) for name, interface in FABRIC.items()]
         ports += [("rocep1s0f1", "enp1s0f1np1", False), ("roceP2p1s0f1", "enP2p1s0f1np1", False)]
         rates = [_HALF if half and name == "rocep1s0f0" else 0.0 for name, _, _ in ports]
-        passed = time.monotonic() - self.began
+        passed = self.node.clock.monotonic() - self.began
         return [
             {
                 "name": name,

@@ -17,6 +17,7 @@ from sparkctl.sim.serving import Serving
 from sparkctl.sim.steps import NOW, Exit, Grow, Hang, Leak, Listen, Load, Say, Script, Step
 
 SIGKILLED = Exit(137)
+COPYING, WARMING = 0.03, 0.42  # how busy the GPU is while weights come, and while graphs are captured
 
 
 class EngineProcess:
@@ -35,7 +36,8 @@ class EngineProcess:
         self.deaf = False
         self._rushed: float | None = None
         self._handler = self.serving.handle
-        node.at_work[self.pids[1]] = lambda: 0.96 if self.decoding.running else 0.0
+        self._starting = 0.0  # how busy the start keeps the GPU
+        node.at_work[self.pids[1]] = lambda: 0.96 if self.decoding.running else self._starting
 
     @property
     def pid(self) -> int:
@@ -44,21 +46,23 @@ class EngineProcess:
 
     def rush(self, ready_since: float) -> None:
         """Play the start without waiting, as something that began so many seconds ago."""
-        began = time.time_ns() - int(ready_since * 1e9)
+        began = self.node.clock.now_ns() - int(ready_since * 1e9)
         self._rushed = 0.0
         self.container.created = began - 2_000_000_000
         self.container.started = began
         self.container.journal.clock = lambda: began + int((self._rushed or 0) * 1e9)
 
     def work(self, requests: int, since: float = 60.0) -> None:
-        """Serve so many requests from now on, and have the log say that it did so for ``since`` seconds already."""
+        """Serve so many requests from now on, and have log and counters say that it did so for ``since`` seconds already."""
+        self.decoding.counts()
         self.decoding.background = requests
-        now = time.time_ns()
+        self.decoding.worked(since)
+        now = self.node.clock.now_ns()
         for age, line, stream in earlier_lines(self.launch, self.decoding, since):
             stamp = now - int(age * 1e9)
             self.container.journal.clock = lambda stamp=stamp: stamp  # type: ignore[misc]
             self._write(line + "\n", stream)
-        self.container.journal.clock = time.time_ns
+        self.container.journal.clock = self.node.clock.now_ns
 
     def terminate(self) -> None:
         """Send SIGTERM; a process that hangs does not hear it."""
@@ -103,7 +107,8 @@ class EngineProcess:
         ended = await self._play(script)
         if ended is not None:
             return ended
-        self._rushed, self.container.journal.clock = None, time.time_ns
+        self._rushed, self._starting = None, 0.0
+        self.container.journal.clock = self.node.clock.now_ns
         self.ready.set()
         async for line, stream in decode_lines(self.launch, self.decoding):
             self._write(line + "\n", stream)
@@ -123,7 +128,9 @@ class EngineProcess:
             try:
                 await self._do(step)
             except MemoryError as short:
-                return await self._play(self.engine.out_of_memory(self.launch, int(str(short)), self.node.memory.free))
+                held = self.node.memory.gpu.get(self.pids[1], 0)
+                free = self.node.memory.free
+                return await self._play(self.engine.out_of_memory(self.launch, int(str(short)), free, held))
         return None
 
     async def _do(self, step: Step) -> None:
@@ -134,9 +141,12 @@ class EngineProcess:
             case Load(_, _, _, size):
                 memory.read_file(self.launch.model, size)
                 memory.allocate(worker, gpu=size)
-            case Grow(_, gpu, anonymous):
+                self._starting = COPYING
+            case Grow(_, gpu, anonymous, kv_tokens):
                 memory.allocate(worker, gpu=gpu, anonymous=anonymous // 3)
                 memory.allocate(main, anonymous=anonymous - anonymous // 3)
+                self._starting = WARMING if gpu else self._starting
+                self.decoding.kv_tokens = kv_tokens or self.decoding.kv_tokens
             case Leak(_, size):
                 memory.seize(main, size)
                 await asyncio.sleep(0)  # whoever watches gets its turn, however fast time goes

@@ -18,6 +18,7 @@ from sparkctl.sim.memory import GIB
 from sparkctl.sim.node import HOME, Trouble
 
 HOURS = 3600.0
+LOGGED = 600.0  # seconds of work that log and counters tell of
 LOST_PID = 2811  # of an engine whose parent has died
 OPERATOR = "milo@desk"
 SGLANG_IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
@@ -32,9 +33,9 @@ async def empty(_nodes: Sequence[Dockerd]) -> None:
 
 async def two_stacks(nodes: Sequence[Dockerd]) -> None:
     """One model under two engines, both at work: SGLang with FP8 on the first Spark, vLLM with NVFP4 on the second."""
-    await _run(nodes[0], _shipped("qwen36-ngram"), 5.2 * HOURS, requests=2)
+    await _run(nodes[0], _shipped("qwen36-ngram"), 5.2 * HOURS, requests=1)
     if len(nodes) > 1:
-        await _run(nodes[1], _shipped("qwen36-vllm"), 3.1 * HOURS, requests=3)
+        await _run(nodes[1], _shipped("qwen36-vllm"), 3.1 * HOURS, requests=1)
 
 
 async def trouble(nodes: Sequence[Dockerd]) -> None:
@@ -99,7 +100,7 @@ async def _run(docker: Dockerd, body: Body, ready_since: float, requests: int) -
     docker.start(container, ready_since=ready_since)
     process = docker.running[container.id]
     await process.ready.wait()
-    process.work(requests)
+    process.work(requests, since=LOGGED)
 
 
 SCENARIOS: dict[str, Callable[[Sequence[Dockerd]], Awaitable[None]]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any
@@ -65,7 +64,12 @@ class Serving:
 
     def _facts(self, path: str) -> Reply:
         launch = self.launch
-        model = {"id": launch.served, "object": "model", "created": int(time.time()), "root": launch.model}
+        model = {
+            "id": launch.served,
+            "object": "model",
+            "created": int(self.decoding.pace.clock.now()),
+            "root": launch.model,
+        }
         if path == "/v1/models" and launch.kind is not Kind.TTS:
             return json_reply(
                 {"object": "list", "data": [model | {"owned_by": launch.kind, "max_model_len": launch.context}]}
@@ -77,7 +81,10 @@ class Serving:
         if path == "/version" and launch.kind is Kind.VLLM:
             return json_reply({"version": "0.19.1"})
         if path in ("/server_info", "/get_server_info") and launch.kind is Kind.SGLANG:
-            state = {"last_gen_throughput": self.decoding.rate, "avg_spec_accept_length": launch.accept_length}
+            state = {
+                "last_gen_throughput": self.decoding.rate,
+                "avg_spec_accept_length": round(self.decoding.counts().length, 2),
+            }
             return json_reply({"version": "0.5.12", "served_model_name": launch.served, "internal_states": [state]})
         return Reply(200) if path == "/ping" else _not_found()
 
@@ -132,7 +139,7 @@ class Serving:
         return {
             "id": f"cmpl-{self._requests}",
             "object": name,
-            "created": int(time.time()),
+            "created": int(self.decoding.pace.clock.now()),
             "model": self.launch.served,
             "choices": choices,
         }

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from sparkctl.sim.common_lines import bind_error, cuda_out_of_memory, unknown_flag
 from sparkctl.sim.launch import Launch
 from sparkctl.sim.memory import GIB
-from sparkctl.sim.steps import NOW, Exit, Grow, Listen, Load, Say, Script, bar_times, drawn, say_all
+from sparkctl.sim.steps import NOW, Exit, Grow, Listen, Load, Say, Script, Step, bar_times, drawn, say_all
 
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 SHARD_SECONDS = 11.0
 BATCH_SIZES = (1, 2, 4, 8, 12, 16, 24, 32)
 GRAPHS = int(1.4 * GIB)
+WORKSPACE = int(0.6 * GIB)  # of the attention of each draft step, beside the pool that the memory fraction pays for
 
 
 def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
@@ -36,16 +37,16 @@ def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[],
         f"{_tag(launch)} Ignore import error when loading sglang.srt.models.midashenglm: No module named 'torchaudio'",
     )
     yield from _weights(launch, avail)
-    yield from _pool(launch, before, available, avail)
+    tokens = yield from _pool(launch, before, available, avail)
     yield from _graphs(launch, avail)
-    if launch.draft_tokens:
+    if launch.draft_tokens and not launch.is_ngram:
         yield from _draft(launch, avail)
     if launch.rank > 0:
         yield Say(
             3, f"{_tag(launch)} Dummy health check server started in background thread at {launch.host}:{launch.port}"
         )
         return
-    yield from _serve(launch, available, port_taken)
+    yield from _serve(launch, tokens, available, port_taken)
 
 
 def _tag(launch: Launch) -> str:
@@ -53,7 +54,9 @@ def _tag(launch: Launch) -> str:
 
 
 def _server_args(launch: Launch) -> str:
-    spec = f"'EAGLE', speculative_num_steps={launch.draft_tokens}" if launch.draft_tokens else "None"
+    spec = "None"
+    if launch.draft_tokens:
+        spec = "'NGRAM'" if launch.is_ngram else f"'EAGLE', speculative_num_steps={launch.draft_tokens}"
     return (
         f"ServerArgs(model_path='{launch.model}', tokenizer_path='{launch.model}', host='{launch.host}', port={launch.port}, "
         f"mem_fraction_static={launch.fraction}, tp_size={launch.nodes}, nnodes={launch.nodes}, node_rank={launch.rank}, "
@@ -86,7 +89,10 @@ def _weights(launch: Launch, avail: Callable[[], str]) -> Script:
     )
 
 
-def _pool(launch: Launch, before: int, available: Callable[[], int], avail: Callable[[], str]) -> Script:
+def _pool(
+    launch: Launch, before: int, available: Callable[[], int], avail: Callable[[], str]
+) -> Generator[Step, None, int]:
+    """Yield the making of the cache; return how many tokens it holds."""
     pool = available() - int(before * (1 - launch.fraction))
     if pool <= 0:
         yield Say(1, f"{_tag(launch)} Scheduler hit an exception: Traceback (most recent call last):")
@@ -96,14 +102,15 @@ def _pool(launch: Launch, before: int, available: Callable[[], int], avail: Call
             f"Current value: mem_fraction_static={launch.fraction}",
         )
         yield Exit(137)
-    tokens = pool // 65536
+    tokens = max(1, pool // 65536)
     yield Say(1, f"{_tag(launch)} Using KV cache dtype: torch.bfloat16")
-    yield Grow(5, gpu=pool)
+    yield Grow(5, gpu=pool, kv_tokens=tokens)
     half = pool / 2 / GIB
     yield Say(
         0, f"{_tag(launch)} KV Cache is allocated. #tokens: {tokens}, K size: {half:.2f} GB, V size: {half:.2f} GB"
     )
     yield Say(0, f"{_tag(launch)} Memory pool end. {avail()}")
+    return tokens
 
 
 def _graphs(launch: Launch, avail: Callable[[], str]) -> Script:
@@ -127,17 +134,18 @@ def _draft(launch: Launch, avail: Callable[[], str]) -> Script:
     yield Say(2, f"{tag} Load weight begin. {avail()}")
     yield Grow(9, gpu=int(0.5 * GIB))
     yield Say(0, f"{tag} Load weight end. elapsed=9.02 s, type=Qwen3_5ForCausalLMMTP, {avail()}, mem usage=0.50 GB.")
+    yield Grow(2, gpu=launch.draft_tokens * WORKSPACE)
     yield Say(3, f"{tag} Capture draft cuda graph begin. This can take up to several minutes. {avail()}")
     yield Say(14, f"{tag} Capture draft cuda graph end. Time elapsed: 14.11 s. mem usage=0.21 GB. {avail()}.")
     yield Say(1, f"{tag} Capture draft extend cuda graph begin. This can take up to several minutes. {avail()}")
     yield Say(12, f"{tag} Capture draft extend cuda graph end. Time elapsed: 12.30 s. mem usage=0.18 GB. {avail()}.")
 
 
-def _serve(launch: Launch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
+def _serve(launch: Launch, tokens: int, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
     free = available() / GIB
     yield Say(
         4,
-        f"[{NOW}] max_total_num_tokens=486211, chunked_prefill_size=8192, max_prefill_tokens=16384, "
+        f"[{NOW}] max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, "
         f"max_running_requests=48, context_len={launch.context}, available_gpu_mem={free:.2f} GB",
     )
     yield from say_all(
@@ -154,7 +162,8 @@ def _serve(launch: Launch, available: Callable[[], int], port_taken: Callable[[]
     yield Listen(ready=False)
     yield Say(0, f"[{NOW}] INFO:     Uvicorn running on http://{launch.host}:{launch.port} (Press CTRL+C to quit)")
     yield Say(1, f'[{NOW}] INFO:     127.0.0.1:41218 - "GET /get_model_info HTTP/1.1" 200 OK', "stdout")
-    usage = "token usage: 0.00, #running-req: 0, #queue-req: 0, #pending-token: 0, cuda graph: False"
+    pools = "full token usage: 0.00, mamba usage: 0.00" if launch.is_hybrid else "token usage: 0.00"
+    usage = f"{pools}, #running-req: 0, #queue-req: 0, #pending-token: 0, cuda graph: False"
     yield Say(
         6,
         f"[{NOW}] Prefill batch, #new-seq: 1, #new-token: 6, #cached-token: 0, {usage}, input throughput (token/s): 0.00",
@@ -164,7 +173,7 @@ def _serve(launch: Launch, available: Callable[[], int], port_taken: Callable[[]
     yield Say(0, f"[{NOW}] The server is fired up and ready to roll!")
 
 
-def out_of_memory(launch: Launch, wanted: int, free: int) -> Script:
+def out_of_memory(launch: Launch, wanted: int, free: int, held: int) -> Script:
     """Yield the end of a start that did not get ``wanted`` bytes."""
     yield Say(0, "")  # tqdm leaves its bar
     yield Say(1, f"{_tag(launch)} Scheduler hit an exception: Traceback (most recent call last):")
@@ -172,7 +181,7 @@ def out_of_memory(launch: Launch, wanted: int, free: int) -> Script:
         0, '  File "/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py", line 3120, in run_scheduler_process'
     )
     yield Say(0, "    scheduler = Scheduler(")
-    yield Say(0, f"torch.OutOfMemoryError: {cuda_out_of_memory(wanted, free)}")
+    yield Say(0, f"torch.OutOfMemoryError: {cuda_out_of_memory(wanted, free, held)}")
     yield Say(0, "")
     yield Say(1, f"[{NOW}] Received sigquit from a child process. It usually means the child failed.")
     yield Exit(1)

@@ -49,7 +49,7 @@ def start_uvicorn(launch: Launch, _available: Callable[[], int], port_taken: Cal
     yield Say(0, f"INFO:     Uvicorn running on http://{launch.host}:{launch.port} (Press CTRL+C to quit)")
 
 
-def out_of_memory_llama(launch: Launch, wanted: int, _free: int) -> Script:
+def out_of_memory_llama(launch: Launch, wanted: int, _free: int, _held: int) -> Script:
     """Yield llama.cpp's way of saying that there is no memory."""
     yield Say(
         0,

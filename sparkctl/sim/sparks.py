@@ -11,7 +11,7 @@ from typing import Self
 
 import asyncssh
 
-from sparkctl.sim.clock import Pace
+from sparkctl.sim.clock import Pace, SimClock
 from sparkctl.sim.dockerd import Dockerd
 from sparkctl.sim.guard import SimGuard
 from sparkctl.sim.node import USER, Fault, NodeOptions, SimNode
@@ -25,7 +25,8 @@ class SimulatedSparks:
     """An async context: while it is open, each node is an SSH server on 127.0.0.1.
 
     ``speed`` 1 is the demo's pace (`DEMO_SPEED`), 50 a test's; ``decode_speed`` 1 generates tokens as fast as a Spark.
-    ``options`` and ``faults`` are by node name. Keys are made for this one run and lie in a directory of mode 0700.
+    ``options`` and ``faults`` are by node name. ``clock``: the time of all of
+    it, ours unless given. Keys are made for this one run and lie in a directory of mode 0700.
     """
 
     def __init__(
@@ -37,10 +38,11 @@ class SimulatedSparks:
         nodes: Sequence[str] = ("spark1", "spark2"),
         options: Mapping[str, NodeOptions] | None = None,
         faults: Mapping[str, str] | None = None,
+        clock: SimClock | None = None,
     ) -> None:
         if scenario not in SCENARIOS:
             raise ValueError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
-        pace = Pace(speed * DEMO_SPEED, decode_speed)
+        pace = Pace(speed * DEMO_SPEED, decode_speed, clock or SimClock())
         self.scenario = scenario
         self.nodes = {name: SimNode(name, pace, seed, (options or {}).get(name)) for name in nodes}
         for name, fault in (faults or {}).items():

@@ -31,11 +31,12 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """Memory is taken: ``gpu`` bytes by CUDA, ``anonymous`` bytes by the processes."""
+    """Memory is taken: ``gpu`` bytes by CUDA, ``anonymous`` bytes by the processes; ``kv_tokens`` fit into a cache."""
 
     after: float
     gpu: int = 0
     anonymous: int = 0
+    kv_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

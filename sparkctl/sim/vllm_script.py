@@ -103,7 +103,7 @@ def _compile_and_capture(launch: Launch, wanted: int) -> Script:
     yield _core(0, "kv_cache_utils.py:1319", f"GPU KV cache size: {tokens:,} tokens")
     concurrency = f"Maximum concurrency for {launch.context:,} tokens per request: {tokens / launch.context:.2f}x"
     yield _core(0, "kv_cache_utils.py:1324", concurrency)
-    yield Grow(5, gpu=pool)
+    yield Grow(5, gpu=pool, kv_tokens=tokens)
     for name, total in (("mixed prefill-decode, PIECEWISE", 19), ("decode, FULL", 11)):
         for done in range(total + 1):
             bar = f"{done * 100 // total:>3}%|{drawn(done, total)}| {done}/{total} {bar_times(done, total, 0.9)}"
@@ -154,9 +154,9 @@ def _core_failure(last: str) -> Script:
     yield Exit(1)
 
 
-def out_of_memory(_launch: Launch, wanted: int, free: int) -> Script:
+def out_of_memory(_launch: Launch, wanted: int, free: int, held: int) -> Script:
     """Yield the end of a start that did not get ``wanted`` bytes."""
-    yield from _core_failure(f"torch.OutOfMemoryError: {cuda_out_of_memory(wanted, free)}")
+    yield from _core_failure(f"torch.OutOfMemoryError: {cuda_out_of_memory(wanted, free, held)}")
 
 
 def bad_flag(launch: Launch) -> Script:

@@ -240,11 +240,11 @@ def test_top_adds_up_and_knows_what_an_instance_holds() -> None:
 def test_top_tells_what_both_engines_do() -> None:
     ran = demo("top", "--once", "--json", scenario="two-stacks")
     told = {one["engine"]: one for one in json.loads(ran.stdout)["instances"]}
-    for engine, (slowest, fastest), estimator in (("sglang", (15, 45), "log"), ("vllm", (40, 100), "counters")):
+    for engine, (slowest, fastest), estimator in (("sglang", (11.5, 14), "log"), ("vllm", (19, 28), "counters")):
         numbers = told[engine]["numbers"]
         assert numbers["activity"] == "decoding", ran.stdout
         assert slowest < numbers["generation_rate"] < fastest
-        assert 1.5 < numbers["acceptance"]["length"] < 3
+        assert 1.5 < numbers["acceptance"]["length"] < 3.6
         assert 0 < numbers["acceptance"]["rate"] < 1
         assert numbers["steps"] * numbers["batch"] * numbers["acceptance"]["length"] == pytest.approx(
             numbers["generation_rate"], rel=0.02
@@ -262,14 +262,14 @@ def test_top_says_what_both_engines_do() -> None:
     speed = r"\d+(\.\d)? tok/s · {} running · KV \d+(\.\d)? % · "
     accepts = r"accepts \d\.\d\d per step · \d+(\.\d)? % of {} drafts"
     sglang, vllm = under["qwen36-ngram"], under["qwen36-vllm"]
-    assert re.fullmatch(speed.format(2) + r"/metrics is off; in the profile: args\.enable-metrics: true", sglang[0])
+    assert re.fullmatch(speed.format(1) + r"/metrics is off; in the profile: args\.enable-metrics: true", sglang[0])
     assert re.fullmatch(accepts.format(11) + " · by its log", sglang[1])
     reads = re.fullmatch(r"reads ≈ (\d+) GB/s est\. · \d+ % of 230 measured, \d+ % of 273 spec", sglang[2])
     assert reads is not None, sglang[2]
-    assert 150 < int(reads[1]) < 230, "27 GB, two requests, as fast as a Spark reads"
+    assert 180 < int(reads[1]) < 215, "27 GB seven times a second, as fast as a Spark reads"
     assert re.fullmatch(r"holds 9\d\.\d GiB · 96\.0 GiB expected", sglang[3])
     assert "weights        27.00 GB" in sglang
-    assert re.match(speed.format(3) + "prompts", vllm[0])
+    assert re.match(speed.format(1)[:-3] + "( |$)", vllm[0])
     assert re.fullmatch(accepts.format(3) + r" · by position \d+( · \d+){2} %", vllm[1])
     assert vllm[2] == "reads — · model.weights in the profile would tell"
 

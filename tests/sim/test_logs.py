@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 
 import asyncssh
 import docker
@@ -71,7 +72,7 @@ async def test_a_follower_who_leaves_is_let_go(
 
 
 async def test_a_bar_without_newline_is_kept_back() -> None:
-    journal = Journal()
+    journal = Journal(time.time_ns)
     journal.begin()
     journal.write("\rbar 1%")
     journal.write("\rbar 2%")
@@ -81,14 +82,14 @@ async def test_a_bar_without_newline_is_kept_back() -> None:
 
 
 async def test_long_lines_come_in_pieces_of_16_kib() -> None:
-    journal = Journal()
+    journal = Journal(time.time_ns)
     journal.begin()
     journal.write("x" * 40_000 + "\n")
     assert [len(piece) for piece in await _all(journal)] == [16384, 16384, 7233]
 
 
 async def test_the_end_stores_what_had_no_newline_and_lets_followers_go() -> None:
-    journal = Journal()
+    journal = Journal(time.time_ns)
     journal.begin()
     following = asyncio.ensure_future(_all(journal, follow=True))
     await asyncio.sleep(0)
@@ -99,7 +100,7 @@ async def test_the_end_stores_what_had_no_newline_and_lets_followers_go() -> Non
 
 @pytest.mark.parametrize(("tail", "expected"), [(None, 3), (2, 2), (0, 0), (9, 3)])
 async def test_tail(tail: int | None, expected: int) -> None:
-    journal = Journal()
+    journal = Journal(time.time_ns)
     journal.begin()
     journal.write("a\nb\nc\n")
     assert len(await _all(journal, tail=tail)) == expected

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import time
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.plan import Label
 from sparkctl.sim import SimulatedSparks, background
+from sparkctl.sim.clock import Pace, SimClock
+from sparkctl.sim.decoding import Decoding, by_position
 from sparkctl.sim.launch import read_launch
 from tests.sim import clients
 
@@ -69,19 +76,70 @@ def test_an_unknown_scenario_is_named() -> None:
         SimulatedSparks("x")
 
 
-def test_the_two_stacks_draft_as_owners_measure_them() -> None:
-    """Qwen3.6 27B: FP8 with NGRAM 12.7 tok/s at 1.65 to 1.85 tokens a step; NVFP4 with MTP 2.5 to 3.5."""
-    image, model = "scitrera/dgx-spark-sglang:0.5.12", "/models/Qwen3.6-27B-"
-    words = ["--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "12"]
-    ngram = read_launch(
-        image, ["python", "-m", "sglang.launch_server", "--model-path", f"{model}FP8", *words], {}, None
-    )
-    assert (ngram.draft_tokens, ngram.accept_length) == (11, 1.75)
-    assert 11.5 < ngram.tokens_per_second < 14
-    config = '{"method": "mtp", "num_speculative_tokens": 3}'
-    mtp = read_launch("vllm/x", ["vllm", "serve", f"{model}NVFP4", "--speculative-config", config], {}, None)
-    assert 2.5 <= mtp.accept_length <= 3.5
-    for one in (ngram, mtp):
-        assert one.accept_length <= 1 + one.draft_tokens
+NGRAM = shlex.split("--speculative-algorithm NGRAM --speculative-num-draft-tokens 12")
+MTP = ["--speculative-config", '{"method": "mtp", "num_speculative_tokens": 3}']
+SGLANG, VLLM = (
+    "python -m sglang.launch_server --model-path /models/Qwen3.6-27B-FP8",
+    "vllm serve /models/Qwen3.6-27B-NVFP4",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "drafts", "rate", "range_"),
+    [((SGLANG, *NGRAM), 11, 12.7, (1.65, 1.85)), ((VLLM, *MTP), 3, 23.3, (2.5, 3.5))],
+)
+async def test_the_two_stacks_are_as_fast_as_an_owner_measured(
+    words: tuple[str, ...], drafts: int, rate: float, range_: tuple[float, float]
+) -> None:
+    """Qwen3.6 27B on a GB10: FP8 with NGRAM on SGLang, NVFP4 with MTP on vLLM; tok/s and tokens a step."""
+    launch = read_launch("an-image", [*words[0].split(), *words[1:]], {}, None)
+    assert launch.draft_tokens == drafts
+    decoding = Decoding(launch, Pace())
+    decoding.background = 1
+    over = decoding.stretch(0.0, 0.0)
+    lengths = [decoding.stretch(float(ago), 1.0).length for ago in range(600)]
+    assert range_[0] <= min(lengths) < max(lengths) <= range_[1]
+    assert max(lengths) - min(lengths) > 0.6 * (range_[1] - range_[0]), "it wanders, as text does"
+    assert over.generated == 0
+    decoding.worked(600.0)
+    counts = decoding.counts()
+    assert counts.generated / 600 == pytest.approx(rate, rel=0.01)
+    assert counts.length == pytest.approx(1 + sum(counts.accepted) / counts.steps)
+    bytes_read = counts.steps / 600 * (launch.active + (0 if launch.is_ngram else drafts * launch.head))
+    assert bytes_read == pytest.approx(196e9, rel=0.01), "both read as much as a GB10 can"
+
+
+@given(length=st.floats(1.0, 5.9), drafted=st.integers(1, 11))
+def test_what_is_accepted_at_each_place_adds_up(length: float, drafted: int) -> None:
+    length = min(length, 0.99 * drafted + 1)
+    shares = by_position(length, drafted)
+    assert 1 + sum(shares) == pytest.approx(length, abs=1e-6)
+    assert all(0 <= after <= before <= 1 for before, after in pairwise(shares))
+
+
+async def test_one_clock_tells_the_time_of_everything() -> None:
+    clock = SimClock(begin=1_777_000_000.0, rate=20.0)
+    async with SimulatedSparks("two-stacks", speed=50 / 20, decode_speed=1.0, clock=clock) as sparks:
+        for name, hours in (("spark1", 5.2), ("spark2", 3.1)):
+            (container,) = sparks.docker[name].containers.values()
+            started = (container.started or 0) / 1e9
+            assert clock.now() - started == pytest.approx(hours * 3600, abs=60)
+            assert clock.now() - sparks.nodes[name].uptime < started, "the node was up before its container"
+            newest = container.journal.newest / 1e9
+            assert clock.now() - 60 < newest <= clock.now()
+    before, real = clock.monotonic(), time.monotonic()
+    await clock.sleep(1.0)
+    assert 0.9 < clock.monotonic() - before < 20 * (time.monotonic() - real + 0.1)
+
+
+async def test_whoever_sleeps_hears_that_time_goes_faster() -> None:
+    clock = SimClock(elastic=True)
+    began = time.monotonic()
+    asyncio.get_running_loop().call_later(0.05, clock.go, 1000.0)
+    await clock.sleep(100.0)
+    assert time.monotonic() - began < 10
+
+
+def test_an_unknown_fault_is_named() -> None:
     with pytest.raises(ValueError, match=r"nosuch.*memory-runaway"):
-        read_launch(image, [], {"SIM_FAULT": "nosuch"}, None)
+        read_launch("scitrera/dgx-spark-sglang:0.5.12", [], {"SIM_FAULT": "nosuch"}, None)
