@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.cli import narrate
 
 if TYPE_CHECKING:
+    from sparkctl.core.clock import Clock
     from sparkctl.core.config import Config
     from sparkctl.core.context import Context
     from sparkctl.model.ask import Asker
     from sparkctl.model.events import Event
-    from sparkctl.tui.setup import Started
+    from sparkctl.tui.setup import Started, Told
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """Simulated Sparks, their ``clock``, what the header says of it, and what happens there by itself."""
+
+    clock: Clock
+    badge: Callable[[], str]
+    story: tuple[Told, ...] = ()
 
 
 _THEME = "theme"  # the file in the state directory
@@ -28,7 +38,7 @@ def is_possible() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated: bool = False) -> int:
+def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: Demo | None = None) -> int:
     """Open the panel and return when it is closed; what goes on running is said then.
 
     Raises `InvalidInput` for a config or a recording that is none.
@@ -39,16 +49,17 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated:
     from sparkctl.tui.setup import Setup
 
     config = load_config(required=False)
-    recording = None
+    recording, clock = None, None if demo is None else demo.clock
     if replay is not None:
         events = _read(replay)
         recording = lambda: (events, 1.0)  # noqa: E731
     panel = Panel(
         Setup(
-            nodes=() if replay is not None else config.nodes, make_context=_context, commands=_Later(), keys=config.keys,
+            nodes=() if replay is not None else config.nodes, make_context=_maker(clock), commands=_Later(), keys=config.keys,
             reload=None if replay is not None else _Reload(config.path, readonly=readonly),
             recording=recording, readonly=readonly or config.readonly, ascii_only=ascii_only(sys.stdout),
-            theme=_theme(), keep_theme=_keep_theme,
+            theme=_theme(), keep_theme=_keep_theme, clock=clock,
+            badge=None if demo is None else demo.badge, story=() if demo is None else demo.story,
         )
     )  # fmt: skip
     said = panel.run()
@@ -56,7 +67,7 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, simulated:
         raise panel.defect
     for warning in config.warnings:
         narrate.warning(None, warning, None)
-    if simulated:
+    if demo is not None:
         narrate.say("the simulated Sparks ended with the panel; `sparkctl demo --serve` keeps them")
         return 0
     for line in said or ():
@@ -134,10 +145,14 @@ def _read(path: Path) -> Sequence[Event]:
     return tuple(read(path))
 
 
-def _context(asker: Asker) -> Context:
-    from sparkctl.cli.setup import operator
-    from sparkctl.core.context import Context
-    from sparkctl.core.history import History
-    from sparkctl.core.paths import state_dir
+def _maker(clock: Clock | None) -> Callable[[Asker], Context]:
+    def make(asker: Asker) -> Context:
+        from sparkctl.cli.setup import operator
+        from sparkctl.core.context import Context
+        from sparkctl.core.history import History
+        from sparkctl.core.paths import state_dir
 
-    return Context(history=History(state_dir()), operator=operator(), asker=asker)
+        ctx = Context(history=History(state_dir()), operator=operator(), asker=asker)
+        return ctx if clock is None else replace(ctx, clock=clock)
+
+    return make

@@ -140,9 +140,17 @@ class History:
         base = self.directory / "logs"
         return sorted(path.name for path in base.iterdir()) if base.is_dir() else []
 
-    def remember_start(self, profile: str, digest: str, node: str, seconds: float) -> None:
-        """Note that a start reached ready after ``seconds``."""
-        self._append({"ts": round(time.time()), "profile": profile, "hash": digest, "node": node, "seconds": seconds})
+    def remember_start(self, profile: str, digest: str, node: str, seconds: float, when: float | None = None) -> None:
+        """Note that a start reached ready after ``seconds``, now or at unix time ``when``."""
+        self._append(
+            {
+                "ts": round(time.time() if when is None else when),
+                "profile": profile,
+                "hash": digest,
+                "node": node,
+                "seconds": seconds,
+            }
+        )
 
     def remember_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
         """Note that a start failed at unix time ``when``. The same container twice counts once."""

@@ -93,8 +93,18 @@ def glance(
 
 
 def in_order(view: LoadView) -> list[InstanceView]:
-    """Return the instances as an owner looks for them: what moves, what failed, what serves; foreign ones last."""
-    return sorted(view.instances, key=lambda one: (not one.ours, _RANK[one.phase] if one.phase else _LAST, one.name))
+    """Return the instances as an owner looks for them: what moves, what failed, what serves; foreign ones last.
+
+    What failed before something else got ready comes after that: Docker lists the newest first.
+    """
+    serves = next((at for at, one in enumerate(view.instances) if one.ours and one.phase is Phase.READY), None)
+
+    def rank(at: int, one: InstanceView) -> tuple[bool, int, bool, str]:
+        is_past = one.phase is Phase.FAILED and serves is not None and serves < at
+        phase = Phase.READY if is_past else one.phase
+        return (not one.ours, _RANK[phase] if phase else _LAST, is_past, one.name)
+
+    return [one for _, one in sorted(enumerate(view.instances), key=lambda pair: rank(*pair))]
 
 
 def node_badge(seen: Glance, ascii_only: bool = False) -> Badge:

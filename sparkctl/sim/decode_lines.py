@@ -16,16 +16,14 @@ MOST_REQUESTS = 48  # that SGLang lets run at once here
 async def decode_lines(launch: Launch, decoding: Decoding) -> AsyncIterator[tuple[str, str]]:
     """Yield lines with their stream, as long as somebody reads."""
     stride = _stride(launch)
-    before, was_idle = decoding.counts(), True
-    began = decoding.pace.clock.monotonic()
+    was_idle = True
+    decoding.report()
     while True:
         await decoding.pace.decode_for(stride)
-        now, ended = decoding.counts(), decoding.pace.clock.monotonic()
-        done, seconds = now.since(before), (ended - began) * decoding.pace.decode
-        before, began = now, ended
+        done = decoding.report()
         idle = done.generated < 1
         if not (idle and was_idle):
-            for line in _lines(launch, decoding, done, seconds):
+            for line in _lines(launch, decoding, done, max(done.seconds, 1e-3)):
                 yield line
         if not idle:
             decoding.stride = done

@@ -71,7 +71,7 @@ class Decoding:
         self.kv_tokens = 1
         self.stride: Counts | None = None
         self._written = 0.0  # tokens of the steady load
-        self._counts = Counts(accepted=(0.0,) * launch.draft_tokens)
+        self._counts = self._reported = Counts(accepted=(0.0,) * launch.draft_tokens)
         self._age = 0.0  # seconds of decoding
         self._last = pace.clock.monotonic()
 
@@ -102,6 +102,12 @@ class Decoding:
         """Count what the steady load has made in so many seconds before."""
         self.counts()
         self._go_on(seconds)
+        self._reported = self._counts
+
+    def report(self) -> Counts:
+        """Return what was made since the last report."""
+        before, self._reported = self._reported, self.counts()
+        return self._reported.since(before)
 
     def stretch(self, ago: float, seconds: float) -> Counts:
         """Return what the steady load made in ``seconds``, that many seconds ``ago``, as if it had always been there."""

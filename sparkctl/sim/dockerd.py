@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from sparkctl.sim.container import Body, SimContainer
 from sparkctl.sim.node import SimNode
@@ -30,6 +30,8 @@ class Dockerd:
         self.running: dict[str, EngineProcess] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: set[asyncio.Queue[Body]] = set()
+        self._reaping: set[asyncio.Task[None]] = set()
+        self.visitors: Callable[[EngineProcess], Awaitable[None]] | None = None  # whoever comes when an engine is ready
 
     async def close(self) -> None:
         """End every process at once, as a power cut does."""
@@ -86,6 +88,8 @@ class Dockerd:
         if ready_since is not None:
             process.rush(ready_since)
         self._keep(asyncio.ensure_future(self._attend(container, process)))
+        if self.visitors is not None:
+            self._keep(asyncio.ensure_future(self.visitors(process)))
         self.tell("start", container)
 
     async def _attend(self, container: SimContainer, process: EngineProcess) -> None:
@@ -97,7 +101,15 @@ class Dockerd:
             self.tell("oom", container)
         container.mark_ended(ending.code, oom_killed=ending.oom_killed)
         self.tell("die", container)
-        self._keep(asyncio.ensure_future(self.node.reap(process.pids)))
+        reaping = asyncio.ensure_future(self.node.reap(process.pids))
+        self._keep(reaping)
+        self._reaping.add(reaping)
+        reaping.add_done_callback(self._reaping.discard)
+
+    @property
+    def is_in_between(self) -> bool:
+        """Tell whether something starts, stops, or gives its memory back."""
+        return bool(self._reaping) or any(not one.ready.is_set() or one.is_leaving for one in self.running.values())
 
     def _keep(self, task: asyncio.Future[None]) -> None:
         assert isinstance(task, asyncio.Task)

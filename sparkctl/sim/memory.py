@@ -55,6 +55,11 @@ class Memory:
             total += part - min(part // 2, WATERMARK)
         return max(0, total)
 
+    @property
+    def to_be_had(self) -> int:
+        """What CUDA can still get, and says is free: the kernel keeps some."""
+        return max(0, min(self.free, self.available - RESERVE))
+
     def allocate(self, pid: int, *, gpu: int = 0, anonymous: int = 0) -> None:
         """Give memory to a process; page cache makes room. Raises MemoryError, with nothing given, where it cannot."""
         need = gpu + anonymous

@@ -40,6 +40,11 @@ class EngineProcess:
         node.at_work[self.pids[1]] = lambda: 0.96 if self.decoding.running else self._starting
 
     @property
+    def is_leaving(self) -> bool:
+        """Tell whether it was asked to end."""
+        return self._signal.done()
+
+    @property
     def pid(self) -> int:
         """The main process."""
         return self.pids[0]
@@ -129,7 +134,7 @@ class EngineProcess:
                 await self._do(step)
             except MemoryError as short:
                 held = self.node.memory.gpu.get(self.pids[1], 0)
-                free = self.node.memory.free
+                free = self.node.memory.to_be_had
                 return await self._play(self.engine.out_of_memory(self.launch, int(str(short)), free, held))
         return None
 

@@ -38,6 +38,11 @@ async def two_stacks(nodes: Sequence[Dockerd]) -> None:
         await _run(nodes[1], _shipped("qwen36-vllm"), 3.1 * HOURS, requests=1)
 
 
+async def story(nodes: Sequence[Dockerd]) -> None:
+    """What comes before the two stacks: the first of them is at work, the second Spark is free."""
+    await two_stacks(nodes[:1])
+
+
 async def trouble(nodes: Sequence[Dockerd]) -> None:
     """The big model again, and everything that `top` can find: a stuck clock, heat, half a fabric, a full disk, a lost engine."""
     ill = (
@@ -106,6 +111,7 @@ async def _run(docker: Dockerd, body: Body, ready_since: float, requests: int) -
 SCENARIOS: dict[str, Callable[[Sequence[Dockerd]], Awaitable[None]]] = {
     "empty": empty,
     "two-stacks": two_stacks,
+    "story": story,
     "big-model": big_model,
     "trouble": trouble,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import asyncssh
 from sparkctl.sim.clock import Pace, SimClock
 from sparkctl.sim.dockerd import Dockerd
 from sparkctl.sim.guard import SimGuard
+from sparkctl.sim.haste import come, hurry
 from sparkctl.sim.node import USER, Fault, NodeOptions, SimNode
 from sparkctl.sim.scenarios import SCENARIOS
 from sparkctl.sim.sshd import Sshd
@@ -26,7 +28,8 @@ class SimulatedSparks:
 
     ``speed`` 1 is the demo's pace (`DEMO_SPEED`), 50 a test's; ``decode_speed`` 1 generates tokens as fast as a Spark.
     ``options`` and ``faults`` are by node name. ``clock``: the time of all of
-    it, ours unless given. Keys are made for this one run and lie in a directory of mode 0700.
+    it, ours unless given; with ``haste`` it goes that many times as fast while something starts or stops, and engines are
+    used as soon as they are ready. Keys are made for this one run and lie in a directory of mode 0700.
     """
 
     def __init__(
@@ -39,10 +42,11 @@ class SimulatedSparks:
         options: Mapping[str, NodeOptions] | None = None,
         faults: Mapping[str, str] | None = None,
         clock: SimClock | None = None,
+        haste: float | None = None,
     ) -> None:
         if scenario not in SCENARIOS:
             raise ValueError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
-        pace = Pace(speed * DEMO_SPEED, decode_speed, clock or SimClock())
+        pace = self.pace = Pace(speed * DEMO_SPEED, decode_speed, clock or SimClock())
         self.scenario = scenario
         self.nodes = {name: SimNode(name, pace, seed, (options or {}).get(name)) for name in nodes}
         for name, fault in (faults or {}).items():
@@ -51,6 +55,8 @@ class SimulatedSparks:
         self.guards: dict[str, SimGuard] = {}
         self.ports: dict[str, int] = {}
         self.sshd: dict[str, Sshd] = {}
+        self._haste = haste
+        self._hurrying: asyncio.Task[None] | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
     @property
@@ -107,11 +113,18 @@ class SimulatedSparks:
         self.known_hosts.write_text("".join(hosts), encoding="utf-8")
         self.write_config(self.directory)
         await SCENARIOS[self.scenario](list(self.docker.values()))
+        if self._haste is not None:
+            for docker in self.docker.values():
+                docker.visitors = come
+            self._hurrying = asyncio.create_task(hurry(self.pace.clock, self._haste, list(self.docker.values())))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._hurrying is not None:
+            self._hurrying.cancel()
+            await asyncio.gather(self._hurrying, return_exceptions=True)
         for sshd in self.sshd.values():
             await sshd.close()
         for guard in self.guards.values():

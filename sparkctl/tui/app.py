@@ -127,6 +127,14 @@ class Panel(App[tuple[str, ...]]):
         return time.time() if self._room is None else self._room.now()
 
     @property
+    def badge(self) -> str:
+        """What the header says of whose time this is: a recording's, or a simulation's."""
+        if self.setup.recording is not None:
+            player = None if self._room is None else self._room.player
+            return "recording" if player is None else player.progress.words
+        return "" if self.setup.badge is None else self.setup.badge()
+
+    @property
     def room(self) -> Room | None:
         """What knows the nodes; None before the first picture."""
         return self._room
@@ -340,8 +348,15 @@ class Panel(App[tuple[str, ...]]):
 
     def pause(self) -> None:
         """Hold the picture, or let it go on."""
-        self.paused = not self.paused
+        if self._room is not None and self._room.player is not None:
+            self._room.player.pause()
+        else:
+            self.paused = not self.paused
         self._paint_screens()
+
+    def prefer(self, node: NodeName, instance: str) -> None:
+        """Let this instance be the one that is selected on its node."""
+        self._instances[node] = instance
 
     # --- what is said ---
 

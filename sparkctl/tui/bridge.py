@@ -45,6 +45,13 @@ class Bridge:
             return
         self.changed(topics)
 
+    def rewind(self) -> None:
+        """Know nothing again."""
+        self.store = Store((), self._now())
+        self.lines.clear()
+        self.ends.clear()
+        self._in_bar = False
+
     def expect(self, nodes: Iterable[NodeName]) -> None:
         """Have a place for nodes that nothing is known of yet."""
         for name in nodes:

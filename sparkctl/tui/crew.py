@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from sparkctl.core.context import Context
 from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR
@@ -16,15 +15,7 @@ from sparkctl.core.session import Lent, Session
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.operations.follow import Follower
-from sparkctl.operations.replay import paced
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """Events to play, and how fast."""
-
-    events: Sequence[Event]
-    speed: float = 1.0
+from sparkctl.tui.player import Player
 
 
 class Crew:
@@ -78,14 +69,9 @@ class Crew:
             self._emit(NodeStateChanged(self._ctx.clock.now(), name, NodeState.UNKNOWN))
             self._begin(node)
 
-    def play(self, recording: Recording) -> None:
+    def play(self, player: Player) -> None:
         """Play a recording in place of following anything."""
-
-        async def play() -> None:
-            async for event in paced(self._ctx.clock, recording.events, recording.speed):
-                self._emit(event)
-
-        self._playing = asyncio.create_task(play())
+        self._playing = asyncio.create_task(player.run())
 
     async def aclose(self) -> None:
         """End everything and wait for it."""

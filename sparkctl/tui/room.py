@@ -17,7 +17,7 @@ from sparkctl.core.context import Interrupt
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome
+from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, PlanMade
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
@@ -30,12 +30,14 @@ from sparkctl.present.results import caches_rows, guard_notice, result_line
 from sparkctl.present.spans import Tone, row, said
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
-from sparkctl.tui.crew import Crew, Recording
+from sparkctl.tui.crew import Crew
 from sparkctl.tui.dialogs import Reader
 from sparkctl.tui.examinations import Examinations
 from sparkctl.tui.jobs import Job, Jobs
 from sparkctl.tui.picker import Offer
+from sparkctl.tui.player import Player
 from sparkctl.tui.setup import Started
+from sparkctl.tui.story import tell
 
 if TYPE_CHECKING:
     from sparkctl.model.instance import InstanceView
@@ -66,6 +68,8 @@ class Room:
         self.examinations = Examinations()
         self._homes: dict[NodeName, str | None] = {}  # None: being asked
         self.recorded: Sequence[Event] = ()
+        self.player: Player | None = None  # of a recording
+        self.is_taken_over = False  # somebody has started something by hand
         self._ready_lines: dict[tuple[NodeName, str], str | None] = {}
 
     @property
@@ -78,15 +82,20 @@ class Room:
         recording = self._panel.setup.recording
         if recording is not None:
             self.recorded, speed = recording()
-            self.crew.play(Recording(self.recorded, speed))
+            self.player = Player(self.clock, self.recorded, speed, self._take, self._rewound)
+            self.crew.play(self.player)
         else:
             self.crew.follow(nodes)
+        if story := self._panel.setup.story:
+            self._panel.spawn(tell(self, story))
 
     def now(self) -> float:
         """Return the moment that is shown: in a recording the last event's, and what has passed since."""
         if self._panel.setup.recording is None or self._shown is None:
             return self.clock.now()
         stamp, when = self._shown
+        if self.player is not None and self.player.is_paused:
+            return stamp
         return stamp + min(1.0, self.clock.monotonic() - when)
 
     def views(self, names: Sequence[NodeName]) -> tuple[LoadView, ...]:
@@ -170,8 +179,9 @@ class Room:
 
     # --- what the operator starts ---
 
-    def run(self, words: Sequence[str]) -> None:
+    def run(self, words: Sequence[str], *, by_hand: bool = True) -> None:
         """Start a command line. Raises `SparkctlError` where it is none."""
+        self.is_taken_over = self.is_taken_over or by_hand
         commands = self._panel.setup.commands
         if commands is None:
             raise InvalidInput("this panel has no commands")
@@ -249,20 +259,22 @@ class Room:
         if panel.front is not None and panel.front.PLACE == DOCTOR:
             self.examine([node for node in panel.sparks if node.name in started.nodes])  # is it mended?
         for warned in job.warnings[-2:]:
-            self._notice(warned.message + (f"  {warned.hint}" if warned.hint else ""), Tone.ATTENTION)
-        self._notice(words, tone, is_shown=details is not None)
+            self.notice(warned.message + (f"  {warned.hint}" if warned.hint else ""), Tone.ATTENTION)
+        self.notice(words, tone, is_shown=details is not None)
         if details is not None:
             panel.push_screen(details)
         self.recent = self.context.history.recent_profiles(_RECENT)
         self.bridge.changed()
 
-    def _notice(self, words: str, tone: Tone, *, is_shown: bool = False) -> None:
+    def notice(self, words: str, tone: Tone, *, is_shown: bool = False) -> None:
         """Keep something below the tiles, until there is more to say or escape. Where tiles are not seen, say it for a moment,
         unless a dialog has it in full."""
         self.notices[:] = [*self.notices[-2:], (clean(words.replace("\n", " ")), tone)]
         front = self._panel.front
         if not is_shown and front is not None and front.PLACE != OVERVIEW:
-            severity = {Tone.GOOD: "information", Tone.ATTENTION: "warning"}.get(tone, "error")
+            severity = {Tone.GOOD: "information", Tone.ATTENTION: "warning", Tone.ACCENT: "information"}.get(
+                tone, "error"
+            )
             self._panel.say(words, severity=severity)
 
     def _details(self, job: Job) -> Reader | None:
@@ -278,6 +290,11 @@ class Room:
             return Reader("a dry run: nothing was changed", [(), *rows, ()])
         return None
 
+    def _rewound(self) -> None:
+        """Forget what a recording has told: it begins anew."""
+        self._shown = None
+        self.bridge.rewind()
+
     def _paint(self) -> None:
         """Paint as a message of the app's own: a defect in it is the panel's, and not a line in a log that nobody reads."""
         self._panel.call_later(self._panel.repaint)
@@ -285,8 +302,10 @@ class Room:
     def _take(self, event: Event) -> None:
         if self._panel.setup.recording is not None:
             self._shown = (event.ts, self.clock.monotonic())
+        if isinstance(event, PlanMade) and not self.is_replaying:
+            self._panel.prefer(event.plan.node, event.plan.instance)  # what is being started is what is watched
         if isinstance(event, GuardActed) and (notice := guard_notice(event, self._panel.ascii_only)) is not None:
-            self._notice(*notice)
+            self.notice(*notice)
         self.bridge.take(event)
         if isinstance(event, Examined):
             self.bridge.changed()

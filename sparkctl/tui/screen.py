@@ -128,7 +128,7 @@ class PanelScreen(Screen[None]):
         panel = self.panel
         badges = [
             (panel.paused, "paused", Tone.ATTENTION),
-            (panel.setup.recording is not None, "recording", Tone.ACCENT),
+            (bool(panel.badge), panel.badge, Tone.ACCENT),
             (panel.setup.readonly, "read-only", Tone.ACCENT),
         ]
         count = len(panel.names)

@@ -40,9 +40,19 @@ class Commands(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """A part of a story: ``after`` so many seconds something is said, and a command line is done as if it had been typed."""
+
+    after: float
+    says: str = ""
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """``keys`` is the operator's keymap. ``recording`` returns events to play and how fast, in place of asking nodes.
-    ``reload`` reads the config again where its file was written, None where nothing is to be read."""
+    ``reload`` reads the config again where its file was written, None where nothing is to be read. ``badge`` returns a word
+    for the header; ``story`` goes on by itself until somebody starts something."""
 
     nodes: tuple[Node, ...]
     make_context: Callable[[Asker], Context]
@@ -55,3 +65,5 @@ class Setup:
     ascii_only: bool = False
     theme: str | None = None
     keep_theme: Callable[[str], None] | None = None
+    badge: Callable[[], str] | None = None
+    story: tuple[Told, ...] = ()

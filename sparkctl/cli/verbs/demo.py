@@ -18,7 +18,11 @@ SCENARIOS = ("empty", "two-stacks", "big-model", "trouble")
     short_help="Run the panel, or any verb, on two simulated Sparks.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.option("--scenario", type=click.Choice(SCENARIOS), help="What runs there at first (a verb starts on `empty`).")
+@click.option(
+    "--scenario",
+    type=click.Choice(SCENARIOS),
+    help="What runs there at first. Without it a verb starts on `empty`, and the panel tells a story.",
+)
 @click.option(
     "--speed", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="How fast their time goes."
 )
@@ -43,18 +47,18 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
 
     if not serve and not verb and not panel.is_possible():
         raise click.UsageError("which verb? for example: sparkctl demo up qwen36 --node spark1", ctx)
+    if not serve and not verb:
+        return _panel(scenario, speed)
     from sparkctl.sim import background
 
     with (
         _until_hung_up(),
         tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
-        background(scenario=scenario or ("empty" if verb or serve else "two-stacks"), speed=speed) as config,
+        background(scenario=scenario or "empty", speed=speed) as config,
     ):
         if serve:
             return _serve(Path(config), Path(home))
         with _at(Path(config), Path(home)):
-            if not verb:
-                return panel.open_panel(simulated=True)
             code = _invoke(verb)
             has_log = any(Path(home).rglob("*.log"))
     if verb and verb[0] == "up":
@@ -62,6 +66,25 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
 
         narrate.say(_what_ended(code, has_log))
     return code
+
+
+def _panel(scenario: str | None, speed: float) -> int:
+    """Open the panel on them. Their clock is the panel's: it goes faster while something starts, and the header says so."""
+    from sparkctl.cli import demo_story
+    from sparkctl.cli.panel import open_panel
+    from sparkctl.sim import DEMO_SPEED, SimClock, background
+
+    clock = SimClock(elastic=True)
+    with (
+        _until_hung_up(),
+        tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
+        background(
+            scenario=scenario or "story", speed=1 / DEMO_SPEED, clock=clock, haste=demo_story.HASTE * speed
+        ) as config,
+        _at(Path(config), Path(home)),
+    ):
+        demo_story.remember(Path(home) / "state")
+        return open_panel(demo=demo_story.demo(clock, with_story=scenario is None))
 
 
 def _what_ended(code: int, has_log: bool) -> str:

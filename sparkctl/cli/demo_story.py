@@ -1,0 +1,68 @@
+"""What `sparkctl demo` shows of its own accord: one model on two stacks, a start that fails and says why, one that works.
+
+The figures are no part of it: they come out of the simulated engines.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Protocol
+
+from sparkctl.cli.panel import Demo
+from sparkctl.core.clock import Clock
+from sparkctl.core.history import History
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.tui.setup import Told
+
+HASTE = 8.0  # seconds of the demo in one of ours, while something starts or stops
+_DAY = 86400.0
+_STARTED = (
+    ("qwen36", "spark2", 361.0, 4.1),
+    ("qwen36-vllm", "spark2", 258.0, 2.2),
+    ("qwen36-ngram", "spark1", 323.0, 0.2),
+)  # seconds to ready, days ago
+_TOO_MUCH = ("--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
+
+STORY = (
+    Told(1.5, "two simulated Sparks, in this process alone: q ends it, ? shows the keys; whatever you start is yours"),
+    Told(
+        8,
+        "spark2 is free. Somebody wants a large KV cache: up qwen36 --set args.mem-fraction-static=0.95",
+        ("up", "qwen36", "--node", "spark2", *_TOO_MUCH),
+    ),
+    Told(
+        14,
+        "no room was left for the drafts: enter on spark2 shows the verdict. Now the other stack: up qwen36-vllm",
+        ("up", "qwen36-vllm", "--node", "spark2"),
+    ),
+    Told(
+        25,
+        "the same model twice: FP8 with NGRAM drafts on spark1, NVFP4 with its own draft head on spark2. It is yours now",
+    ),
+)
+
+
+class RatedClock(Clock, Protocol):
+    """A clock that says how many of its seconds go by in one of ours."""
+
+    @property
+    def rate(self) -> float:
+        """Return that number."""
+        ...
+
+
+def demo(clock: RatedClock, *, with_story: bool) -> Demo:
+    """Return what the panel needs to know of simulated Sparks."""
+    return Demo(
+        clock,
+        lambda: "simulated" if clock.rate == 1 else f"simulated, time ×{clock.rate:g}",
+        STORY if with_story else (),
+    )
+
+
+def remember(state: Path) -> None:
+    """Let the operator have started both before: how long that takes is known then."""
+    history, library = History(state), ProfileLibrary()
+    for profile, node, seconds, days in _STARTED:
+        history.remember_start(profile, library.load(profile).digest, node, seconds, time.time() - days * _DAY)

@@ -1,0 +1,29 @@
+"""Lines that are typed by nobody: what the demo does of its own accord, until somebody takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sparkctl.present.spans import Tone
+from sparkctl.tui.setup import Told
+
+if TYPE_CHECKING:
+    from sparkctl.tui.room import Room
+
+_LOOK = 1.0  # seconds between two looks whether a verb is over
+
+
+async def tell(room: Room, story: Sequence[Told]) -> None:
+    """Say and do one thing after the other; a verb is waited for. Somebody who starts something himself ends it."""
+    for one in story:
+        await room.clock.sleep(one.after)
+        if room.is_taken_over:
+            room.notice("from here on the demo is yours: it starts nothing more by itself", Tone.ACCENT)
+            return
+        if one.says:
+            room.notice(one.says, Tone.ACCENT)
+        if one.words:
+            room.run(one.words, by_hand=False)
+            while room.jobs.running:
+                await room.clock.sleep(_LOOK)

@@ -1,0 +1,88 @@
+"""What the demo shows of its own accord: whoever only watches sees both stacks, a start that fails, and why."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sparkctl.cli.commands import CommandLine
+from sparkctl.cli.demo_story import STORY, demo, remember
+from sparkctl.core.config import load_config
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.model.ask import Asker
+from sparkctl.sim import DEMO_SPEED, SimClock, SimulatedSparks
+from sparkctl.tui.setup import Setup
+from tests.tui.driving import Driver, opened, screen, until
+
+FASTER = 12.0
+
+
+def told(sparks: SimulatedSparks, clock: SimClock, state: Path) -> Setup:
+    def context(asker: Asker) -> Context:
+        return Context(History(state), "milo@desk", asker=asker, clock=clock)
+
+    shown = demo(clock, with_story=True)
+    nodes = load_config(sparks.config_path).nodes
+    return Setup(nodes, context, CommandLine(), clock=clock, badge=shown.badge, story=shown.story)
+
+
+def figures(text: str, engine: str) -> tuple[float, float]:
+    """tok/s and tokens a step in the tile of an engine."""
+    part = text[text.index(engine) :]
+    speed, steps = re.search(r"decode +([\d.]+) tok/s", part), re.search(r"accept +([\d.]+) per step", part)
+    assert speed is not None, text
+    assert steps is not None, text
+    return float(speed[1]), float(steps[1])
+
+
+async def _there(pilot: Driver, words: str) -> str:
+    return await until(pilot, words, within=60)
+
+
+async def test_the_story_is_told_to_whoever_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimClock(rate=FASTER, elastic=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    remember(tmp_path / "state")
+    async with (
+        SimulatedSparks("story", speed=FASTER / DEMO_SPEED, clock=clock, haste=FASTER) as sparks,
+        opened(told(sparks, clock, tmp_path / "state"), (90, 60)) as pilot,
+    ):
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        shown = await _there(pilot, "per step")
+        assert f"simulated, time ×{FASTER:g}" in shown.splitlines()[0]
+        speed, steps = figures(shown, "SGLang 0.5.12")
+        assert 11.5 < speed < 14
+        assert 1.65 <= steps <= 1.85
+        await _there(pilot, "of about")
+        shown = await _there(pilot, "CUDA ran out of memory: it tried to allocate")
+        assert "✕ failed" in shown
+        wanted, free = re.findall(r"(\d+\.\d+)\s+GiB", shown[shown.index("it tried to allocate") :])[:2]
+        assert float(wanted) > float(free)
+        shown = await _there(pilot, "/11")
+        assert "qwen36-vllm" in shown
+        began = clock.monotonic()
+        await until(pilot, lambda text: text.count("per step") == 2 and clock.monotonic() - began > 200, within=60)
+        speed, steps = figures(screen(pilot), "vLLM 0.19.1")
+        assert 18 < speed < 29
+        assert 2.4 <= steps <= 3.6
+        assert "failed" in screen(pilot), "the one that failed is still listed"
+
+
+async def test_whoever_starts_something_has_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimClock(rate=FASTER, elastic=True)
+    async with (
+        SimulatedSparks("story", speed=1.0, clock=clock) as sparks,
+        opened(told(sparks, clock, tmp_path), (100, 30)) as pilot,
+    ):
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        await until(pilot, "○ nothing runs")
+        await pilot.press("tab", "c")
+        await until(pilot, "esc goes back")
+        await pilot.press("escape")
+        shown = await until(pilot, "the demo is yours")
+        assert "mem-fraction-static" not in shown
+        assert not sparks.docker["spark2"].containers
+    assert any(one.words for one in STORY)
