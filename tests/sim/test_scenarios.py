@@ -72,7 +72,7 @@ def test_another_thread_serves_this_one() -> None:
 
 
 def test_an_unknown_scenario_is_named() -> None:
-    with pytest.raises(ValueError, match="no scenario 'x'; there are empty, two-stacks, big-model, trouble"):
+    with pytest.raises(ValueError, match="no scenario 'x'; there are empty, two-stacks, story, big-model, trouble"):
         SimulatedSparks("x")
 
 
