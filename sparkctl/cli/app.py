@@ -21,7 +21,7 @@ _READER_GONE = 141  # what a shell makes of SIGPIPE
 VERBS = {
     "init": ("init", "Ask for each Spark's address, test it, write the config."),
     "doctor": ("doctor", "Say what is missing on the nodes, each with the command that mends it."),
-    "profiles": ("profiles", "List, show and check profiles."),
+    "profiles": ("profiles", "List, show, check and import profiles."),
     "up": ("up", "Start a profile on a node and wait until it is ready."),
     "status": ("status", "Show the nodes, their memory and what runs there."),
     "top": ("top", "Show memory, GPU, CPU, links and instances, live."),

@@ -77,6 +77,10 @@ class Docker:
         answer = await self._ask(f"/v{await self.api()}/images/{quote(docker_run.image_id(data), safe=':')}/json")
         return docker_run.read(data, None if answer.status == _MISSING else self._object(answer))
 
+    async def beyond(self, ref: str) -> tuple[tuple[str, str], ...]:
+        """Return what a container was created with that `DockerRun` does not tell, as docker run flags with values."""
+        return docker_run.beyond(await self._read(f"/containers/{quote(ref, safe='')}/json"))
+
     async def raw(self, path: str) -> object:
         """Return the decoded answer to ``GET path`` as Docker gave it, secrets and all: for whoever masks it."""
         return await self._read_any(path)

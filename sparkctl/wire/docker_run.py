@@ -47,6 +47,31 @@ def read(data: Json, image: Json | None) -> DockerRun:
     )  # fmt: skip
 
 
+def beyond(data: Json) -> Pairs:
+    """Read the settings that `DockerRun` has no field for: docker run flags with their values."""
+    host, config = _part(data, "HostConfig"), _part(data, "Config")
+    found: list[tuple[str, str]] = []
+    if (policy := _text(_part(host, "RestartPolicy"), "Name")) not in ("", "no"):
+        found.append(("restart", policy))
+    if host.get("AutoRemove") is True:
+        found.append(("rm", "true"))
+    for flag, field in _BEYOND:
+        said = host.get(field)
+        if isinstance(said, list):
+            found += [(flag, str(one)) for one in said]
+        elif isinstance(said, dict):
+            found += [(flag, f"{name}={value}") for name, value in said.items()]
+        elif said and said not in _USUAL:
+            found.append((flag, str(said)))
+    for one in _entries(host, "Mounts"):
+        parts = [f"type={_text(one, 'Type')}", f"source={_text(one, 'Source')}", f"target={_text(one, 'Target')}"]
+        found.append(("mount", ",".join([*parts, *(["readonly"] if one.get("ReadOnly") is True else [])])))
+    health = _part(config, "Healthcheck")
+    if (test := _texts(health, "Test")) and test != ["NONE"]:
+        found.append(("health-cmd", " ".join(test[1:])))
+    return tuple(found)
+
+
 def size(count: int) -> str:
     """Return ``32g``, ``512m`` or the bytes."""
     for unit, letter in ((GIB, "g"), (MIB, "m")):
@@ -144,6 +169,14 @@ _PLAIN: tuple[tuple[str, str, Callable[[object], str | None]], ...] = (
     ("pids-limit", "PidsLimit", _word), ("privileged", "Privileged", _flag), ("read-only", "ReadonlyRootfs", _flag),
     ("runtime", "Runtime", _word),
 )  # fmt: skip
+_BEYOND = (
+    ("dns", "Dns"), ("dns-search", "DnsSearch"), ("dns-option", "DnsOptions"), ("sysctl", "Sysctls"), ("cgroupns", "CgroupnsMode"),
+    ("cpu-shares", "CpuShares"), ("cpu-period", "CpuPeriod"), ("cpu-quota", "CpuQuota"), ("cpuset-mems", "CpusetMems"),
+    ("memory-reservation", "MemoryReservation"), ("blkio-weight", "BlkioWeight"), ("userns", "UsernsMode"), ("uts", "UTSMode"),
+    ("volumes-from", "VolumesFrom"), ("link", "Links"), ("storage-opt", "StorageOpt"), ("device-cgroup-rule", "DeviceCgroupRules"),
+    ("oom-kill-disable", "OomKillDisable"), ("cgroup-parent", "CgroupParent"),
+)  # fmt: skip
+_USUAL = ("private", "host:host")
 _LISTS = (
     ("add-host", "ExtraHosts"), ("cap-add", "CapAdd"), ("cap-drop", "CapDrop"), ("group-add", "GroupAdd"),
     ("security-opt", "SecurityOpt"),

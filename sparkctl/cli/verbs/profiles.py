@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli.setup import complete_profiles, json_document_option
+from sparkctl.cli.verbs import profiles_import
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from sparkctl.core.profiles import ProfileLibrary
 
 
-@click.group("profiles", short_help="List, show and check profiles.")
+@click.group("profiles", short_help="List, show, check and import profiles.")
 def command() -> None:
     """Profiles say what to start and how: shipped ones, and your own, which win over shipped ones of the same name."""
 
@@ -130,3 +131,6 @@ def schema() -> int:
 
     output.text(json.dumps(profile_json_schema(), indent=2))
     return 0
+
+
+command.add_command(profiles_import.command)

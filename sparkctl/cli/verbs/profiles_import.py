@@ -1,0 +1,108 @@
+"""``sparkctl profiles import``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from sparkctl.cli.setup import json_document_option, make_context, node_option, one_node
+
+_PROGRAMS = ("docker", "podman", "nerdctl", "sudo")
+
+
+class _Pasted(click.Command):
+    """A command whose words may be a `docker run` line without quotes: all behind ``docker`` is the line's own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``--`` before the line."""
+        at = next((at for at, word in enumerate(args) if word in _PROGRAMS), None)
+        if at is not None and "--" not in args[:at] and len(args) > at + 1:
+            args = [*args[:at], "--", *args[at:]]
+        return super().parse_args(ctx, args)
+
+
+@click.command("import", cls=_Pasted, short_help="Make a profile of a docker run line, a recipe or a container.")
+@click.argument("source", nargs=-1, metavar="FILE|LINE|-")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write the profile to FILE.")
+@click.option("--save", is_flag=True, help="Write it into your own profiles, so that `up` finds it.")
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--name", metavar="NAME", help="What the profile is called.")
+@click.option("--service", metavar="NAME", help="Which service of a compose file.")
+@click.option("--define", multiple=True, metavar="NAME=VALUE", help="The value of a $NAME or of a recipe's {NAME}.")
+@click.option("--allow", is_flag=True, help="Take hooks, privileged mode, Docker's socket and any host directory too.")
+@click.option("--from-container", metavar="CONTAINER", help="Import a container that is on --node.")
+@node_option(many=False)
+@json_document_option
+@click.pass_context
+def command(
+    ctx: click.Context, source: tuple[str, ...], output: str | None, save: bool, force: bool, name: str | None,
+    service: str | None, define: tuple[str, ...], allow: bool, from_container: str | None, node: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Make a profile of a `docker run` line, a compose file, a sparkrun or eugr recipe, or a container.
+
+    \b
+    sparkctl profiles import 'docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.19.1 --model Qwen/Qwen3-8B'
+    sparkctl profiles import recipe.yaml --save
+    sparkctl profiles import --from-container vllm_node --node spark1 -o mine.yaml
+
+    Prints the profile; what could not be taken over is said on stderr, key by key. Nothing is started, and nothing of
+    the source is run.
+    """
+    if (from_container is None) == (not source):
+        raise click.UsageError("name a file, paste a docker run line, or give --from-container and --node", ctx)
+    if output is not None and save:
+        raise click.UsageError("either -o FILE or --save, not both", ctx)
+    if node is not None and from_container is None:
+        raise click.UsageError("--node belongs to --from-container", ctx)
+    from sparkctl.core import profile_fields
+    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.operations import profile_import
+
+    try:
+        request = profile_import.Request(name and profile_fields.name(name), service, allow, define)
+    except ValueError as wrong:
+        raise click.UsageError(f"--name: {wrong}", ctx) from wrong
+    if from_container is not None:
+        import asyncio
+
+        context = make_context(may_ask=not as_json)
+        found = asyncio.run(profile_import.from_container(context, one_node(node), from_container, request))
+    else:
+        found = profile_import.from_source(_text(source), request)
+    if output is not None:
+        found = profile_import.put(found, Path(output).expanduser(), force=force)
+    elif save:
+        found = profile_import.save(found, ProfileLibrary(), force=force)
+    _tell(found, as_json)
+    return 0
+
+
+def _text(source: tuple[str, ...]) -> str:
+    """Return what is meant: stdin for a dash, one word as it is, several as the line they were before the shell."""
+    if source == ("-",):
+        return sys.stdin.buffer.read(1 << 20).decode("utf-8-sig", "replace")
+    return source[0] if len(source) == 1 else shlex.join(source)
+
+
+def _tell(found: object, as_json: bool) -> None:
+    from sparkctl.cli import narrate, output
+    from sparkctl.operations.profile_import import Written
+    from sparkctl.present.import_report import report_document, report_lines
+
+    assert isinstance(found, Written)
+    if as_json:
+        output.document(report_document(found.imported, found.text, None if found.path is None else str(found.path)))
+    else:
+        for line in report_lines(found.imported):
+            narrate.say(line, 12)
+        if found.path is None:
+            output.remote(found.text.rstrip("\n").split("\n"))
+        else:
+            output.text(str(found.path))
+    if found.over_shipped:
+        narrate.warning(
+            None, f"it stands over the shipped profile {found.profile.name}", "--name gives it another name"
+        )

@@ -1,0 +1,163 @@
+"""`profiles import`: find the source, read it, hold the profile against the check, put it where it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sparkctl.core.context import Context
+from sparkctl.core.faults import InvalidFile
+from sparkctl.core.profile_build import build
+from sparkctl.core.profile_tree import token_faults
+from sparkctl.core.profile_write import profile_yaml
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.core.session import Session
+from sparkctl.core.yamlfile import parse_yaml
+from sparkctl.engines import names as engine_names
+from sparkctl.errors import InvalidInput, NoSuchContainer, Refused
+from sparkctl.model.node import Node
+from sparkctl.model.profile import Profile
+from sparkctl.model.suggest import did_you_mean
+from sparkctl.recipes.draft import Imported
+from sparkctl.recipes.read import Wishes, read_run, read_text
+from sparkctl.recipes.references import is_name
+
+_LARGEST = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for. ``define``: ``NAME=VALUE`` texts."""
+
+    name: str | None = None
+    service: str | None = None
+    allow: bool = False
+    define: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An import that passed the check: ``text`` is the file, ``path`` where it lies now, None where it was not asked for."""
+
+    imported: Imported
+    profile: Profile
+    text: str
+    path: Path | None = None
+    over_shipped: bool = False
+
+
+def from_source(source: str, request: Request) -> Written:
+    """Import a file by its path, or a text: a pasted line, a recipe from stdin.
+
+    Raises `InvalidInput` with what is wrong and where, also for a profile that does not pass the check.
+    """
+    path = Path(source).expanduser() if "\n" not in source and len(source) < 4096 else None
+    if path is not None and path.is_file():
+        return checked(read_text(_file(path), str(path), _wishes(request, path.parent)))
+    if path is not None and " " not in source.strip():
+        raise InvalidInput(
+            f"{source}: there is no such file", "a docker run line goes in quotes, or - reads it from stdin"
+        )
+    return checked(read_text(source, "pasted", _wishes(request, Path.cwd())))
+
+
+async def from_container(ctx: Context, node: Node, name: str, request: Request) -> Written:
+    """Import a container that is on a node. Raises `InvalidInput` for one that is not, `NodeError` and `DockerError`."""
+    async with Session(node, ctx.asker, ctx.clock) as session:
+        await session.link.connect()
+        try:
+            run = await session.docker.run_of(name)
+        except NoSuchContainer:
+            names = [one.name for one in await session.docker.list()]
+            raise InvalidInput(
+                f"{node.name} has no container {name}{did_you_mean(name, names)}",
+                f"there are {', '.join(names) or 'none'}",
+            ) from None
+        beyond = await session.docker.beyond(name)
+    return checked(read_run(run, node.name, _wishes(request, Path.cwd()), beyond))
+
+
+def checked(imported: Imported) -> Written:
+    """Write the profile down and read it as `profiles check` does. Raises `InvalidFile` with every fault."""
+    text = profile_yaml(imported.profile, imported.comments)
+    tree = parse_yaml(text.encode(), f"{imported.profile.name}.yaml (as imported)").root
+    if faults := token_faults(tree):
+        raise InvalidFile(faults)
+    return Written(imported, build(tree, Path(f"{imported.profile.name}.yaml"), shipped=False), text)
+
+
+def put(written: Written, path: Path, *, force: bool) -> Written:
+    """Write the file. Raises `Refused` where there is one already, `InvalidInput` where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(written.text)
+    except FileExistsError:
+        raise Refused(f"{path} is there already", "--force writes over it, --name gives it another name") from None
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written: {error.strerror}") from error
+    return replace(written, path=path)
+
+
+def save(written: Written, library: ProfileLibrary, *, force: bool) -> Written:
+    """Write the profile into the operator's own library."""
+    name = written.profile.name
+    shipped = library.shipped / f"{name}.yaml"
+    done = put(written, library.user / f"{name}.yaml", force=force)
+    return replace(done, over_shipped=shipped.is_file())
+
+
+def _file(path: Path) -> str:
+    try:
+        raw = path.read_bytes()[: _LARGEST + 1]
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from error
+    if len(raw) > _LARGEST:
+        raise InvalidInput(f"{path}: larger than {_LARGEST // 1024} KiB: that is no recipe")
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return raw.decode("utf-16", "replace")
+    return raw.decode("utf-8-sig", "replace")
+
+
+def _wishes(request: Request, directory: Path) -> Wishes:
+    return Wishes(
+        engines=engine_names(), name=request.name, service=request.service, allow=request.allow,
+        defined=_defined(request.define), lookup=_Beside(directory).text,
+    )  # fmt: skip
+
+
+def _defined(texts: tuple[str, ...]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not is_name(name):
+            raise InvalidInput(f"--define {name or text}: write --define NAME=VALUE")
+        found[name] = value
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """Finds a recipe that another one includes: beside it, or anywhere below the registry that it stands in."""
+
+    directory: Path
+
+    def text(self, reference: str) -> str | None:
+        """Return the recipe's text, None where it is not at hand."""
+        name = reference.rpartition("/")[2] if reference.startswith("@") else reference
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            return None
+        root = self._registry()
+        for directory in filter(None, (self.directory, root)):
+            for suffix in ("", ".yaml", ".yml"):
+                if (path := directory / f"{name}{suffix}").is_file():
+                    return _file(path)
+        found = sorted(root.rglob(f"{Path(name).name}.y*ml"))[:1] if root is not None else []
+        return _file(found[0]) if found else None
+
+    def _registry(self) -> Path | None:
+        for directory in (self.directory, *self.directory.absolute().parents[:6]):
+            if (directory / ".sparkrun" / "registry.yaml").is_file():
+                return directory
+        return None

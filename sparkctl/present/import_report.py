@@ -1,0 +1,55 @@
+"""What became of a source that was imported, as lines for people and as data for scripts."""
+
+from __future__ import annotations
+
+from sparkctl.model.secrets import redact_word
+from sparkctl.model.text import clean
+from sparkctl.recipes.draft import Imported
+from sparkctl.recipes.ledger import Account, Fate
+
+_WORDS = {Fate.KEPT: "kept", Fate.UNSUPPORTED: "left out", Fate.WITHHELD: "withheld"}
+
+
+def report_lines(imported: Imported) -> list[str]:
+    """Return how many keys went where, each one that is not in a field of the profile, and what should be known."""
+    ledger = imported.ledger
+    counts = {fate: len(ledger.of(fate)) for fate in Fate}
+    parts = [f"{counts[Fate.MAPPED]} mapped"]
+    parts += [f"{counts[Fate.KEPT]} kept under extra"] if counts[Fate.KEPT] else []
+    parts += [f"{counts[Fate.UNSUPPORTED]} left out"] if counts[Fate.UNSUPPORTED] else []
+    parts += [f"{counts[Fate.WITHHELD]} withheld (--allow takes them)"] if counts[Fate.WITHHELD] else []
+    lines = [f"{_shown(imported.profile.name)} from {imported.kind.value}: {', '.join(parts)}"]
+    for fate in (Fate.WITHHELD, Fate.UNSUPPORTED, Fate.KEPT):
+        lines += [f"  {_WORDS[fate]:9} {_told(account)}" for account in ledger.of(fate)]
+    lines += [f"  note      {_shown(remark.text)}" for remark in ledger.remarks]
+    return lines
+
+
+def report_document(imported: Imported, text: str, path: str | None) -> dict[str, object]:
+    """Return the same as data; ``text`` is the profile's file."""
+    ledger = imported.ledger
+    return {
+        "schema": 1,
+        "kind": imported.kind.value,
+        "name": imported.profile.name,
+        "file": path,
+        "mapped": [{"key": _shown(one.key), "to": one.to} for one in ledger.of(Fate.MAPPED)],
+        "kept": [{"key": _shown(one.key), "to": one.to, "why": _or_none(one.why)} for one in ledger.of(Fate.KEPT)],
+        "unsupported": [{"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.of(Fate.UNSUPPORTED)],
+        "withheld": [{"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.of(Fate.WITHHELD)],
+        "notes": [_shown(remark.text) for remark in ledger.remarks],
+        "profile": text,
+    }
+
+
+def _told(account: Account) -> str:
+    to = f" → {account.to}" if account.to else ""
+    return _shown(f"{account.key}{to}{f': {account.why}' if account.why else ''}")
+
+
+def _shown(text: str) -> str:
+    return redact_word(clean(text))
+
+
+def _or_none(text: str | None) -> str | None:
+    return None if text is None else _shown(text)

@@ -1,0 +1,272 @@
+"""A compose file's service: its keys become the docker run flags they stand for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sparkctl.errors import InvalidInput
+from sparkctl.model.suggest import did_you_mean
+from sparkctl.recipes import options, plain
+from sparkctl.recipes.draft import Draft, Kind
+from sparkctl.recipes.ledger import Ledger
+from sparkctl.recipes.references import from_shell
+
+_FLAGS = {  # keys with one value, or a list of values, and the docker run flag of the same meaning
+    "container_name": "name", "shm_size": "shm-size", "ipc": "ipc", "network_mode": "network", "devices": "device",
+    "cap_add": "cap-add", "cap_drop": "cap-drop", "security_opt": "security-opt", "user": "user",
+    "working_dir": "workdir", "hostname": "hostname", "extra_hosts": "add-host", "tmpfs": "tmpfs", "init": "init",
+    "privileged": "privileged", "read_only": "read-only", "runtime": "runtime", "pid": "pid", "mem_limit": "memory",
+    "memswap_limit": "memory-swap", "cpus": "cpus", "cpuset": "cpuset-cpus", "pids_limit": "pids-limit",
+    "oom_score_adj": "oom-score-adj", "group_add": "group-add", "stop_signal": "stop-signal", "env_file": "env-file",
+    "stop_grace_period": "stop-timeout", "restart": "restart", "platform": "platform", "tty": "tty", "stdin_open": "interactive",
+    "pull_policy": "pull", "userns_mode": "userns",
+}  # fmt: skip
+_TOP = ("version", "name", "services", "volumes", "networks", "configs", "secrets")
+
+
+def is_compose(data: Mapping[str, Any]) -> bool:
+    """Tell whether a YAML map is a compose file."""
+    services = data.get("services")
+    return isinstance(services, dict) and any(
+        isinstance(one, dict) and ("image" in one or "build" in one or "extends" in one) for one in services.values()
+    )
+
+
+def read(data: dict[str, Any], ledger: Ledger, service: str | None, defined: Mapping[str, str]) -> Draft:
+    """Return the draft of one service. Raises `InvalidInput` where it is not said which, or the service has no image."""
+    services = plain.mapping(data.get("services"))
+    name = _chosen(services, service)
+    body = plain.mapping(services[name])
+    draft = Draft(Kind.COMPOSE, ledger, name=name)
+    reader = _Reader(draft, defined)
+    reader.take(body)
+    for other in services:
+        if other != name:
+            ledger.unsupported(f"services.{other}", f"one service is read; --service {other} reads this one")
+    for key, value in data.items():
+        if key == "x-sparkctl":
+            draft.beside = plain.compact(value)
+        elif key not in _TOP and not plain.is_empty(value):
+            ledger.kept(key, plain.data(value), "not part of the service")
+        elif key in ("configs", "secrets") and not plain.is_empty(value):
+            ledger.unsupported(key, "a profile has no such files; mount them")
+    if draft.image is None:
+        raise InvalidInput(f"the service {name} names no image", "build it first, and write its image: into the file")
+    return draft
+
+
+def _chosen(services: Mapping[str, Any], service: str | None) -> str:
+    if service is not None:
+        if service not in services:
+            raise InvalidInput(
+                f"there is no service {service}{did_you_mean(service, services)}", f"there are {', '.join(services)}"
+            )
+        return service
+    with_image = [
+        name for name, body in services.items() if isinstance(body, dict) and ("image" in body or "build" in body)
+    ]
+    if len(with_image) != 1:
+        raise InvalidInput(
+            f"the file has {len(with_image)} services: {', '.join(with_image)}",
+            f"--service {with_image[0] if with_image else 'NAME'}",
+        )
+    return with_image[0]
+
+
+class _Reader:
+    def __init__(self, draft: Draft, defined: Mapping[str, str]) -> None:
+        self.draft, self.defined = draft, defined
+        self.ledger = draft.ledger
+
+    def take(self, body: dict[str, Any]) -> None:
+        for key, value in body.items():
+            if plain.is_empty(value) and key not in ("command", "entrypoint"):
+                self.ledger.mapped(key, "nothing: it is empty")
+            elif key in _RULES:
+                _RULES[key](self, key, value)
+            elif key in _FLAGS:
+                self._flag(key, value)
+            elif key.startswith("x-"):
+                self.ledger.kept(key, plain.data(value), "an extension of somebody's own")
+            else:
+                self.ledger.kept(key, plain.data(value), "a profile has no such field")
+
+    def text(self, value: object) -> str:
+        """Return a scalar in a profile's notation: ``${NAME}`` is the environment's, ``$$`` a dollar sign."""
+        return from_shell(plain.text(value) or "", self.defined, dollar="$$")
+
+    def apply(self, flag: str, value: str, key: str) -> None:
+        options.apply(self.draft, flag, value, key)
+
+    def _flag(self, key: str, value: object) -> None:
+        pairs = plain.mapping(value) if isinstance(value, dict) else None
+        if pairs is not None:
+            for name, one in pairs.items():
+                self.apply(_FLAGS[key], self.text(f"{name}:{plain.text(one) or ''}"), f"{key}.{name}")
+            return
+        values = value if isinstance(value, list) else [value]
+        for one in values:
+            if isinstance(one, dict) and key == "env_file":
+                one = one.get("path")
+            self.apply(_FLAGS[key], self.text(one), f"{key} {plain.text(one)}" if len(values) > 1 else key)
+
+    def image(self, key: str, value: object) -> None:
+        from sparkctl.recipes.references import settled
+
+        image = settled(self.text(value))
+        if image is None:
+            raise InvalidInput(f"the image {plain.text(value)} depends on a variable", "--define NAME=VALUE gives it")
+        self.draft.image = image
+        self.ledger.mapped(key, "image")
+
+    def words(self, key: str, value: object) -> None:
+        found = self._words(value)
+        if key == "entrypoint":
+            if found:
+                self.draft.entrypoint = found[0]
+                self.draft.words = [*found[1:], *(self.draft.words or [])]
+            self.ledger.mapped(key, "container.entrypoint")
+            return
+        self.draft.words = [*(self.draft.words or []), *found] or None
+        self.ledger.mapped(key, "command, args")
+
+    def _words(self, value: object) -> list[str]:
+        if value is None:
+            return []
+        if isinstance(value, list):
+            return [self.text(one) for one in value]
+        try:
+            return [self.text(word) for word in shlex.split((plain.text(value) or "").replace("\\\n", " "))]
+        except ValueError as error:
+            raise InvalidInput(f"the command cannot be read: {error}", "is a quote left open?") from error
+
+    def environment(self, key: str, value: object) -> None:
+        for name, one in plain.mapping(value).items():
+            told = plain.text(one)
+            self.apply("env", name if told is None else f"{name}={self.text(told)}", f"{key}.{name}")
+
+    def volumes(self, key: str, value: object) -> None:
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, dict):
+                self.apply("volume", self._at_home(self.text(one)), f"{key} {plain.text(one)}")
+                continue
+            said = plain.mapping(one)
+            kind, source = plain.text(said.get("type")) or "volume", self._at_home(self.text(said.get("source")))
+            mode = ",readonly" if plain.truth(said.get("read_only")) else ""
+            named = f"{key} {source}"
+            self.apply("mount", f"type={kind},source={source},target={self.text(said.get('target'))}{mode}", named)
+            for more in said:
+                if more not in ("type", "source", "target", "read_only"):
+                    self.ledger.unsupported(f"{named}.{more}", "a profile's mounts are only :ro or not")
+
+    def _at_home(self, text: str) -> str:
+        return "~" + text[len("${HOME}") :] if text.startswith("${HOME}") else text
+
+    def ports(self, key: str, value: object) -> None:
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict):
+                said = plain.mapping(one)
+                text = f"{self.text(said.get('published'))}:{self.text(said.get('target'))}".lstrip(":")
+                if plain.text(said.get("host_ip")):
+                    text = f"{plain.text(said['host_ip'])}:{text}"
+                text += f"/{plain.text(said['protocol'])}" if plain.text(said.get("protocol")) else ""
+            else:
+                text = self.text(one)
+            self.apply("publish", text, f"{key} {text}")
+
+    def ulimits(self, key: str, value: object) -> None:
+        for name, one in plain.mapping(value).items():
+            limits = plain.mapping(one)
+            text = f"{plain.text(limits.get('soft'))}:{plain.text(limits.get('hard'))}" if limits else plain.text(one)
+            self.apply("ulimit", f"{name}={text}", f"{key}.{name}")
+
+    def gpus(self, key: str, value: object) -> None:
+        if not isinstance(value, list):
+            self.apply("gpus", self.text(value), key)
+            return
+        self._devices(key, value)
+
+    def _devices(self, key: str, value: object) -> None:
+        """A reservation of GPUs: ``{driver: nvidia, count: all, capabilities: [gpu]}``."""
+        for one in value if isinstance(value, list) else []:
+            said = plain.mapping(one)
+            if plain.text(said.get("driver")) == "cdi":
+                for name in plain.texts(said.get("device_ids")):
+                    self.apply("device", name, f"{key} {name}")
+            elif ids := plain.texts(said.get("device_ids")):
+                self.apply("gpus", f"device={','.join(ids)}", key)
+            else:
+                self.apply("gpus", plain.text(said.get("count")) or "all", key)
+            for more in said:
+                if more not in ("driver", "count", "device_ids", "capabilities"):
+                    self.ledger.unsupported(f"{key}.{more}", "a profile names GPUs, nothing more")
+
+    def deploy(self, key: str, value: object) -> None:
+        for name, one in plain.mapping(value).items():
+            resources = plain.mapping(one) if name == "resources" else {}
+            if not resources:
+                self.ledger.unsupported(f"{key}.{name}", "there is no swarm here")
+            for part, said in resources.items():
+                for field, what in plain.mapping(said).items():
+                    path = f"{key}.{name}.{part}.{field}"
+                    if field == "devices":
+                        self._devices(path, what)
+                    elif part == "limits" and field in ("memory", "cpus", "pids"):
+                        self.apply(
+                            {"memory": "memory", "cpus": "cpus", "pids": "pids-limit"}[field], self.text(what), path
+                        )
+                    else:
+                        self.ledger.unsupported(path, "a profile only limits, it reserves nothing")
+
+    def healthcheck(self, key: str, value: object) -> None:
+        for name, one in plain.mapping(value).items():
+            if name == "test":
+                self.apply("health-cmd", self.text(" ".join(plain.texts(one))), f"{key}.test")
+            else:
+                self.ledger.unsupported(f"{key}.{name}", "sparkctl asks at its own pace; start.timeouts say how long")
+
+    def logging(self, key: str, value: object) -> None:
+        said = plain.mapping(value)
+        for name, one in said.items():
+            if name == "driver":
+                self.apply("log-driver", self.text(one), f"{key}.driver")
+            elif name == "options":
+                for option, what in plain.mapping(one).items():
+                    self.apply("log-opt", f"{option}={self.text(what)}", f"{key}.options.{option}")
+            else:
+                self.ledger.unsupported(f"{key}.{name}", "docker run has no such option")
+
+    def networks(self, key: str, value: object) -> None:
+        names = plain.texts(value) if isinstance(value, list) else list(plain.mapping(value))
+        if names == ["host"]:
+            self.apply("network", "host", key)
+        else:
+            self.ledger.unsupported(key, "a network of the file's own is not made; the engine is reached by its port")
+
+    def labels(self, key: str, value: object) -> None:
+        for name in plain.mapping(value):
+            self.ledger.unsupported(f"{key}.{name}", "labels are how sparkctl knows its containers")
+
+    def pointless(self, key: str, value: object) -> None:
+        why = {
+            "depends_on": "sparkctl starts one profile at a time: start those first",
+            "build": "sparkctl builds no images: build it on the node first",
+            "links": "a network of the file's own is not made",
+            "expose": "a port is reached as it is, or published",
+            "scale": "one container a node",
+            "profiles": "compose's own profiles choose services",
+            "secrets": "a profile has no such files; mount them",
+            "configs": "a profile has no such files; mount them",
+        }[key]
+        self.ledger.unsupported(key, why)
+
+
+_RULES: dict[str, Callable[[_Reader, str, Any], None]] = {
+    "image": _Reader.image, "command": _Reader.words, "entrypoint": _Reader.words, "environment": _Reader.environment,
+    "volumes": _Reader.volumes, "ports": _Reader.ports, "ulimits": _Reader.ulimits, "gpus": _Reader.gpus,
+    "deploy": _Reader.deploy, "healthcheck": _Reader.healthcheck, "logging": _Reader.logging,
+    "networks": _Reader.networks, "labels": _Reader.labels,
+    **dict.fromkeys(("depends_on", "build", "links", "expose", "scale", "profiles", "secrets", "configs"), _Reader.pointless),
+}  # fmt: skip

@@ -1,0 +1,89 @@
+"""What recipes and our exports agree on beside commands: images by engine, flags by name, where the hub's cache is mounted."""
+
+from __future__ import annotations
+
+# What sparkrun takes where a recipe names no image. A guess for today: recipes without one are written for these.
+IMAGES = {
+    "vllm": "scitrera/dgx-spark-vllm:latest",
+    "sglang": "scitrera/dgx-spark-sglang:latest",
+    "llama-cpp": "scitrera/dgx-spark-llama-cpp:latest",
+    "trtllm": "nvcr.io/nvidia/tensorrt-llm/release:latest",
+    "ollama": "ollama/ollama:latest",
+}
+HUB_CACHE = "~/.cache/huggingface"
+HUB_TARGET = "/root/.cache/huggingface"
+PREBUILT = "ghcr.io/spark-arena/dgx-vllm-eugr-nightly"  # eugr's image, built every night; also -tf5 and -b12x
+COMMANDS = {
+    "vllm": ("vllm", "serve", "{model}"),
+    "sglang": ("python3", "-m", "sglang.launch_server", "--model-path", "{model}"),
+    "llama-cpp": ("llama-server",),
+    "trtllm": ("trtllm-serve", "{model}", "--backend", "pytorch"),
+}
+_COMMON = {
+    "host": "--host",
+    "port": "--port",
+    "served_model_name": "--served-model-name",
+    "dtype": "--dtype",
+    "quantization": "--quantization",
+    "trust_remote_code": "--trust-remote-code",
+    "kv_cache_dtype": "--kv-cache-dtype",
+    "api_key": "--api-key",
+}
+# Default keys to flags, where a recipe has no command (sparkrun's own tables).
+FLAGS: dict[str, dict[str, str]] = {
+    "vllm": _COMMON | {
+        "tensor_parallel": "-tp", "pipeline_parallel": "-pp", "data_parallel": "--data-parallel-size",
+        "gpu_memory_utilization": "--gpu-memory-utilization", "max_model_len": "--max-model-len",
+        "max_num_batched_tokens": "--max-num-batched-tokens", "max_num_seqs": "--max-num-seqs",
+        "enforce_eager": "--enforce-eager", "enable_prefix_caching": "--enable-prefix-caching",
+        "distributed_executor_backend": "--distributed-executor-backend",
+        "otlp_traces_endpoint": "--otlp-traces-endpoint",
+    },
+    "sglang": _COMMON | {
+        "tensor_parallel": "--tp-size", "pipeline_parallel": "--pp-size", "gpu_memory_utilization": "--mem-fraction-static",
+        "max_model_len": "--context-length", "max_num_seqs": "--max-running-requests",
+        "chunked_prefill": "--chunked-prefill-size", "tokenizer_path": "--tokenizer-path",
+        "speculative_algorithm": "--speculative-algorithm", "speculative_num_steps": "--speculative-num-steps",
+        "speculative_eagle_topk": "--speculative-eagle-topk", "speculative_num_draft_tokens": "--speculative-num-draft-tokens",
+        "speculative_draft_model_path": "--speculative-draft-model-path",
+        "enable_torch_compile": "--enable-torch-compile", "disable_radix_cache": "--disable-radix-cache",
+    },
+    "llama-cpp": {
+        "host": "--host", "port": "--port", "ctx_size": "--ctx-size", "n_gpu_layers": "--n-gpu-layers",
+        "parallel": "--parallel", "threads": "--threads", "chat_template": "--chat-template",
+        "reasoning_format": "--reasoning-format", "split_mode": "--split-mode", "served_model_name": "--alias",
+        "api_key": "--api-key", "flash_attn": "--flash-attn", "cont_batching": "--cont-batching",
+        "no_webui": "--no-webui", "jinja": "--jinja",
+    },
+    "trtllm": {
+        "host": "--host", "port": "--port", "tensor_parallel": "--tp_size", "pipeline_parallel": "--pp_size",
+        "expert_parallel": "--ep_size", "max_num_tokens": "--max_num_tokens", "max_batch_size": "--max_batch_size",
+        "max_model_len": "--max_seq_len", "tokenizer": "--tokenizer",
+        "kv_cache_free_gpu_memory_fraction": "--kv_cache_free_gpu_memory_fraction",
+        "trust_remote_code": "--trust_remote_code",
+    },
+}  # fmt: skip
+SWITCHES = frozenset({
+    "enforce_eager", "enable_prefix_caching", "trust_remote_code", "enable_torch_compile",
+    "disable_radix_cache", "flash_attn", "cont_batching", "no_webui", "jinja",
+})  # fmt: skip
+
+
+def runtime(word: str | None, command: str | None, image: str | None) -> str | None:
+    """Return ``vllm``, ``sglang``, ``llama-cpp``, ``trtllm`` or another word in lower case; None where nobody can tell."""
+    text = (word or "").lower().replace("_", "-")
+    if not text:
+        text = (command or "").lower() or (image or "").lower()
+    for name, marks in _MARKS.items():
+        if any(mark in text for mark in marks):
+            return name
+    return text if word else None
+
+
+_MARKS = {
+    "sglang": ("sglang",),
+    "llama-cpp": ("llama-server", "llama-cpp", "llama.cpp", "llamacpp"),
+    "trtllm": ("trtllm", "tensorrt-llm", "trt-llm"),
+    "ollama": ("ollama",),
+    "vllm": ("vllm",),
+}

@@ -1,0 +1,132 @@
+"""From a filled draft to a `Profile`: the command taken apart, secrets out, what is at its default left unsaid."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from sparkctl.errors import InvalidInput
+from sparkctl.model.plan import Timeouts
+from sparkctl.model.profile import ContainerOptions, JsonText, Model, Profile, StartRules
+from sparkctl.recipes import launch, naming, secrecy
+from sparkctl.recipes.draft import Draft, Imported, Kind
+from sparkctl.recipes.launch import Launch
+from sparkctl.recipes.references import literal, settled
+from sparkctl.recipes.script import as_script, unwrapped
+
+_IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
+
+
+def finish(draft: Draft, engines: Sequence[str], name: str | None = None) -> Imported:
+    """Return the profile. ``engines``: those there are; ``name``: instead of the one that the source suggests.
+
+    Raises `InvalidInput` where there is no image.
+    """
+    if not draft.image or not _IMAGE.fullmatch(draft.image):
+        raise InvalidInput(f"`{(draft.image or '')[:80]}` is not an image", "name one: registry/name:tag")
+    found = _launched(draft, engines)
+    entrypoint, command = _divided(draft, found)
+    secrecy.env(draft)
+    flags = secrecy.flags(draft, found.flags)
+    if command is not None:
+        command = secrecy.words(draft, command)
+    if draft.kind in (Kind.SPARKRUN, Kind.EUGR, Kind.SERVICES) and draft.nodes > 1:
+        draft.ledger.remark(f"It is for {draft.nodes} Sparks.", "nodes")
+    profile = Profile(
+        name=naming.slug(name) or naming.slug(draft.name) or naming.slug(draft.container_name)
+        or naming.of_model(found.model or draft.model) or naming.of_image(draft.image) or "imported",
+        engine=found.engine, image=draft.image, origin="", shipped=False, title=naming.title(draft.title),
+        model=Model(found.model or draft.model, found.served_name, parameters=_count(draft.parameters)),
+        nodes=draft.nodes, port=found.port or draft.port or _published(draft), command=command, args=tuple(flags),
+        env=tuple(draft.env.items()), env_file=draft.env_file, mounts=tuple(draft.mounts),
+        container=ContainerOptions(
+            draft.container_name, _gpus(draft, found.engine), draft.shm_size, draft.ipc, draft.network, entrypoint,
+            tuple(draft.ulimits.items()), tuple(draft.devices), tuple(_grouped(draft.options)),
+        ),
+        start=_start(draft, found), stop_grace=30.0 if draft.stop_grace is None else draft.stop_grace,
+        notes="\n\n".join(draft.notes) or None, source=draft.source,
+        extra=tuple((key, JsonText(_text(secrecy.data(value, key)))) for key, value in draft.ledger.extra.items()),
+    )  # fmt: skip
+    comments = tuple((remark.path, remark.text) for remark in draft.ledger.remarks if remark.path is not None)
+    return Imported(draft.kind, profile, draft.ledger, comments)
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _launched(draft: Draft, engines: Sequence[str]) -> Launch:
+    """Read what is started: the entry point and the words behind it, out of the shell they may stand in."""
+    words = [*([literal(draft.entrypoint)] if draft.entrypoint else []), *(draft.words or [])]
+    plain = [settled(word) for word in words]
+    script = as_script([word for word in plain if word is not None]) if None not in plain else None
+    if script is None and len(words) == 3 and as_script([settled(words[0]) or "", settled(words[1]) or "", "x"]):
+        script = None  # its text depends on the operator's environment: it stays as it is
+        draft.ledger.remark("The script takes values from your shell; they are not filled in here.", "command")
+    if script is not None:
+        bare = unwrapped(script, draft.env)
+        if bare.words is None:
+            shell = tuple(word for word in plain if word is not None)
+            return launch.of_script(script, shell, draft.engine_hint)
+        draft.env |= {key: value for key, value in bare.env if key not in draft.env}
+        words = [literal(word) for word in bare.words]
+    found = launch.read(words, draft.image or "", draft.engine_hint, engines)
+    if found.engine not in engines:
+        found.engine = "container"
+    return found
+
+
+def _divided(draft: Draft, found: Launch) -> tuple[str | None, tuple[str, ...] | None]:
+    """Return entry point and launch words: a replaced entry point is the first word of what is started."""
+    command = found.command
+    if command is not None:
+        command = tuple(settled(word) or word for word in command)
+    if draft.entrypoint is None:
+        return None, command
+    if command is None:
+        command = {"vllm": ("vllm", "serve"), "sglang": ("python", "-m", "sglang.launch_server")}.get(found.engine, ())
+    if not command:
+        return draft.entrypoint, () if found.engine in ("vllm", "sglang") else None
+    rest = command[1:]
+    return command[0], rest if rest or found.engine in ("vllm", "sglang") else None
+
+
+def _published(draft: Draft) -> int | None:
+    """Return the first port that is published, as the container sees it."""
+    for option, value in draft.options:
+        inside = value.removesuffix("/tcp").rpartition(":")[2]
+        if option == "publish" and inside.isdigit() and 0 < int(inside) < 65536:
+            return int(inside)
+    return None
+
+
+def _gpus(draft: Draft, engine: str) -> str | None:
+    """Engines get all GPUs without a word; anything else only those it asks for."""
+    if draft.gpus == "all" and engine in ("vllm", "sglang"):
+        return None
+    return draft.gpus
+
+
+def _grouped(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return options with those of one name together, as a file has them."""
+    names = dict.fromkeys(name for name, _ in options)
+    return [(name, value) for wanted in names for name, value in options if name == wanted]
+
+
+def _start(draft: Draft, found: Launch) -> StartRules:
+    timeouts = {key: value for key, value in draft.timeouts.items() if value > 0}
+    own = found.engine in ("vllm", "sglang")
+    health = draft.health if draft.health is not None else None if own else found.health
+    if not own and health is None and draft.kind is not Kind.CONTAINER:
+        draft.ledger.remark(
+            "It counts as ready as soon as it runs: start.ready_line or start.health would say more.", "engine"
+        )
+    return StartRules(health=health, probe=draft.probe, prompt=draft.prompt, timeouts=Timeouts(**timeouts))
+
+
+def _count(text: str | None) -> int | None:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMBTkmbt]?)", text or "")
+    if match is None:
+        return None
+    return round(float(match[1]) * {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}[match[2].lower()]) or None

@@ -1,0 +1,286 @@
+"""From the words of a launch to engine, model, port and flags: what a profile says field by field."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sparkctl.model.profile import ArgValue, JsonText, Values
+from sparkctl.recipes.references import has_references, settled
+
+_PYTHON = re.compile(r"python[0-9.]*")
+_NUMBER = re.compile(r"-(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e-?[0-9]+)?")
+_KEY = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]*")
+_PORT = re.compile(r"(?<![\w-])--port[ =]+(\d{1,5})(?!\d)")
+_NAMED = re.compile(r"(?<![\w-])--served-model-name[ =]+[\"']?([^\s\"'\\]+)")
+# vLLM's short flags, by the names its own help gives them.
+SHORT = {
+    "-tp": "tensor-parallel-size",
+    "-pp": "pipeline-parallel-size",
+    "-dp": "data-parallel-size",
+    "-dcp": "decode-context-parallel-size",
+    "-pcp": "prefill-context-parallel-size",
+    "-q": "quantization",
+}
+_SGLANG_MODULE = "sglang.launch_server"
+_VLLM_MODULE = "vllm.entrypoints.openai.api_server"
+# Servers with no engine of their own here: the word that starts them, and the path that tells when they are ready.
+_OTHERS = {
+    "llama-server": "/health",
+    "trtllm-serve": "/health",
+    "text-generation-launcher": "/health",
+    "ollama": "/",
+    "tritonserver": "/v2/health/ready",
+}
+
+
+@dataclass(slots=True)
+class Launch:
+    """``command`` None: the engine's own launch words, else literal. ``flags`` in their order, in a profile's notation."""
+
+    engine: str
+    command: tuple[str, ...] | None = None
+    model: str | None = None
+    served_name: str | None = None
+    port: int | None = None
+    flags: list[tuple[str, ArgValue]] = field(default_factory=list)
+    health: str | None = None
+    program: str | None = None
+
+
+def read(words: Sequence[str], image: str, hint: str | None, engines: Sequence[str]) -> Launch:
+    """Return what ``words`` (in a profile's notation) start in ``image``.
+
+    ``hint``: the engine by the source's own word; ``engines``: those there are.
+    """
+    found = _vllm(words) or _sglang(words) or _other(words, engines)
+    if found is None and not (words and not words[0].startswith("-") and _is_program(words[0])):
+        found = _by_image(words, image, hint)
+    return found or _plain(words)
+
+
+def of_script(script: str, command: tuple[str, ...], hint: str | None) -> Launch:
+    """Return what can be told of a launch that stays a shell's script."""
+    match = re.search(r"\bvllm serve\s+[\"']?([^\s\"'\\-][^\s\"'\\]*)", script)
+    path = re.search(r"--model(?:-path)?[ =]+[\"']?([^\s\"'\\]+)", script)
+    engine = "container"
+    if "vllm serve" in script or _VLLM_MODULE in script:
+        engine = "vllm"
+    elif _SGLANG_MODULE in script or "sglang serve" in script:
+        engine = "sglang"
+    elif hint in ("vllm", "sglang"):
+        engine = hint
+    model = (match or path) and (match or path)[1]  # type: ignore[index]
+    port, name = _PORT.search(script), _NAMED.search(script)
+    number = int(port[1]) if port and 0 < int(port[1]) < 65536 else None
+    return Launch(engine, command, model, name[1] if name else None, number)
+
+
+def flags_of(words: Sequence[str], aliases: dict[str, str] | None = None) -> list[tuple[str, ArgValue]] | None:
+    """Return words as flags with their values, None where they are something else.
+
+    A flag that stands twice becomes a list; what cannot be written back the same way is not flags.
+    """
+    found: dict[str, list[list[str]]] = {}
+    at = 0
+    while at < len(words):
+        name, equals, own = words[at].partition("=")
+        if not name.startswith("-") or not _KEY.fullmatch(name):
+            return None
+        values = [own] if equals else []
+        at += 1
+        while not equals and at < len(words) and not _is_flag(words[at]):
+            values.append(words[at])
+            at += 1
+        if equals and _is_flag(own):
+            return None
+        found.setdefault(_key(name, aliases or {}), []).append(values)
+    flags = [(key, _value(given)) for key, given in found.items()]
+    return None if any(value is None for _, value in flags) else [(k, v) for k, v in flags if v is not None]
+
+
+def _key(name: str, aliases: dict[str, str]) -> str:
+    if name in aliases:
+        return aliases[name]
+    bare = name.lstrip("-")
+    return bare if name == (f"-{bare}" if len(bare) == 1 else f"--{bare}") else name
+
+
+def _value(given: list[list[str]]) -> ArgValue | None:
+    if len(given) > 1:
+        return tuple(values[0] for values in given) if all(len(values) == 1 for values in given) else None
+    values = given[0]
+    if not values:
+        return True
+    if len(values) > 1:
+        return Values(tuple(values))
+    return (None if has_references(values[0]) else as_json(settled(values[0]) or "")) or values[0]
+
+
+def as_json(text: str) -> JsonText | None:
+    """Return a JSON map as one, None for any other text, and for JSON that YAML would not give back the same."""
+    if not text.lstrip().startswith("{") or len(text) > 20_000:
+        return None
+    try:
+        value = json.loads(text, object_pairs_hook=_pairs)
+    except (ValueError, RecursionError):
+        return None
+    return JsonText(text) if isinstance(value, dict) and _depth(value) <= 12 else None
+
+
+def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
+
+
+def _depth(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max((_depth(one) for one in inner), default=0)
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and len(word) > 1 and not _NUMBER.fullmatch(word) and not word.startswith("- ")
+
+
+def _is_program(word: str) -> bool:
+    return word.startswith("/") or _PYTHON.fullmatch(word.rpartition("/")[2]) is not None
+
+
+def _find(words: Sequence[str], *names: str) -> int | None:
+    """Return where these words stand one after the other, the first also as a path."""
+    for at in range(len(words) - len(names) + 1):
+        first = words[at].rpartition("/")[2]
+        if (first, *words[at + 1 : at + len(names)]) == names:
+            return at
+        if words[at].startswith("-") and "=" not in words[at] and at == 0:
+            return None
+    return None
+
+
+def _module(words: Sequence[str], name: str) -> int | None:
+    """Return where ``-m NAME`` of a Python ends."""
+    for at in range(len(words) - 2):
+        if _PYTHON.fullmatch(words[at].rpartition("/")[2]) and "-m" in words[at + 1 : at + 4]:
+            minus = words.index("-m", at)
+            if words[minus + 1 : minus + 2] == [name] or tuple(words[minus + 1 : minus + 2]) == (name,):
+                return minus + 2
+    return None
+
+
+def _vllm(words: Sequence[str]) -> Launch | None:
+    if (at := _find(words, "vllm", "serve")) is not None:
+        launch, rest = tuple(words[: at + 2]), list(words[at + 2 :])
+    elif (end := _module(words, _VLLM_MODULE)) is not None:
+        launch, rest = tuple(words[:end]), list(words[end:])
+    else:
+        return None
+    found = Launch("vllm", None if launch == ("vllm", "serve") else launch)
+    return _served(found, _first(found, rest), launch, SHORT)
+
+
+def _sglang(words: Sequence[str]) -> Launch | None:
+    if (at := _find(words, "sglang", "serve")) is not None:
+        launch, rest = tuple(words[: at + 2]), list(words[at + 2 :])
+    elif (end := _module(words, _SGLANG_MODULE)) is not None:
+        launch, rest = tuple(words[:end]), list(words[end:])
+    else:
+        return None
+    found = Launch("sglang", None if launch == ("python", "-m", _SGLANG_MODULE) else launch)
+    return _served(found, rest, launch, {})
+
+
+def _by_image(words: Sequence[str], image: str, hint: str | None) -> Launch | None:
+    """An image whose entry point is the engine: its words begin with a model or a flag."""
+    name = image.rpartition("@")[0] or image
+    engine = hint if hint in ("vllm", "sglang") else None
+    if engine is None:
+        engine = "vllm" if re.search(r"vllm[-_]openai|/vllm(?::|$)", name) and words else None
+    if engine is None:
+        return None
+    rest = list(words)
+    found = Launch(engine, ())
+    rest = _first(found, rest) if engine == "vllm" else rest
+    return _served(found, rest, (), SHORT if engine == "vllm" else {})
+
+
+def _first(found: Launch, rest: list[str]) -> list[str]:
+    """Take the model that `vllm serve` has as its first word; one from the operator's environment is only a flag's."""
+    if not rest or rest[0].startswith("-"):
+        return rest
+    if has_references(rest[0]):
+        return ["--model", *rest]
+    found.model = settled(rest[0])
+    return rest[1:]
+
+
+def _served(found: Launch, rest: Sequence[str], launch: tuple[str, ...], aliases: dict[str, str]) -> Launch:
+    """Take model, port and name out of an engine's flags; what sparkctl says itself is left to it."""
+    flags = flags_of(rest, aliases)
+    if flags is None:
+        # Words that are not all flags can only be told as they stand; port and host are said again behind them.
+        words = (*launch, *([found.model] if found.model else []), *rest)
+        host = _after(rest, "--host")
+        return Launch(found.engine, words, port=_number(rest, "--port"), flags=[("host", host)] if host else [])
+    names = ("model-path", "model") if found.engine == "sglang" else ("model",)
+    for key, value in flags:
+        plain = key.lstrip("-").replace("_", "-")
+        if plain in names and isinstance(value, str) and found.model is None:
+            found.model = settled(value)
+            if found.model is None or (found.engine == "vllm" and not any(_VLLM_MODULE in word for word in launch)):
+                found.flags.append((key, value))
+        elif plain == "port" and isinstance(value, str) and value.isdigit() and 0 < int(value) < 65536:
+            found.port = int(value)
+        elif plain == "host" and value == "0.0.0.0":  # noqa: S104
+            continue
+        elif plain == "served-model-name" and isinstance(value, str) and not has_references(value):
+            found.served_name = settled(value)
+        else:
+            if plain == "served-model-name" and isinstance(value, Values):
+                found.served_name = settled(value.words[0])
+            found.flags.append((key, value))
+    return found
+
+
+def _other(words: Sequence[str], engines: Sequence[str]) -> Launch | None:
+    for program, health in _OTHERS.items():
+        if any(word.rpartition("/")[2] == program for word in words[:4]):
+            found = _plain(words)
+            found.health, found.program = health, program
+            return found
+    return None
+
+
+def _plain(words: Sequence[str]) -> Launch:
+    """Any other command: its flags as args where they can be written so, else all of it as it stands."""
+    first = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
+    if words[:first] and _PYTHON.fullmatch(words[0].rpartition("/")[2]) and words[first : first + 1] == ["-m"]:
+        first += 2
+    rest = list(words[first:])
+    flags = flags_of(rest)
+    found = Launch("container", tuple(words[:first]) if flags is not None else tuple(words))
+    if not found.command:
+        found.command = None
+    found.flags = flags or []
+    found.port = _number(words, "--port")
+    found.model = settled(_after(words, "--model", "-m", "-hf", "--hf-repo", "--model-path") or "") or None
+    found.served_name = settled(_after(words, "--alias", "-a", "--served-model-name") or "") or None
+    return found
+
+
+def _number(words: Sequence[str], *names: str) -> int | None:
+    text = _after(words, *names)
+    return int(text) if text and text.isdigit() and 0 < int(text) < 65536 else None
+
+
+def _after(words: Sequence[str], *names: str) -> str | None:
+    for at, word in enumerate(words):
+        name, equals, own = word.partition("=")
+        if name in names:
+            if name == "-m" and at and _PYTHON.fullmatch(words[at - 1].rpartition("/")[2]):
+                continue
+            value = own if equals else words[at + 1] if at + 1 < len(words) else None
+            return None if value is None or value.startswith("-") else value
+    return None

@@ -1,0 +1,93 @@
+"""What YAML gave, as the kind of thing that is wanted: people write lists for strings, strings for numbers, null for nothing."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+# What no profile may hold: controls but for tab and line end, halves of surrogates.
+_UNWELCOME = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def text(value: object) -> str | None:
+    """Return a scalar's text as YAML means it to be read (true, not True), None for null, lists and maps."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    return value.isoformat() if isinstance(value, datetime.date) else None
+
+
+def texts(value: object) -> list[str]:
+    """Return a list's scalars, or one scalar as a list."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return [found for one in values if (found := text(one)) is not None]
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Return a map with text for keys; a list of maps merged; ``K=V`` words of a list as pairs; else an empty one."""
+    if isinstance(value, dict):
+        return {key: one for raw, one in value.items() if (key := text(raw)) is not None}
+    found: dict[str, Any] = {}
+    for one in value if isinstance(value, list | tuple) else []:
+        if isinstance(one, dict):
+            found |= mapping(one)
+        elif (word := text(one)) is not None:
+            name, equals, rest = word.partition("=")
+            found[name.strip()] = rest if equals else None
+    return found
+
+
+def number(value: object) -> int | None:
+    """Return a whole number, also one that is written as text or as 2.0; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str | int | float):
+        try:
+            found = float(str(value).strip())
+        except ValueError:
+            return None
+        return int(found) if found == found and abs(found) < 1e15 and found == int(found) else None
+    return None
+
+
+def truth(value: object) -> bool:
+    """Tell whether something is meant to be on."""
+    return str(value).strip().lower() in ("true", "yes", "on", "1") if value is not None else False
+
+
+def data(value: object) -> object:
+    """Return JSON data: what YAML has more of (dates, sets, keys that are no text) as text."""
+    if isinstance(value, dict):
+        return {_UNWELCOME.sub(" ", text(key) or str(key)): data(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [data(one) for one in value]
+    if isinstance(value, str):
+        return _UNWELCOME.sub(" ", value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    return text(value) or str(value)
+
+
+def is_empty(value: object) -> bool:
+    """Tell whether a key says nothing: null, an empty text, list or map."""
+    return value is None or value == "" or value == [] or value == {}
+
+
+def leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
+    """Yield every key of a map with its dotted path; lists as they are."""
+    if isinstance(value, dict) and value:
+        for key, one in value.items():
+            yield f"{path}.{key}" if path else str(key), one
+    else:
+        yield path, value
+
+
+def compact(value: object) -> str:
+    """Return JSON text."""
+    return json.dumps(data(value), ensure_ascii=False, separators=(",", ":"))

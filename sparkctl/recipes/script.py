@@ -1,0 +1,83 @@
+"""From what a container is told to run to plain words: shells and wrappers around one command are taken off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sparkctl.recipes import shell
+from sparkctl.recipes.references import has_references, names_in, settled
+
+_SHELLS = ("sh", "bash", "dash", "zsh", "ash")
+_HARMLESS = re.compile(r"^(set\s+[-+]\S+(\s+pipefail)?|cd\s+/\S*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """``words`` literal; ``env`` what the script set before its command. None for ``words``: it stays a script."""
+
+    words: tuple[str, ...] | None
+    env: tuple[tuple[str, str], ...] = ()
+    script: str | None = None
+
+
+def as_script(words: Sequence[str]) -> str | None:
+    """Return the script of ``bash -lc '...'``, None for any other command."""
+    if len(words) < 3 or words[0].rpartition("/")[2] not in _SHELLS:
+        return None
+    at = 1
+    while at < len(words) and words[at].startswith("-") and not words[at].startswith("--"):
+        if "c" in words[at]:
+            return words[at + 1] if at + 2 == len(words) else None
+        at += 2 if words[at] == "-o" else 1
+    return None
+
+
+def unwrapped(script: str, env: Mapping[str, str]) -> Unwrapped:
+    """Return the one command of a script, its variables taken from ``env`` (a profile's notation)."""
+    commands = shell.read(script.strip(), {name: value for name, value in env.items() if not has_references(value)})
+    found: dict[str, str] = {}
+    whole = Unwrapped(None, (), script)
+    rest = [command for command in commands if not _HARMLESS.match(_line(command))]
+    for position, command in enumerate(rest):
+        if command.redirections or command.after not in ("", "&&", ";") or any(word.unknown for word in command.words):
+            return whole
+        words = list(command.words)
+        exported = bool(words) and words[0].text == "export"
+        words = words[1:] if exported else words
+        leading: dict[str, str] = {}
+        while words and (pair := shell.assignment(words[0])) is not None:
+            leading[pair[0]] = pair[1]
+            words = words[1:]
+        found |= leading
+        if not words:
+            continue
+        if exported or position != len(rest) - 1:
+            return whole
+        texts = [settled(word.text) if not has_references(word.text) else None for word in words]
+        if any(text is None for text in texts):
+            return whole
+        plain = [text for text in texts if text is not None]
+        plain = plain[1:] if plain[0] == "exec" else plain
+        if not plain or any(has_references(value) for value in found.values()):
+            return whole
+        if any(_would_split(word) for word in words):
+            return whole
+        return Unwrapped(tuple(plain), tuple(found.items()))
+    return whole
+
+
+def missing(script: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the variables of a script that nobody sets before it."""
+    words = [word for command in shell.read(script, env) for word in command.words]
+    return tuple(dict.fromkeys(name for word in words for name in names_in(word.text)))
+
+
+def _line(command: shell.Command) -> str:
+    return " ".join(word.text for word in command.words) if not command.redirections else "<"
+
+
+def _would_split(word: shell.Word) -> bool:
+    """A glob outside of quotes is the shell's to fill in."""
+    return not word.quoted and re.search(r"\*|^~|\{[^{}]*,[^{}]*\}", word.text) is not None

@@ -1,0 +1,90 @@
+"""Secrets are not written into a profile: a reference to the operator's own environment stands for each."""
+
+from __future__ import annotations
+
+import re
+
+from sparkctl.model.profile import ArgValue, JsonText, Values
+from sparkctl.model.secrets import is_secret_name, is_token, secret_arguments, secret_values
+from sparkctl.recipes.draft import Draft
+from sparkctl.recipes.references import REFERENCE, reference, settled
+
+
+def env(draft: Draft) -> None:
+    """Replace every secret value among the environment entries."""
+    for name, value in draft.env.items():
+        if _is_secret(name, value):
+            draft.env[name] = reference(name)
+            _say(draft, f"env.{name}", name)
+
+
+def flags(draft: Draft, found: list[tuple[str, ArgValue]]) -> list[tuple[str, ArgValue]]:
+    """Return flags with every secret value replaced."""
+    out: list[tuple[str, ArgValue]] = []
+    for key, value in found:
+        name = re.sub(r"[^A-Za-z0-9]+", "_", key.strip("-")).upper()
+        texts = value.words if isinstance(value, Values) else value if isinstance(value, tuple) else (value,)
+        words = [text.text if isinstance(text, JsonText) else text for text in texts if not isinstance(text, bool)]
+        if not any(_is_secret(key, word) for word in words):
+            out.append((key, value))
+            continue
+        kept = tuple(reference(name) if _is_secret(key, word) else word for word in words)
+        out.append((key, Values(kept) if isinstance(value, Values) else kept if isinstance(value, tuple) else kept[0]))
+        _say(draft, f"args.{key}", name)
+    return out
+
+
+def words(draft: Draft, command: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command whose words are literal with its secrets taken from the container's environment, where a shell
+    can do so, else masked away."""
+    secrets = secret_arguments(command)
+    if not secrets:
+        return command
+    named = {secret: f"SECRET_{number}" for number, secret in enumerate(sorted(secrets, key=len, reverse=True), 1)}
+    out = []
+    is_script = len(command) >= 3 and command[1].startswith("-") and command[1].endswith("c")
+    for position, word in enumerate(command):
+        for secret, name in named.items():
+            if secret in word and is_script and position == 2:
+                word = word.replace(secret, f"${{{name}}}")
+                draft.env[name] = reference(name)
+            elif secret in word:
+                word = word.replace(secret, "CHANGE-ME")
+        out.append(word)
+    for name in named.values():
+        _say(draft, "command", name)
+    return tuple(out)
+
+
+def data(value: object, name: str = "") -> object:
+    """Return kept data without the secrets in it."""
+    if isinstance(value, dict):
+        return {key: data(one, key) for key, one in value.items()}
+    if isinstance(value, list):
+        return [data(one, name) for one in value]
+    if isinstance(value, str) and _is_secret(name or "_", value):
+        return reference(re.sub(r"[^A-Za-z0-9]+", "_", name or "SECRET").strip("_").upper() or "SECRET")
+    return value
+
+
+def _is_secret(name: str, value: str) -> bool:
+    plain = REFERENCE.sub("", value)
+    if not plain.strip():
+        return False
+    default = any(match["default"] for match in REFERENCE.finditer(value) if match["name"])
+    if is_secret_name(name) and (plain != "" or default) and not _is_harmless(plain):
+        return True
+    text = settled(value) or plain
+    return is_token(text) or bool(secret_values([("_", text)]) - {text[:0]})
+
+
+def _is_harmless(text: str) -> bool:
+    """EMPTY and the like are what servers are told where there is no key."""
+    return text.strip().upper() in ("EMPTY", "NONE", "DUMMY", "NOT-NEEDED", "NULL", "TRUE", "FALSE", "0", "1")
+
+
+def _say(draft: Draft, field: str, name: str) -> None:
+    draft.ledger.remark(
+        f"The value of {field} looked like a secret and is not written down: it is taken from {name} in your environment.",
+        field,
+    )

@@ -1,0 +1,255 @@
+"""sparkrun's recipes (v2, the keys of 0.4.2) and what people made of them (v3, v4, keys of their own)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sparkctl.recipes import braces, fabric, options, plain
+from sparkctl.recipes.draft import Draft, Kind
+from sparkctl.recipes.eugr import ranks
+from sparkctl.recipes.include import matched, merged
+from sparkctl.recipes.ledger import Ledger
+from sparkctl.recipes.recipe import Recipe, modifications
+from sparkctl.recipes.references import literal
+
+Lookup = Callable[[str], str | None]
+_CONFIG = re.compile(r"\{(config|launch)\.([A-Za-z_]+)\}")
+_KEPT = {
+    "runtime_version": "a profile's image says it",
+    "max_nodes": "a profile is for one number of nodes",
+    "mode": "how many nodes there are says it",
+    "containers": "a profile has one image",
+    "runtime_config": "settings of sparkrun's own launcher",
+    "benchmark": "sparkctl runs no benchmark from a profile",
+    "builder": "sparkctl builds no images",
+    "builder_config": "sparkctl builds no images",
+    "executor": "sparkctl runs containers by Docker",
+    "scheduler": "you say on which node",
+    "distribution_config": "sparkctl copies no weights",
+    "layout": "you say on which node",
+    "cluster_config": "you say on which node",
+    "runtime_cache": "mount the cache directory",
+    "capabilities": "not asked for",
+    "unsupported_capabilities": "not asked for",
+    "draft_model": "the command says it, where it is used",
+    "variants": "variants are profiles of their own: extends: this one",
+    "patches": "sparkctl patches no container",
+}
+_SILENT = ("sparkrun_version", "recipe_version", "min_sparkrun_version")
+_HOOKS = ("pre_exec", "post_exec", "post_commands")
+_METADATA = {"model_params": "parameters", "description": "title"}
+_EXECUTOR = {
+    "shm_size": "shm-size", "memory_limit": "memory", "devices": "device", "cap_add": "cap-add", "cap_drop": "cap-drop",
+    "security_opt": "security-opt", "auto_remove": "rm", "restart_policy": "restart", "labels": "label",
+    "ulimits": "ulimit", "volumes": "volume",
+}  # fmt: skip
+
+
+def read(data: dict[str, Any], ledger: Ledger, defined: Mapping[str, str], lookup: Lookup) -> Draft:
+    """Return the draft of a recipe. ``lookup`` gives the text of a recipe that ``include`` names, None where it is not
+    at hand. Raises `InvalidInput` where it names no image, or includes itself."""
+    data = merged(data, ledger, lookup)
+    draft = Draft(Kind.SPARKRUN, ledger, name=plain.text(data.get("name")))
+    recipe = Recipe(draft, data, braces.by_rule)
+    _nodes(recipe, defined)
+    data = matched(data, ledger, draft.nodes)
+    recipe.data = data
+    recipe.take_defaults(plain.mapping(data.get("defaults")), defined)
+    draft.model = plain.text(data.get("model"))
+    metadata = plain.mapping(data.get("metadata"))
+    draft.title = plain.text(data.get("description")) or plain.text(metadata.get("description"))
+    _launch(recipe, defined)
+    for key, value in data.items():
+        if key in _RULES:
+            _RULES[key](recipe, key, value)
+        elif key in _HOOKS:
+            _hook(recipe, key, value)
+        elif key in _KEPT:
+            recipe.keep(key, _KEPT[key])
+        elif key in _SILENT:
+            ledger.mapped(key, "nothing: how the recipe is read")
+        elif key not in _TAKEN:
+            recipe.keep(key, "no key of sparkrun's recipes")
+    recipe.take_cache()
+    draft.ipc, draft.network = draft.ipc or "host", draft.network or "host"
+    draft.shm_size, draft.gpus = draft.shm_size or "10.24gb", draft.gpus or "all"
+    return draft
+
+
+_TAKEN = ("model", "command", "container", "runtime", "defaults", "env", "min_nodes", "solo_only", "cluster_only", "include",
+          "overrides")  # fmt: skip
+
+
+def _launch(recipe: Recipe, defined: Mapping[str, str]) -> None:
+    """Read model, environment, command and image; the ledger is told of each by its key."""
+    data, draft, ledger = recipe.data, recipe.draft, recipe.ledger
+    command = plain.text(data.get("command"))
+    said = plain.text(data.get("runtime"))
+    image = defined.get("container") or plain.text(data.get("container"))
+    engine = fabric.runtime(said, command, image)
+    draft.engine_hint = engine
+    if draft.model:
+        ledger.mapped("model", "model.path")
+    if said is not None:
+        ledger.mapped("runtime", "engine")
+    recipe.take_env({name: _configured(recipe, value) for name, value in plain.mapping(data.get("env")).items()})
+    recipe.take_image("container", engine, image)
+    recipe.take_command(command, engine)
+    _served_name(recipe, command, engine)
+
+
+def _served_name(recipe: Recipe, command: str | None, engine: str | None) -> None:
+    """A served name among the defaults is said behind a command that does not say it."""
+    name = recipe.values.get("served_model_name")
+    flag = "--alias" if engine == "llama-cpp" else "--served-model-name"
+    words = recipe.draft.words
+    if name is None or command is None or words is None or any(flag in word for word in words):
+        return
+    if words[:1] == ["bash"]:
+        words[-1] = f"{words[-1].rstrip()} {flag} {literal(name)}"
+    else:
+        words += [flag, *(literal(word) for word in name.split())]
+    recipe.ledger.mapped("defaults.served_model_name", flag.lstrip("-"))
+
+
+def _configured(recipe: Recipe, value: object) -> object:
+    """``{config.NAME}`` in an environment entry is a default's value; what `sparkrun` knows only at launch stays."""
+    if not isinstance(value, str):
+        return value
+
+    def put(match: re.Match[str]) -> str:
+        if match[1] == "config" and match[2] in recipe.values:
+            return recipe.values[match[2]]
+        if match[0] == "{launch.num_nodes}":
+            return str(recipe.draft.nodes)
+        recipe.ledger.unsupported(f"env {match[0]}", "only sparkrun's launcher knows it; it is written as it stands")
+        return match[0]
+
+    return _CONFIG.sub(put, value)
+
+
+def _nodes(recipe: Recipe, defined: Mapping[str, str]) -> None:
+    data, ledger = recipe.data, recipe.ledger
+    recipe.take_defaults(plain.mapping(data.get("defaults")), defined)
+    count = plain.number(data.get("min_nodes")) or 1
+    if plain.truth(data.get("cluster_only")):
+        count = max(2, count)
+    if plain.truth(data.get("solo_only")) or plain.number(data.get("max_nodes")) == 1:
+        count = 1
+    elif fabric.runtime(plain.text(data.get("runtime")), plain.text(data.get("command")), None) in (
+        "vllm",
+        "sglang",
+        "trtllm",
+    ):
+        count = max(count, ranks(recipe))  # one GPU a Spark: each rank is a node
+    recipe.draft.nodes = max(1, min(count, 8))
+    for key in ("min_nodes", "solo_only", "cluster_only"):
+        if key in data:
+            ledger.mapped(key, "nodes")
+
+
+def _hook(recipe: Recipe, key: str, value: object) -> None:
+    if plain.is_empty(value):
+        recipe.ledger.mapped(key, "nothing: it is empty")
+    elif recipe.ledger.permits(key, "it runs commands of the recipe's author"):
+        recipe.keep(key, "sparkctl runs no hooks: what they do has to be in the image")
+
+
+def _metadata(recipe: Recipe, key: str, value: object) -> None:
+    rest = plain.mapping(value)
+    if not rest and not plain.is_empty(value):
+        recipe.keep(key)
+        return
+    if (count := plain.text(rest.get("model_params"))) and re.fullmatch(r"[0-9]+(\.[0-9]+)?\s*[KMBTkmbt]?", count):
+        recipe.draft.parameters = count
+        recipe.ledger.mapped("metadata.model_params", "model.parameters")
+        del rest["model_params"]
+    if plain.text(rest.get("description")) and rest["description"] == recipe.draft.title:
+        recipe.ledger.mapped("metadata.description", "title")
+        del rest["description"]
+    if isinstance(beside := rest.pop("sparkctl", None), dict):
+        recipe.draft.beside = plain.compact(beside)
+    if rest:
+        recipe.ledger.kept("metadata", plain.data(rest), "what the author says of it")
+
+
+def _executor(recipe: Recipe, key: str, value: object) -> None:
+    for name, one in plain.mapping(value).items():
+        flag = _EXECUTOR.get(name, name.replace("_", "-"))
+        if (isinstance(one, bool) and not one) or plain.is_empty(one):
+            recipe.ledger.mapped(f"{key}.{name}", "nothing: it is off")
+            continue
+        values = one if isinstance(one, list) else list(plain.mapping(one).items()) if isinstance(one, dict) else [one]
+        for each in values:
+            text = f"{each[0]}={plain.text(each[1])}" if isinstance(each, tuple) else plain.text(each) or ""
+            options.apply(recipe.draft, flag, literal(text), f"{key}.{name}")
+
+
+def _volumes(recipe: Recipe, key: str, value: object) -> None:
+    """sparkrun itself does not know ``volumes``; people write them all the same, and mean them."""
+    pairs = [f"{a}:{plain.text(b)}" for a, b in value.items()] if isinstance(value, dict) else plain.texts(value)
+    for text in pairs:
+        options.apply(recipe.draft, "volume", literal(recipe.fill(text, recipe.values).text), f"{key} {text}")
+
+
+def _readiness(recipe: Recipe, key: str, value: object) -> None:
+    draft, ledger = recipe.draft, recipe.ledger
+    for name, one in plain.mapping(value).items():
+        path, number = f"{key}.{name}", plain.number(one)
+        phase = {"port_timeout_s": "loading", "health_timeout_s": "warming"}.get(name)
+        if phase and number is not None and number > 0:
+            draft.timeouts[phase] = float(number)
+            ledger.mapped(path, f"start.timeouts.{phase}")
+        elif name == "inference":
+            draft.probe = draft.probe if plain.truth(one) else "none"
+            ledger.mapped(path, "start.probe")
+        elif name == "inference_style" and plain.text(one) in ("chat", "completions", "auto"):
+            draft.probe = None if one == "auto" else draft.probe or str(one)
+            ledger.mapped(path, "start.probe")
+        elif name == "inference_prompt" and plain.text(one):
+            draft.prompt = plain.text(one)
+            ledger.mapped(path, "start.prompt")
+        else:
+            ledger.unsupported(path, "sparkctl has no such limit of its own")
+
+
+def _said_elsewhere(recipe: Recipe, key: str, value: object) -> None:
+    recipe.ledger.mapped(key, {"name": "name", "description": "title"}[key])
+
+
+def _mods(recipe: Recipe, key: str, value: object) -> None:
+    mods = plain.texts(value) if isinstance(value, list | str) else []
+    modifications(recipe, mods)
+    if not mods:
+        recipe.keep(key)
+
+
+def _build_args(recipe: Recipe, key: str, value: object) -> None:
+    recipe.keep(key, "how eugr's build makes the image")
+    recipe.local_image(plain.texts(value))
+
+
+def _revision(recipe: Recipe, key: str, value: object) -> None:
+    text, words = plain.text(value), recipe.draft.words
+    if text and words and words[:1] != ["bash"] and recipe.draft.engine_hint in ("vllm", "sglang"):
+        if not any(word.startswith("--revision") for word in words):
+            words += ["--revision", literal(text)]
+        recipe.ledger.mapped(key, "args.revision")
+    else:
+        recipe.keep(key, "no flag of this engine says it")
+
+
+def _stops(recipe: Recipe, key: str, value: object) -> None:
+    if plain.truth(value):
+        recipe.ledger.unsupported(key, "what sparkctl starts stays until it is stopped")
+    else:
+        recipe.ledger.mapped(key, "nothing: it is off")
+
+
+_RULES: dict[str, Callable[[Recipe, str, Any], None]] = {
+    "metadata": _metadata, "executor_config": _executor, "volumes": _volumes, "readiness": _readiness,
+    "name": _said_elsewhere, "description": _said_elsewhere, "mods": _mods, "build_args": _build_args,
+    "model_revision": _revision, "stop_after_post": _stops,
+}  # fmt: skip

@@ -1,0 +1,150 @@
+"""YAML that other people's tools write, read as those tools read it, with limits; odd text is put right and said so."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sparkctl.errors import InvalidInput
+
+MAX_BYTES = 512 * 1024
+MAX_ALIASES = 200
+MAX_ITEMS = 50_000
+MAX_DEPTH = 40
+_ALIAS = re.compile(r"(?<![\w\"'&*])\*[A-Za-z0-9_-]+")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
+
+
+def load(text: str, name: str, *, as_written: bool = False) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the first map of a YAML text, and what had to be put right.
+
+    ``as_written``: numbers stay the text they were (compose); else scalars are those of YAML 1.1, as Python's tools
+    have them. Raises `InvalidInput` with file, line and column.
+    """
+    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        raise InvalidInput(f"{name}: larger than {MAX_BYTES // 1024} KiB: that is no recipe")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    mended: list[str] = []
+    if _CONTROL.search(text):
+        text = _CONTROL.sub(" ", text)
+        mended.append("control characters were read as blanks")
+    if len(_ALIAS.findall(text)) > MAX_ALIASES:
+        raise InvalidInput(f"{name}: more than {MAX_ALIASES} aliases: that is no recipe")
+    documents, twice = _documents(text, name, mended, as_written)
+    mended += [f"`{key}` stands twice in line {line}; the last one counts" for key, line in twice]
+    found = [one for one in documents if isinstance(one, dict)]
+    if not found:
+        raise InvalidInput(
+            f"{name}: this is neither a recipe nor a `docker run` line", "a recipe begins with keys such as `model:`"
+        )
+    if len(documents) > 1:
+        mended.append(f"{len(documents)} documents in one file; the first is read")
+    data = found[0]
+    _measure(data, name)
+    return {str(key): value for key, value in data.items()}, tuple(mended)
+
+
+def _documents(text: str, name: str, mended: list[str], as_written: bool) -> tuple[list[Any], list[tuple[str, int]]]:
+    import yaml
+
+    try:
+        return _parsed(text, as_written)
+    except yaml.YAMLError as first:
+        if "\t" not in text:
+            raise InvalidInput(_fault(name, first)) from first
+        try:
+            found = _parsed(text.expandtabs(2), as_written)
+        except yaml.YAMLError:
+            raise InvalidInput(_fault(name, first)) from first
+        mended.append("tabs were read as two blanks")
+        return found
+    except (RecursionError, ValueError) as error:
+        raise InvalidInput(f"{name}: this cannot be read: {error}") from error
+
+
+def _parsed(text: str, as_written: bool) -> tuple[list[Any], list[tuple[str, int]]]:
+    import yaml
+
+    twice: list[tuple[str, int]] = []
+    nodes = []
+
+    class Loader(yaml.SafeLoader):
+        """Plain data only; a tag that is not known is read as what stands behind it."""
+
+    Loader.add_multi_constructor("", _untagged)
+    Loader.add_multi_constructor("!", _untagged)
+    if as_written:
+        for tag in ("int", "float", "timestamp"):
+            Loader.add_constructor(f"tag:yaml.org,2002:{tag}", _text)
+        Loader.add_constructor("tag:yaml.org,2002:bool", _bool)
+    loader = Loader(text)
+    try:
+        while loader.check_node():
+            nodes.append(loader.get_node())
+        for node in nodes:
+            _doubles(node, twice)
+        return [loader.construct_document(node) for node in nodes], twice
+    finally:
+        loader.dispose()
+
+
+def _untagged(loader: Any, suffix: str, node: Any) -> Any:
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    return loader.construct_scalar(node)
+
+
+def _text(loader: Any, node: Any) -> str:
+    return str(node.value)
+
+
+def _bool(loader: Any, node: Any) -> object:
+    """YAML 1.2: only true and false are booleans; yes and on are text."""
+    return {"true": True, "false": False}.get(str(node.value).lower(), node.value)
+
+
+def _doubles(root: Any, twice: list[tuple[str, int]]) -> None:
+    import yaml
+
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            keys: set[str] = set()
+            for key, value in node.value:
+                waiting.append(value)
+                if isinstance(key, yaml.ScalarNode):
+                    if key.value in keys and key.value != "<<":
+                        twice.append((key.value, key.start_mark.line + 1))
+                    keys.add(key.value)
+
+
+def _measure(value: object, name: str) -> None:
+    """Count what aliases unfold to. Raises `InvalidInput` where it is more than any recipe holds."""
+    count = 0
+    waiting: list[tuple[object, int]] = [(value, 0)]
+    while waiting:
+        one, depth = waiting.pop()
+        count += 1
+        if count > MAX_ITEMS or depth > MAX_DEPTH:
+            raise InvalidInput(
+                f"{name}: more than {MAX_ITEMS} values, or nested deeper than {MAX_DEPTH}: that is no recipe"
+            )
+        inner = one.values() if isinstance(one, dict) else one if isinstance(one, list | tuple | set) else ()
+        waiting += [(each, depth + 1) for each in inner]
+
+
+def _fault(name: str, error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    what = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"{name}:{mark.line + 1}:{mark.column + 1}: {what}" if mark else f"{name}: {what}"

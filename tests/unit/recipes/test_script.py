@@ -1,0 +1,31 @@
+"""The nightly comparison can fail: what is lost or changed in a launch is seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.nightly.recipes import difference, own_command
+
+OWN = ["vllm", "serve", "m", "-tp", "2", "--graph", "1", "2", "--json", '{"a": 1}', "--x=y"]
+SAME = ["vllm", "serve", "m", "--host", "0.0.0.0", "--port", "8000", "--tensor-parallel-size", "2", "--json", '{"a":1}', "--x", "y",
+        "--graph", "1", "2"]  # fmt: skip
+
+
+def test_another_order_means_the_same() -> None:
+    assert difference(OWN, SAME) is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [SAME[:-1], [*SAME, "--more"], ["vllm", "serve", "n", *SAME[3:]], [word.replace("1}", "2}") for word in SAME],
+     [word.replace("0.0.0.0", "10.0.0.1") for word in SAME]],
+)  # fmt: skip
+def test_anything_else_does_not(changed: list[str]) -> None:
+    assert difference(OWN, changed) is not None
+
+
+def test_the_tools_rules_fill_in() -> None:
+    one = {"recipe_version": "1", "command": "a {b} '{{\"c\":1}}'", "defaults": {"b": 0.70}}
+    assert own_command(one) == ["a", "0.7", '{"c":1}']
+    two = {"model": "m", "command": "a {model} {b} \\ \n '{\"c\":{}}'", "defaults": {"b": "{model}"}}
+    assert own_command(two) == ["a", "m", "m", '{"c":{}}']

@@ -1,0 +1,134 @@
+"""Profiles as files: what is written is read back the same, and as a person would have written it."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.per_step import RoutedExperts
+from sparkctl.model.plan import GuardRule, Timeouts
+from sparkctl.model.profile import ArgValue, ContainerOptions, JsonText, Model, Profile, StartRules, Values
+from tests.unit.recipes.reading import imported, read_back
+
+WORD = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"], exclude_characters="\ufffe\uffff$"), max_size=20
+)
+NAME = st.from_regex(r"[a-z][a-z0-9_.-]{1,12}", fullmatch=True)
+TEXT = st.one_of(
+    WORD,
+    st.sampled_from(
+        ["yes", "null", "~", "1.10", "0x1f", "- a", "a: b", "a #b", "[x", "{x}", "'", '"', "a\nb", "1e5", "true"]
+    ),
+)
+LINE = TEXT.filter(lambda text: text.strip())
+JSON = st.dictionaries(st.text(max_size=5), st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10**12) | st.floats(allow_nan=False, allow_infinity=False) | WORD,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORD, inner, max_size=3), max_leaves=5), max_size=4)  # fmt: skip
+
+
+def compact(value: object) -> JsonText:
+    return JsonText(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def one_line(value: object) -> bool:
+    """Tell whether no text in JSON data has a character that a profile may not hold."""
+    if isinstance(value, dict):
+        return all(one_line(key) and one_line(one) for key, one in value.items())
+    if isinstance(value, list):
+        return all(map(one_line, value))
+    return not isinstance(value, str) or re.search("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", value) is None
+
+
+JSON_TEXT = JSON.filter(one_line).map(compact)
+ARG: st.SearchStrategy[ArgValue] = st.one_of(
+    TEXT, st.booleans(), JSON_TEXT, st.lists(TEXT, max_size=3).map(lambda words: Values(tuple(words))),
+    st.lists(TEXT, max_size=3).map(tuple),
+)  # fmt: skip
+GIB = 1 << 30
+COUNTS = st.none() | st.integers(1, 10**9)
+
+
+SECONDS = st.integers(1, 9000).map(float)
+KEYS = st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,10}", fullmatch=True)
+VARIABLES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+SOME = st.none() | LINE
+
+
+def pairs(keys: st.SearchStrategy[str], values: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object, ...]]:
+    return st.dictionaries(keys, values, max_size=3).map(lambda found: tuple(found.items()))
+
+
+MODELS = st.builds(
+    Model, path=SOME, served_name=SOME, weights=st.none() | st.integers(10**9, 10**12), parameters=COUNTS,
+    active_parameters=st.none(), draft_weights=st.none() | st.integers(1 << 20, GIB), kv_per_token=COUNTS,
+    experts=st.none(),
+)  # fmt: skip
+OPTIONS = (("init", "true"), ("cap-add", "A"), ("cap-add", "B"), ("publish", "80:80"), ("user", "1"))
+BOXES = st.builds(
+    ContainerOptions, name=st.none() | NAME, gpus=st.sampled_from([None, "all", "none", '"device=0,1"', "2"]),
+    shm_size=st.sampled_from([None, "16g"]), ipc=st.sampled_from([None, "host"]), network=SOME, entrypoint=SOME,
+    ulimits=st.sampled_from([(), (("memlock", "-1"), ("nofile", "1:2"))]),
+    devices=st.sampled_from([(), ("/dev/infiniband", "nvidia.com/gpu=all")]), options=st.sampled_from([(), OPTIONS]),
+)  # fmt: skip
+STARTS = st.builds(
+    StartRules, drop_caches=st.booleans(), ready_line=st.sampled_from([None, r"a\.b .*: #", "none"]),
+    health=st.sampled_from([None, "/health", "none"]), probe=st.sampled_from([None, "chat", "none"]), prompt=SOME,
+    timeouts=st.builds(Timeouts, SECONDS, SECONDS, SECONDS, SECONDS), expected=st.none() | SECONDS,
+    guard=st.sampled_from([None, GuardRule(), GuardRule(2 * GIB, 3 * GIB, 90.0)]),
+)  # fmt: skip
+PROFILES = st.builds(
+    Profile, name=NAME, engine=st.sampled_from(["sglang", "vllm", "container"]), image=st.just("x/y:1"), origin=st.just("x.yaml"),
+    shipped=st.just(False), title=SOME, model=MODELS, nodes=st.integers(1, 8), port=st.none() | st.integers(1, 65535),
+    command=st.none() | st.lists(TEXT, max_size=4).map(tuple), args=pairs(KEYS, ARG), env=pairs(VARIABLES, TEXT), env_file=SOME,
+    mounts=st.lists(st.sampled_from(["~/m:/m", "/a b:/b:ro", "vol:/v", "~:/h"]), max_size=3).map(tuple), container=BOXES,
+    expected_memory=st.none() | st.integers(1 << 20, 1 << 40), floor_memory=st.sampled_from([None, GIB]), start=STARTS,
+    stop_grace=SECONDS, liveness=st.sampled_from([None, "none"]), notes=SOME, source=SOME,
+    extra=pairs(LINE.filter(lambda text: "\n" not in text), JSON_TEXT), digest=st.just(""),
+)  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(PROFILES)
+def test_what_is_written_is_read_back_the_same(profile: Profile) -> None:
+    assert replace(read_back(profile), digest="") == profile
+
+
+def test_the_shipped_profiles_too() -> None:
+    library = ProfileLibrary()
+    names = [name for name in library.names() if library.find(name).parent == library.shipped]
+    assert len(names) >= 4
+    for name in names:
+        profile = library.load(name)
+        assert read_back(profile) == profile
+
+
+def test_experts_are_written() -> None:
+    profile = Profile(
+        "aa", "vllm", "x/y:1", "x.yaml", False, model=Model(weights=10**9, experts=RoutedExperts(10**8, 8, 2))
+    )
+    assert read_back(profile).model == profile.model
+
+
+def test_a_file_looks_as_a_person_would_write_it() -> None:
+    written = imported(
+        "model: o/Some-Model\nname: some\ncontainer: x/y:1\nruntime: vllm\nmods: [m]\ndefaults: {port: 8000}\n"
+        'command: vllm serve {model} --port {port} --dtype auto --enable-x --spec \'{"method":"mtp","n":3}\'\n',
+        "some.yaml",
+    )
+    lines = written.text.splitlines()
+    assert lines[:13] == [
+        "schema: 1", "name: some", "engine: vllm", "image: x/y:1", "model:", "  path: o/Some-Model", "port: 8000", "args:",
+        "  dtype: auto", "  enable-x: true", "  spec: {method: mtp, n: 3}", "mounts:",
+        "  - ~/.cache/huggingface:/root/.cache/huggingface",
+    ]  # fmt: skip
+    assert 'source: "A sparkrun recipe: some.yaml"' in lines
+    assert lines[-1] == "  mods: [m]"
+    assert lines[-2].startswith("  # ")
+    assert not any(len(line) > 115 for line in lines)
+    assert set(written.text) <= set(string.printable)
