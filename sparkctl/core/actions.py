@@ -46,6 +46,7 @@ class ActionId(StrEnum):
     BACK = "back"
     EDIT = "edit"
     EDIT_ITS = "edit-its-profile"
+    RESTART = "restart"
     SHELL = "shell"
     FILTER = "filter"
     SORT = "sort"
@@ -128,6 +129,11 @@ def _of_instance(verb: str) -> Words:
     return lambda now: (verb, str(now.instance), "--node", str(now.node))
 
 
+def _again(now: Situation) -> tuple[str, ...]:
+    assert now.selected is not None
+    return ("up", str(now.selected.profile), "--node", str(now.node))
+
+
 OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
 _HERE = frozenset((OVERVIEW,))
 _RUNNING = frozenset((OVERVIEW, INSTANCE))
@@ -170,6 +176,8 @@ ACTIONS: tuple[Action, ...] = (
            on=frozenset((PROFILES,)), footer=1, sense=Sense.EDIT),
     Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.no_profile_of_it,
            on=_RUNNING, sense=Sense.EDIT),
+    Action(ActionId.RESTART, ("R",), "restart", "start what has failed or ended once more, as it was", why.cannot_restart,
+           changes=True, confirm=True, verb="up", words=_again, on=_ONE),
     Action(ActionId.SHELL, ("s",), "shell", "a shell on the Spark, by your own ssh", why.no_shell,
            changes=True),
     Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",

@@ -89,6 +89,7 @@ class _Live:
     phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
     courses: dict[str, Course] = field(default_factory=dict)  # of starts, by instance
+    dropped: CachesDropped | None = None  # the last time that its page cache was
     logs: dict[str, LogMark] = field(default_factory=dict)
     drafting: dict[str, Drafting] = field(default_factory=dict)  # by container id
     guarded: tuple[str, ...] | None = None  # instances that a guard watches
@@ -172,6 +173,10 @@ class Store:
         """Return how the last start that was watched went, None where none was. Raises KeyError."""
         return self._nodes[name].courses.get(instance)
 
+    def dropped(self, name: NodeName) -> CachesDropped | None:
+        """Return the last drop of a node's page cache that was told, None where none was. Raises KeyError."""
+        return self._nodes[name].dropped
+
     def plan(self, name: NodeName, instance: str) -> LaunchPlan | None:
         """Return the plan of the last start that was watched, secrets and all. Raises KeyError."""
         return self._nodes[name].plans.get(instance)
@@ -239,7 +244,7 @@ class Store:
 
     @_apply.register
     def _(self, event: CachesDropped, live: _Live) -> tuple[Topic, ...]:
-        live.memory = event.after
+        live.memory, live.dropped = event.after, event
         return (Topic(What.MEMORY, event.node),)
 
     @_apply.register

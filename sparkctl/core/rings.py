@@ -64,6 +64,8 @@ class Rings:
         self._now = 0.0  # on the axis: the node's uptime, boots laid one after the other
         self._ahead = 0.0  # of the axis before the uptime
         self._boots: deque[float] = deque(maxlen=_BOOTS)
+        self._first: float | None = None  # on the axis
+        self._made: dict[tuple[Series, float, int], tuple[Spread | None, ...]] = {}  # since the newest sample
 
     @property
     def size(self) -> int:
@@ -75,6 +77,11 @@ class Rings:
         """Seconds before the newest sample at which the node was first seen after a reboot; the latest comes last."""
         ages = (self._now - at for at in self._boots)
         return tuple(age for age in ages if age <= COARSE_SPAN)
+
+    @property
+    def span(self) -> float:
+        """Seconds between the first sample and the newest."""
+        return 0.0 if self._first is None else self._now - self._first
 
     def take(self, sample: Sample, ts: float, boot: str | None = None) -> bool:
         """Keep a sample that got here at ``ts`` (unix seconds) from the ``boot`` of this id; tell whether it was news.
@@ -93,6 +100,8 @@ class Rings:
         self._boot = boot or self._boot
         self._uptime, self._heard = sample.uptime, ts
         self._now = sample.uptime + self._ahead
+        self._first = self._now if self._first is None else self._first
+        self._made.clear()
         values = array("f", readings(sample))
         self._fine.put(self._now, values)
         self._coarse.put(self._now, values)
@@ -125,6 +134,12 @@ class Rings:
 
         A stretch that is shorter than the time between samples may well have none.
         """
+        made = self._made.get((series, seconds, count))
+        if made is None:
+            made = self._made[series, seconds, count] = self._cells(series, seconds, count)
+        return made
+
+    def _cells(self, series: Series, seconds: float, count: int) -> tuple[Spread | None, ...]:
         width = seconds / count
         found: list[Spread | None] = [None] * count
         weights = [0] * count

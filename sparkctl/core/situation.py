@@ -120,6 +120,15 @@ def cannot_stop(now: Situation) -> str | None:
     return None if now.selected.ours else f"{now.selected.name} was not started by sparkctl and is left alone"
 
 
+def cannot_restart(now: Situation) -> str | None:
+    if why := cannot_stop(now):
+        return why
+    assert now.selected is not None
+    if now.selected.phase not in (Phase.FAILED, Phase.STOPPED):
+        return f"{now.selected.name} has not ended"
+    return None if now.selected.profile else f"of which profile {now.selected.name} is, its labels do not say"
+
+
 def cannot_drop(now: Situation) -> str | None:
     if why := node_silent(now):
         return why

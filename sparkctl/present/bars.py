@@ -1,15 +1,23 @@
-"""Bars and trends in one row: memory in four textures, a curve in eighths of a cell."""
+"""Bars and curves: memory in four textures, a share as a thin line, a course of figures in dots of braille."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 
 from sparkctl.model.sample import MemoryBar
 from sparkctl.present.spans import Row, Span, Tone
 
 _PARTS = (("█", "#", Tone.GPU), ("▓", "=", Tone.OTHER), ("▒", "-", Tone.CACHE), ("░", ".", Tone.FREE))
-_STEPS, _ASCII_STEPS = "▁▂▃▄▅▆▇█", "_.-~=+*#"
+_ASCII_STEPS = "_.-~=+*#"
+_DOTS = 4  # in a cell of braille, one above the other; two stand beside each other
+_LEFTS, _RIGHTS = (0, 0x40, 0x44, 0x46, 0x47), (0, 0x80, 0xA0, 0xB0, 0xB8)  # the lowest none, one, two, three, four
+_SIGNS = " " + "".join(map(chr, range(0x2801, 0x2900)))
+_KEPT = 128  # curves: figures come every second or two, pictures more often
+
+Values = Sequence[float | None]
 
 
 def memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> Row:
@@ -24,6 +32,19 @@ def memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> Row:
         for (mark, plain, tone), count in zip(_PARTS, counts, strict=True)
         if count
     )
+
+
+def claim_bar(held: int, claimed: int | None, total: int, columns: int, ascii_only: bool = False) -> Row:
+    """Return what is held of ``total``, on the memory bar's own scale: what is claimed and not held yet is faint, what is
+    held beyond the claim stands out."""
+    within = held if claimed is None else min(held, claimed)
+    ends = [within, max(held, within), max(held, claimed or 0)]
+    places = [max(0, min(columns, round(end * columns / max(1, total)))) for end in ends]
+    full, faint = ("#", ".") if ascii_only else ("█", "░")
+    over = full if not ascii_only else "!"
+    counts = (places[0], places[1] - places[0], places[2] - places[1], columns - places[2])
+    parts = zip((full, over, faint, " "), (Tone.GPU, Tone.ATTENTION, Tone.FREE, Tone.PLAIN), counts, strict=True)
+    return tuple(Span(mark * count, tone) for mark, tone, count in parts if count)
 
 
 def _shares(sizes: Sequence[int], total: int, columns: int) -> list[int]:
@@ -43,16 +64,162 @@ def legend(ascii_only: bool = False) -> dict[Tone, str]:
     return {tone: plain if ascii_only else mark for mark, plain, tone in _PARTS}
 
 
-def trend(values: Sequence[float | None], least: float, most: float, ascii_only: bool = False) -> Row:
-    """Return a curve, a cell a value, between ``least`` and ``most``; what is not known is a faint dot."""
-    steps, gap = (_ASCII_STEPS, " ") if ascii_only else (_STEPS, "·")
-    spread = most - least
+def gauge(share: float, columns: int, ascii_only: bool = False, tone: Tone = Tone.ACCENT) -> Row:
+    """Return a share 0..1 as a thin line on a faint one, in halves of a cell."""
+    share = min(1.0, max(0.0, share))
+    halves = round(share * columns * 2)
+    full, half = divmod(halves, 2)
+    if ascii_only:
+        return (Span("=" * full, tone), Span("-" * (columns - full), Tone.FRAME))
+    return (Span("━" * full + "╸" * half, tone), Span("─" * (columns - full - half), Tone.FRAME))
 
-    def mark(value: float | None) -> str:
+
+# --- curves -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From where to where a curve is drawn."""
+
+    least: float
+    most: float
+
+    def share(self, value: float) -> float:
+        """Return where a value stands, 0..1."""
+        spread = self.most - self.least
+        return 0.5 if spread <= 0 else min(1.0, max(0.0, (value - self.least) / spread))
+
+
+def scale_of(values: Values, least_spread: float, floor: float = 0.0) -> Scale | None:
+    """Return the scale from the smallest to the largest value, at least ``least_spread`` wide and not below ``floor``, so
+    that what stays as it is is a line in the middle and not a wall; None where nothing is known."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    low, high = min(known), max(known)
+    if (missing := least_spread - (high - low)) > 0:
+        low, high = low - missing / 2, high + missing / 2
+        if low < floor:
+            low, high = floor, max(high, floor + least_spread)
+    return Scale(low, high)
+
+
+def curve(values: Values, scale: Scale, ascii_only: bool = False) -> Row:
+    """Return a line in one row, two values a cell; what is not known is a gap."""
+    return _curve(tuple(values), scale, ascii_only)
+
+
+@lru_cache(_KEPT)
+def _curve(values: tuple[float | None, ...], scale: Scale, ascii_only: bool) -> Row:
+    if ascii_only:
+        return _ascii_curve(values, scale)
+    return _painted(_levels(values, scale, _DOTS), 0, filled=False)
+
+
+def area(values: Values, scale: Scale, height: int, ascii_only: bool = False) -> tuple[Row, ...]:
+    """Return a filled curve of ``height`` rows, the highest first, two values a cell; what is not known is a gap."""
+    return _rows(tuple(values), scale, height, ascii_only, True)
+
+
+def line(values: Values, scale: Scale, height: int, ascii_only: bool = False) -> tuple[Row, ...]:
+    """Return a line over ``height`` rows, the highest first; what is not known is a gap."""
+    return _rows(tuple(values), scale, height, ascii_only, False)
+
+
+@lru_cache(_KEPT)
+def _rows(
+    values: tuple[float | None, ...], scale: Scale, height: int, ascii_only: bool, filled: bool
+) -> tuple[Row, ...]:
+    if ascii_only:
+        return _ascii_area(values, scale, height)
+    levels = _levels(values, scale, _DOTS * height)
+    return tuple(_painted(levels, at, filled=filled) for at in reversed(range(height)))
+
+
+def bridged(values: Values, most: int) -> list[float | None]:
+    """Return the values with gaps of at most ``most`` filled evenly: a stretch that is shorter than the time between two
+    readings has none and is no gap."""
+    found = list(values)
+    before: int | None = None
+    for at, value in enumerate(values):
         if value is None:
-            return gap
-        share = 0.0 if spread <= 0 else (value - least) / spread
-        return steps[min(len(steps) - 1, max(0, int(share * len(steps))))]
+            continue
+        if before is not None and 1 < at - before <= most + 1:
+            start = values[before] or 0.0
+            for step in range(1, at - before):
+                found[before + step] = start + (value - start) * step / (at - before)
+        before = at
+    return found
 
-    groups = groupby(values, key=lambda value: value is None)
-    return tuple(Span("".join(map(mark, group)), Tone.FRAME if unknown else Tone.ACCENT) for unknown, group in groups)
+
+def _levels(values: Values, scale: Scale, dots: int) -> list[int | None]:
+    """Return for each value the highest of its dots, from 0 on."""
+    return [None if value is None else min(dots - 1, int(scale.share(value) * dots)) for value in values]
+
+
+def _painted(levels: Sequence[int | None], line: int, *, filled: bool) -> Row:
+    """Return the ``line``-th row from below. A line that is not filled is joined to the dot before it; of one that is, what
+    lies under it is fainter."""
+    padded = [*levels, None] if len(levels) % 2 else levels
+    below, above = line * _DOTS, (line + 1) * _DOTS
+    marks: list[int] = []
+    before: int | None = None
+    for at, level in enumerate(padded):
+        mark = 0
+        if level is not None:
+            low, high = (0, level + 1) if filled else _stroke(level, before)
+            fills = _RIGHTS if at % 2 else _LEFTS
+            mark = fills[min(max(high, below), above) - below] & ~fills[min(max(low, below), above) - below]
+        before = level
+        if at % 2:
+            marks[-1] |= mark
+        else:
+            marks.append(mark)
+    tones = [_tone(mark, padded[2 * at : 2 * at + 2], above, filled=filled) for at, mark in enumerate(marks)]
+    groups = groupby(zip(marks, tones, strict=True), key=lambda cell: cell[1])
+    return tuple(Span("".join(_SIGNS[mark] for mark, _ in group), tone) for tone, group in groups)
+
+
+def _tone(mark: int, levels: Sequence[int | None], above: int, *, filled: bool) -> Tone:
+    if not mark:
+        return Tone.PLAIN
+    return Tone.BODY if filled and all(level is not None and level >= above for level in levels) else Tone.ACCENT
+
+
+def _stroke(level: int, before: int | None) -> tuple[int, int]:
+    """Return from which dot to before which one column of a line goes that does not break."""
+    if before is None or before == level:
+        return level, level + 1
+    return (before + 1, level + 1) if before < level else (level, before)
+
+
+def _ascii_curve(values: Values, scale: Scale) -> Row:
+    marks = [None if value is None else _step(scale.share(value)) for value in _paired(values)]
+    groups = groupby(marks, key=lambda mark: mark is None)
+    return tuple(Span("".join(mark or " " for mark in group), Tone.ACCENT) for _, group in groups)
+
+
+def _step(share: float) -> str:
+    return _ASCII_STEPS[min(len(_ASCII_STEPS) - 1, int(share * len(_ASCII_STEPS)))]
+
+
+def _ascii_area(values: Values, scale: Scale, height: int) -> tuple[Row, ...]:
+    levels = [None if value is None else scale.share(value) * height for value in _paired(values)]
+
+    def mark(level: float | None, line: int) -> str:
+        if level is None or (level <= line and line):
+            return " "
+        return "#" if level >= line + 1 else _step(max(0.0, level - line))
+
+    return tuple(
+        (Span("".join(mark(level, line) for level in levels), Tone.ACCENT),) for line in reversed(range(height))
+    )
+
+
+def _paired(values: Values) -> list[float | None]:
+    """Return the mean of each two."""
+    found: list[float | None] = []
+    for at in range(0, len(values), 2):
+        known = [value for value in values[at : at + 2] if value is not None]
+        found.append(sum(known) / len(known) if known else None)
+    return found

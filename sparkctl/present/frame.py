@@ -11,7 +11,7 @@ from sparkctl.present.spans import Row, Span, Tone, cut, fit, plain_ascii, row, 
 LEAST = 5  # lines of a tile that still says what state, how full, how fast
 _TWO_COLUMNS = 110  # from this width on tiles stand beside each other
 _THREE_COLUMNS = 168
-_TALLEST = 16
+_TALL = 30  # lines from which on there is room for what is said below
 _FRAMES = {False: tuple("╭─╮│╰╯"), True: tuple("+-+|++")}
 _CHOSEN = {False: tuple("┏━┓┃┗┛"), True: tuple("#=####")}
 
@@ -28,10 +28,12 @@ class Box:
 
 
 def arrange(
-    count: int, chosen: int, columns: int, lines: int, wanted: Callable[[int, int], int] = lambda _, __: LEAST
-) -> tuple[Box, ...]:
+    count: int, chosen: int, columns: int, lines: int, wanted: Callable[[int, int], int] = lambda _, __: LEAST,
+    said: int = 0,
+) -> tuple[Box, ...]:  # fmt: skip
     """Return where the tiles stand: beside each other where there is room, all alike; around the chosen one where not
-    all have room. A fifth of the lines, two at least, is left for what stands below.
+    all have room. A fifth of the lines, two at least, is left for what stands below: up to two fifths of a tall screen
+    where there are so many lines ``said`` there.
 
     ``wanted``: how many of at most so many lines some tile of so many columns has a use for (columns, lines).
     """
@@ -40,8 +42,10 @@ def arrange(
     across = 1 if columns < _TWO_COLUMNS or count == 1 else 3 if count == 3 and columns >= _THREE_COLUMNS else 2
     down = -(-count // across)
     below = 2 if lines < 20 else max(4, lines // 5)
+    if lines >= _TALL:
+        below = max(4, min(said, lines * 2 // 5))
     wide = columns // across
-    each = min(_TALLEST, max(LEAST, (lines - below) // down))
+    each = max(LEAST, (lines - below) // down)
     each = max(LEAST, min(each, wanted(wide, each)))
     shown = max(1, min(down, lines // each))
     first = max(0, min(chosen // across - (shown - 1) // 2, down - shown))
@@ -59,16 +63,18 @@ def framed(
     """Return exactly ``lines`` rows of exactly ``columns``: the body in a frame that bears the title."""
     left, dash, right, side, under, end = (_CHOSEN if chosen else _FRAMES)[ascii_only]
     tone = Tone.CHOSEN if chosen else Tone.FRAME
-    title = cut(title, max(0, columns - 6))
+    mark = "~" if ascii_only else "…"
+    if ascii_only:  # before anything is fitted: plain signs may be narrower
+        title, body = plain_ascii(title), [plain_ascii(one) for one in body]
+    title = cut(title, max(0, columns - 6), mark)
     fill = max(0, columns - 5 - width(title))
     top = (Span(f"{left}{dash} ", tone), *title, Span(f" {dash * fill}{right}", tone))
     within, room = max(0, columns - 4), max(0, lines - 2)
-    inner = [fit(one, within) for one in body[:room]]
+    inner = [fit(one, within, mark) for one in body[:room]]
     inner += [fit((), within)] * (room - len(inner))
     sides = [(Span(f"{side} ", tone), *one, Span(f" {side}", tone)) for one in inner]
     bottom = (Span(under + dash * (columns - 2) + end, tone),)
-    rows = (fit(top, columns, ""), *sides, fit(bottom, columns, ""))
-    return tuple(plain_ascii(one) for one in rows) if ascii_only else rows
+    return (fit(top, columns, ""), *sides, fit(bottom, columns, ""))
 
 
 def beside(boxes: Sequence[Box], tiles: Sequence[tuple[Row, ...]]) -> list[Row]:

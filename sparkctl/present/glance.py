@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sparkctl.core.course import Course
 from sparkctl.core.drafting import Drafting
 from sparkctl.core.live import Store
 from sparkctl.core.rings import Rings
 from sparkctl.core.store import LoadView
-from sparkctl.model.events import Ended, NodeStateChanged, PhaseChanged
+from sparkctl.model.events import CachesDropped, Ended, NodeStateChanged, PhaseChanged
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
@@ -38,7 +39,8 @@ _NODE_TONES = {NodeState.OK: Tone.GOOD, NodeState.UNREACHABLE: Tone.STALE, NodeS
 class Glance:
     """One node at ``now`` (unix seconds). ``view`` is the last that was known; ``told`` says whether that is still so.
 
-    ``drafting`` is by container id, ``starts`` and ``ends`` by instance; ``jobs`` are what this panel is doing there.
+    ``drafting`` is by container id, ``starts``, ``courses`` and ``ends`` by instance; ``jobs`` are what this panel is doing
+    there. ``leaders``: of an instance that serves nothing here, the node where the same one does.
     """
 
     view: LoadView
@@ -47,11 +49,14 @@ class Glance:
     rings: Rings | None = None
     drafting: Mapping[str, Drafting] = field(default_factory=dict)
     starts: Mapping[str, PhaseChanged] = field(default_factory=dict)
+    courses: Mapping[str, Course] = field(default_factory=dict)
     ends: Mapping[str, Ended] = field(default_factory=dict)
     address: str | None = None
     jobs: tuple[str, ...] = ()
     chosen: str | None = None  # the instance that is selected
     recent: tuple[str, ...] = ()  # profiles that were started last
+    dropped: CachesDropped | None = None
+    leaders: Mapping[str, NodeName] = field(default_factory=dict)
 
     @property
     def name(self) -> NodeName:
@@ -85,11 +90,26 @@ def glance(
     """Return what the store knows of a node. Raises KeyError."""
     view = store.last(name)
     drafting = {one.container_id: store.drafting(name, one.container_id) for one in view.instances if one.container_id}
-    starts = {one.name: store.phase(name, one.name) for one in view.instances if one.ours}
+    ours = [one.name for one in view.instances if one.ours]
+    starts = {one: store.phase(name, one) for one in ours}
+    courses = {one: store.course(name, one) for one in ours}
     return Glance(
         view, store.state(name), now, store.rings(name), {key: one for key, one in drafting.items() if one},
-        {key: one for key, one in starts.items() if one}, ends, address, jobs, chosen, recent,
+        {key: one for key, one in starts.items() if one}, {key: one for key, one in courses.items() if one}, ends, address,
+        jobs, chosen, recent, store.dropped(name), _leaders(store, name, view),
     )  # fmt: skip
+
+
+def _leaders(store: Store, name: NodeName, view: LoadView) -> dict[str, NodeName]:
+    """Return where the instances serve that share their model with another node and have no port here."""
+    workers = {one.name for one in view.instances if one.port is None and one.per_step and one.per_step.ranks > 1}
+    return {
+        one.name: other
+        for other in (store.nodes if workers else ())
+        if other != name
+        for one in store.last(other).instances
+        if one.name in workers and one.port is not None
+    }
 
 
 def in_order(view: LoadView) -> list[InstanceView]:

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
-from sparkctl.core.course import Course, Stretch
 from sparkctl.core.logmarks import Level, header
 from sparkctl.model.events import Ended
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Acceptance, Numbers
-from sparkctl.model.phase import Phase, Step
+from sparkctl.model.per_step import PerStep
+from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan, ReadyRule
 from sparkctl.model.text import clean
-from sparkctl.model.units import GIB, clock, gib
+from sparkctl.model.units import GIB, gib
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations.launched import Launched
 from sparkctl.present import numbers as words
+from sparkctl.present.bars import claim_bar, gauge
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.fold import fold
-from sparkctl.present.sentences import phase_word, step_words
-from sparkctl.present.spans import Row, Span, Tone, cells, row, said
-from sparkctl.present.symbols import bar, symbol
+from sparkctl.present.spans import Row, Span, Tone, row, said, width
 from sparkctl.present.tile_parts import Part, Space, folded, label
 
 _ASKED = re.compile(r'"GET /(?:health|metrics)\S* HTTP')
 _LEVELS = {Level.WARNING: Tone.ATTENTION, Level.ERROR: Tone.BAD}
-_MORE = 1.1  # times what is expected
 _POSITIONS = 8
-_WIDEST = 40
-_AHEAD = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
 # --- a verdict --------------------------------------------------------------------------------------------------------
@@ -46,14 +43,27 @@ def verdict_parts(verdict: Verdict, space: Space) -> list[Part]:
     return parts
 
 
-def verdict_keys(verdict: Verdict) -> Row:
-    """Return the keys under a verdict; the proof is one of them away."""
+def verdict_keys(verdict: Verdict, space: Space, more: Sequence[tuple[str, str]] = ()) -> list[Row]:
+    """Return the keys under a verdict, as many rows as it takes; the proof is one of them away. ``more``: a key and what it
+    does."""
     line = evidence_line(verdict)
-    log = " log" if line is None else f" log at line {line}"
-    return row(
-        Span("l", Tone.KEY), Span(log, Tone.LABEL), Span("     y", Tone.KEY), Span(" copy verdict", Tone.LABEL),
-        Span("     u", Tone.KEY), Span(" start a profile", Tone.LABEL),
-    )  # fmt: skip
+    keys = [("l", "log" if line is None else f"log at line {line}"), ("y", "copy verdict"), *more]
+    rows: list[list[Span]] = [[]]
+    for key, does in keys:
+        spans = [Span(key, Tone.KEY), Span(f" {does}", Tone.LABEL)]
+        if rows[-1] and width(rows[-1]) + 4 + width(spans) > space.columns:
+            rows.append([])
+        rows[-1] += [*([Span("    ")] if rows[-1] else []), *spans]
+    return [tuple(each) for each in rows]
+
+
+def field_words(field: str, run: Launched | None) -> str:
+    """Return a profile's field with the value that the container was started with, where that can be read back."""
+    flag = f"--{field.removeprefix('args.')}"
+    args = () if run is None or not field.startswith("args.") else run.plan.command
+    value = next((after for one, after in pairwise(args) if one == flag), None)
+    value = value or next((one.partition("=")[2] for one in args if one.startswith(f"{flag}=")), None)
+    return clean(f"{field} {value}" if value else field)
 
 
 def evidence_line(verdict: Verdict) -> int | None:
@@ -73,75 +83,6 @@ def verdict_text(end: Ended) -> str:
     return "\n".join(clean(line) for line in [*lines, f"  try: {verdict.remedy}"])
 
 
-# --- a start ----------------------------------------------------------------------------------------------------------
-
-
-def course_parts(course: Course, now: float, space: Space) -> list[Part]:
-    """Return the phases with what each took, the one that goes on with its progress, those that are still to come."""
-    parts = [Part(0, (_whole(course, now, space),))]
-    for at, one in enumerate(course.stretches):
-        last = at == len(course.stretches) - 1
-        parts.append(Part(1 if last else 3 + len(course.stretches) - at, (_stretch(one, now, space, last=last),)))
-    ahead = [phase for phase in _AHEAD if phase.rank > course.phase.rank]
-    if ahead and not course.is_over:
-        names = " · ".join(phase_word(phase) for phase in ahead)
-        sign = symbol(Phase.PLANNED, space.ascii_only)
-        parts.append(Part(4, (row(label("then"), Span(f"{sign} {names}", Tone.LABEL)),)))
-    return parts
-
-
-def _whole(course: Course, now: float, space: Space) -> Row:
-    taken = course.seconds(now)
-    spans = [label("start"), Span(clock(taken), Tone.STRONG)]
-    if course.expected and taken is not None:
-        spans.append(Span(f" of about {clock(course.expected)}", Tone.UNIT))
-        room = space.columns - sum(cells(span.text) for span in spans) - 26
-        if room >= 8:
-            spans.append(Span("   " + bar(taken / course.expected, min(_WIDEST, room), space.ascii_only), Tone.ACCENT))
-        if taken > 1.2 * course.expected:
-            spans.append(Span("   longer than usual", Tone.ATTENTION))
-    return tuple(spans)
-
-
-def _stretch(one: Stretch, now: float, space: Space, *, last: bool) -> Row:
-    goes_on = last and one.ended is None
-    sign = symbol(one.phase, space.ascii_only) if goes_on else "+" if space.ascii_only else "✓"
-    step = step_words(one.step, space.ascii_only) if goes_on else (step_words(_name_only(one)) if one.step else "")
-    what = phase_word(one.phase) + (f" · {step}" if step else "")
-    tone = Tone.VALUE if goes_on else Tone.LABEL
-    return row(
-        label(""), Span(f"{sign} ", Tone.ATTENTION if goes_on else Tone.GOOD), Span(f"{clock(one.seconds(now)):>7}  ", tone),
-        Span(what, tone),
-    )  # fmt: skip
-
-
-def _name_only(one: Stretch) -> Step:
-
-    assert one.step is not None
-    return Step(one.step.name)
-
-
-def took_row(course: Course, space: Space) -> Row | None:
-    """Return in a row what a start took that is over, phase by phase as far as there is room."""
-    taken = course.seconds(course.told)
-    if taken is None or not course.stretches:
-        return None
-    spans = [label("start"), Span(clock(taken), Tone.VALUE)]
-    if course.expected:
-        spans.append(Span(f" of about {clock(course.expected)}", Tone.UNIT))
-    sums: dict[Phase, float] = {}
-    for one in course.stretches:
-        sums[one.phase] = sums.get(one.phase, 0.0) + one.seconds(course.told)
-    gap = "   "
-    for phase, seconds in sums.items():
-        piece = f"{gap}{phase_word(phase)} {clock(seconds)}"
-        if sum(cells(span.text) for span in spans) + cells(piece) > space.columns:
-            break
-        spans.append(Span(piece, Tone.LABEL))
-        gap = " · "
-    return tuple(spans)
-
-
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
@@ -149,16 +90,13 @@ def position_rows(seen: Acceptance | None, space: Space) -> list[Row]:
     """Return how often the first, second, third draft token was accepted, each as a bar; nothing where it is not told."""
     if seen is None or not seen.per_position:
         return []
-    wide = max(4, min(_WIDEST, space.columns - 22))
     rows = []
     for at, share in enumerate(seen.per_position[:_POSITIONS], 1):
-        name = "by pos." if at == 1 else ""
-        rows.append(
-            row(label(name), Span(f"{at:>2} ", Tone.LABEL), Span(bar(share, wide, space.ascii_only), Tone.ACCENT),
-                Span(f"{words.percent(share):>7}", Tone.VALUE))
-        )  # fmt: skip
+        name = f"draft {at}" if at < 10 else f"dr. {at}"
+        line = gauge(share, space.bar, space.ascii_only)
+        rows.append(row(label(name), *line, "  ", Span(f"{words.percent(share):>5}", Tone.VALUE)))
     if (more := len(seen.per_position) - _POSITIONS) > 0:
-        rows.append(row(label(""), Span(f"   {more} more", Tone.LABEL)))
+        rows.append(row(label(""), Span(f"{more} more", Tone.LABEL)))
     return rows
 
 
@@ -166,41 +104,71 @@ def latency_rows(numbers: Numbers, drafts: bool) -> list[Row]:
     """Return the time to the first token and between the following, prompts and the prefix cache."""
     rows = []
     if numbers.ttft is not None:
-        spans = [label("TTFT"), Span(words.latency(numbers.ttft), Tone.VALUE)]
-        if numbers.inter_token is not None:
-            between = "steps" if drafts or numbers.acceptance is not None else "tokens"
-            spans += [Span(f"   between {between} ", Tone.LABEL), Span(words.latency(numbers.inter_token), Tone.VALUE)]
-        rows.append(tuple(spans))
+        rows.append(row(label("TTFT"), Span(words.latency(numbers.ttft), Tone.VALUE)))
+    if numbers.inter_token is not None:
+        between = "step" if drafts or numbers.acceptance is not None else "token"
+        spans = row(
+            Span(words.latency(numbers.inter_token), Tone.VALUE), Span(f"   from {between} to {between}", Tone.LABEL)
+        )
+        rows.append(row(label("between"), *spans))
     prompts: list[Span] = []
     if numbers.prompt_rate:
-        prompts.append(Span(f"{words.speed(numbers.prompt_rate):<10}  ", Tone.VALUE))
+        prompts.append(Span(f"{words.speed(numbers.prompt_rate):<12}", Tone.VALUE))
     if numbers.prefix_hit_rate is not None:
         prompts += [Span("prefix cache ", Tone.LABEL), Span(words.percent(numbers.prefix_hit_rate), Tone.VALUE)]
+        prompts.append(Span(" found", Tone.UNIT))
     if prompts:
         rows.append((label("prompts"), *prompts))
     return rows
 
 
-def claim_row(one: InstanceView, space: Space) -> Row | None:
-    """Return what it holds against what it is expected to hold, as a bar; None where neither is known."""
-    if one.expected is None:
-        if one.memory is None:
-            return None
-        return row(label("holds"), Span(gib(one.memory), Tone.STRONG), Span("   no claim is known", Tone.LABEL))
+def step_cost_row(numbers: Numbers, per_step: PerStep | None) -> Row | None:
+    """Return how often the engine steps, for how many requests at once, and how many tokens are drafted; None where
+    nothing of it is known."""
+    spans: list[Span] = []
+    if numbers.steps is not None:
+        spans += [Span(f"{numbers.steps:.1f}", Tone.VALUE), Span(" per second", Tone.UNIT)]
+    if numbers.batch is not None:
+        spans += [
+            Span("   " if spans else ""),
+            Span(f"{numbers.batch:.1f}", Tone.VALUE),
+            Span(" requests each", Tone.UNIT),
+        ]
+    if per_step is not None and per_step.draft_tokens:
+        spans += [
+            Span("   " if spans else ""),
+            Span(f"{per_step.draft_tokens}", Tone.VALUE),
+            Span(" drafted", Tone.UNIT),
+        ]
+    return row(label("steps"), *spans) if spans else None
+
+
+def claim_rows(one: InstanceView, total: int | None, space: Space) -> list[Row]:
+    """Return what it holds against what it is expected to hold, on the scale of the memory bar; nothing where neither is
+    known."""
     if one.memory is None:
-        return row(
-            label("holds"), Span(words.UNKNOWN, Tone.STALE), Span(f" of {gib(one.expected)} expected", Tone.UNIT)
-        )
-    over = one.memory > _MORE * one.expected
-    figure = row(
-        Span(f"{one.memory / GIB:5.1f}", Tone.ATTENTION if over else Tone.STRONG),
-        Span(f" of {gib(one.expected)} expected", Tone.UNIT),
+        if one.expected is None:
+            return []
+        expected = Span(f" of {gib(one.expected)} expected", Tone.UNIT)
+        return [row(label("holds"), Span(words.UNKNOWN, Tone.STALE), expected)]
+    over = one.expected is not None and one.memory > one.expected
+    figure = row(Span(f"{one.memory / GIB:5.1f}", Tone.ATTENTION if over else Tone.STRONG))
+    if one.expected is not None:
+        figure = row(*figure, Span(f" of {one.expected / GIB:.1f} GiB", Tone.UNIT))
+    else:
+        figure = row(*figure, Span(" GiB", Tone.UNIT))
+    line = (
+        () if total is None else (*claim_bar(one.memory, one.expected, total, space.bar, space.ascii_only), Span("  "))
     )
-    if over:
-        figure = (*figure, Span("   more than it claims", Tone.ATTENTION))
-    wide = max(4, min(_WIDEST, space.columns - 10 - sum(cells(span.text) for span in figure) - 2))
-    filled = bar(one.memory / max(1, one.expected), wide, space.ascii_only)
-    return row(label("holds"), Span(filled, Tone.ATTENTION if over else Tone.GPU), " ", *figure)
+    rows = [row(label("holds"), *line, *figure)]
+    if one.expected is None:
+        rows.append(row(label(""), Span("no claim is known", Tone.LABEL)))
+    elif over:
+        rows.append(row(label(""), Span(f"{gib(one.memory - one.expected)} more than expected", Tone.ATTENTION)))
+    else:
+        less = "less than expected" if one.phase is Phase.READY else "still to come, as expected"
+        rows.append(row(label(""), Span(f"{gib(one.expected - one.memory)} {less}", Tone.LABEL)))
+    return rows
 
 
 # --- what it runs with ------------------------------------------------------------------------------------------------

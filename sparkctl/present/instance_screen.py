@@ -15,20 +15,22 @@ from sparkctl.operations.launched import Launched
 from sparkctl.present.frame import filled, framed
 from sparkctl.present.glance import COMING, Badge, Glance, instance_badge
 from sparkctl.present.instance_parts import (
-    claim_row,
-    course_parts,
+    claim_rows,
     latency_rows,
     plan_rows,
     position_rows,
+    step_cost_row,
     tail_rows,
-    took_row,
     verdict_keys,
     verdict_parts,
 )
 from sparkctl.present.numbers import IDLE
 from sparkctl.present.spans import Row, Span, Tone, row, said, toned
+from sparkctl.present.start_parts import course_parts, start_parts, took_row
 from sparkctl.present.symbols import symbol
-from sparkctl.present.tile import chosen_rows
+from sparkctl.present.tile import chosen_rows, grown
+from sparkctl.present.tile_curves import gpu_parts, speed_part
+from sparkctl.present.tile_memory import memory_parts
 from sparkctl.present.tile_parts import (
     Part,
     Space,
@@ -40,23 +42,21 @@ from sparkctl.present.tile_parts import (
     folded,
     gpu_rows,
     label,
-    memory_part,
     reads_row,
-    share_part,
-    start_rows,
-    trend_part,
 )
 
 _WIDE = 110  # columns from which on the plan stands beside
 _LOG = 8  # lines of a box of the log, or of the plan, that is worth its frame beside the other
 _LEAST = 4  # lines of a box that says something
+_TALL = 40  # lines from which on there is room for all of a start above the rest
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceScene:
     """All that the screen shows. ``one`` is None where it is not there (any more); ``end`` is how a start of it ended that
     was watched, ``course`` how that went. ``run`` is what it runs with, or ``run_trouble`` why that is not known; ``tail``
-    are the last lines of its log, ``tail_trouble`` what is the matter with following it."""
+    are the last lines of its log, ``tail_trouble`` what is the matter with following it. ``remedies`` are the keys that may
+    mend a failure, each with what it does; ``end_trouble`` is why there is no verdict."""
 
     seen: Glance
     name: str
@@ -68,6 +68,8 @@ class InstanceScene:
     tail: tuple[str, ...] = ()
     tail_trouble: str | None = None
     ascii_only: bool = False
+    remedies: tuple[tuple[str, str], ...] = ()
+    end_trouble: str | None = None
 
 
 def instance_rows(scene: InstanceScene, columns: int, lines: int) -> tuple[Row, ...]:
@@ -80,12 +82,13 @@ def _beside(scene: InstanceScene, columns: int, lines: int) -> list[Row]:
     left = max(columns // 2, 60)
     right = columns - left
     space = Space(left - 4, scene.ascii_only)
-    state, memory = _state_parts(scene, space), _memory_parts(scene, space)
+    state, memory = _state_parts(scene, space, roomy=True), _memory_parts(scene, space)
     plan = _plan(scene, right - 4)
     needed = _height(state) + 2 + (_height(memory) + 2 if memory else 0)
     top = min(lines - _LOG, max(needed, len(plan) + 2))
     below = min(_height(memory) + 2, top // 2) if memory else 0
-    lefts = [*_box(scene, _title(scene), chosen_rows(state, top - below - 2), left, top - below)]
+    room = top - below - 2
+    lefts = [*_box(scene, _title(scene), chosen_rows(grown(state, room), room), left, top - below)]
     if memory:
         lefts += _box(scene, _named("memory"), chosen_rows(memory, below - 2), left, below)
     rights = _box(scene, _named("runs with"), _cut(plan, top - 2), right, top)
@@ -95,7 +98,7 @@ def _beside(scene: InstanceScene, columns: int, lines: int) -> list[Row]:
 
 def _stacked(scene: InstanceScene, columns: int, lines: int) -> list[Row]:
     space = Space(max(8, columns - 4), scene.ascii_only)
-    state, memory = _state_parts(scene, space), _memory_parts(scene, space)
+    state, memory = _state_parts(scene, space, roomy=lines >= _TALL), _memory_parts(scene, space)
     first = min(lines, _height(state) + 2)
     left = lines - first
     if left < _LEAST:
@@ -154,7 +157,7 @@ def _badge(scene: InstanceScene) -> Badge:
         state = scene.seen.told.state
         return Badge(symbol(state, scene.ascii_only), str(state), Tone.STALE)
     if _has_failed(scene):
-        seconds = "" if scene.end is None else f" after {spoken(scene.end.seconds)}"
+        seconds = f" after {spoken(scene.end.seconds)}" if scene.end is not None and scene.end.seconds else ""
         return Badge(symbol(Phase.FAILED, scene.ascii_only), f"failed{seconds}", Tone.BAD)
     if one is None:
         return Badge(symbol(Phase.STOPPED, scene.ascii_only), "not there", Tone.LABEL)
@@ -167,18 +170,23 @@ def _has_failed(scene: InstanceScene) -> bool:
     return scene.one.phase is Phase.FAILED
 
 
-def _state_parts(scene: InstanceScene, space: Space) -> list[Part]:
+def _state_parts(scene: InstanceScene, space: Space, *, roomy: bool) -> list[Part]:
     seen, one = scene.seen, scene.one
     if not seen.is_known:
         parts = [Part(1, tuple(away_rows(seen, space)))]
         return parts if one is None else [*parts, *_faded(_about(one, space))]
     if _has_failed(scene):
-        return _failure(scene, space)
+        return _failure(scene, space, roomy=roomy)
     if one is None:
         return [Part(0, (row(Span("It is not on this Spark now.", Tone.VALUE)), _saved()))]
     if one.phase in COMING:
-        return [*_coming(scene, one, space), *_about(one, space)]
-    return [*_about(one, space), *_doing(scene, one, space)]
+        return [
+            *_coming(scene, one, space),
+            *_about(one, space),
+            *_gpu(scene, space),
+            *(gpu_parts(seen, space) if roomy else []),
+        ]
+    return [*_about(one, space), *_doing(scene, one, space, roomy=roomy)]
 
 
 def _saved() -> Row:
@@ -200,31 +208,43 @@ def _about(one: InstanceView, space: Space) -> list[Part]:
     return [Part(3, (rows[0],)), *(Part(6, (each,)) for each in rows[1:])]
 
 
-def _failure(scene: InstanceScene, space: Space) -> list[Part]:
+def _failure(scene: InstanceScene, space: Space, *, roomy: bool) -> list[Part]:
     verdict = None if scene.end is None else scene.end.verdict
     if verdict is not None:
-        parts = [*verdict_parts(verdict, space), Part(1, (verdict_keys(verdict),))]
+        parts = [
+            *verdict_parts(verdict, space),
+            *(Part(1, (each,)) for each in verdict_keys(verdict, space, scene.remedies)),
+        ]
     else:
         assert scene.one is not None
         rows = failure_rows(scene.one, scene.seen, space)
         hint = row(
-            Span("l", Tone.KEY), Span(" log, then ", Tone.LABEL), Span("E", Tone.KEY),
-            Span(" for its first error: nobody here watched this start", Tone.LABEL),
+            Span("l", Tone.KEY), Span(" log, then ", Tone.LABEL), Span("E", Tone.KEY), Span(" for its first error", Tone.LABEL),
         )  # fmt: skip
-        parts = [Part(0, tuple(rows)), Part(1, (hint,))]
-    if scene.course is not None and (took := took_row(scene.course, space)) is not None:
-        parts.append(Part(8, (took,)))
+        why = scene.end_trouble or "nobody here watched this start"
+        parts = [Part(0, tuple(rows)), Part(1, (*folded("", why, space, Tone.STALE, 2), hint))]
+    parts += _took(scene, space, roomy=roomy)
     return parts if scene.one is None else [*parts, *_about(scene.one, space)[:1]]
 
 
 def _coming(scene: InstanceScene, one: InstanceView, space: Space) -> list[Part]:
     if scene.course is not None and not scene.course.is_over and one.phase is not Phase.STOPPING:
         return course_parts(scene.course, scene.seen.now, space)
-    rows = start_rows(one, scene.seen, space)
-    return [Part(0, tuple(rows)), *([Part(3, (row(label(""), said(one.detail, Tone.LABEL)),))] if one.detail else [])]
+    told = [Part(3, (row(label(""), said(one.detail, Tone.LABEL)),))] if one.detail else []
+    return [*start_parts(one, scene.seen, space), *told]
 
 
-def _doing(scene: InstanceScene, one: InstanceView, space: Space) -> list[Part]:
+def _took(scene: InstanceScene, space: Space, *, roomy: bool) -> list[Part]:
+    """Return how its start went, as far as it was watched: phase by phase where there is room."""
+    if scene.course is None or not scene.course.stretches:
+        return []
+    if roomy:
+        return [Part(7 + part.spare, part.rows) for part in course_parts(scene.course, scene.seen.now, space)]
+    took = took_row(scene.course, space)
+    return [] if took is None else [Part(8, (took,))]
+
+
+def _doing(scene: InstanceScene, one: InstanceView, space: Space, *, roomy: bool) -> list[Part]:
     if one.phase is not Phase.READY or one.port is None:
         words = one.detail or (
             "a container that sparkctl did not start; its figures are not read" if not one.ours else ""
@@ -232,6 +252,8 @@ def _doing(scene: InstanceScene, one: InstanceView, space: Space) -> list[Part]:
         parts = [Part(1, tuple(folded("", words, space, Tone.LABEL, 3)))] if words else []
         return [*parts, *_gpu(scene, space)]
     parts = [Part(0, (decode_row(one.numbers, space),))]
+    if roomy and (speed := speed_part(one, scene.seen, space)) is not None:
+        parts.append(speed)
     numbers = one.numbers
     if (accept := accept_row(one, scene.seen, space)) is not None:
         parts.append(Part(1, (accept,)))
@@ -244,13 +266,15 @@ def _doing(scene: InstanceScene, one: InstanceView, space: Space) -> list[Part]:
             parts.append(Part(3, (reads,)))
         drafts = one.per_step is not None and bool(one.per_step.draft_tokens)
         parts += [Part(5, (each,)) for each in latency_rows(numbers, drafts)]
+        if (steps := step_cost_row(numbers, one.per_step)) is not None:
+            parts.append(Part(6, (steps,)))
     if one.metrics_hint is not None:
         hint = f"/metrics is off; in the profile: {one.metrics_hint}"
         parts.append(Part(7, (row(label(""), said(hint, Tone.LABEL)),)))
     parts += _gpu(scene, space)
-    if scene.course is not None and (took := took_row(scene.course, space)) is not None:
-        parts.append(Part(7, (took,)))
-    return parts
+    if roomy:
+        parts += gpu_parts(scene.seen, space)
+    return [*parts, *_took(scene, space, roomy=roomy)]
 
 
 def _gpu(scene: InstanceScene, space: Space) -> list[Part]:
@@ -262,11 +286,12 @@ def _gpu(scene: InstanceScene, space: Space) -> list[Part]:
 
 def _memory_parts(scene: InstanceScene, space: Space) -> list[Part]:
     parts = []
-    if scene.one is not None and (claim := claim_row(scene.one, space)) is not None:
-        parts.append(Part(1, (claim,)))
-    if scene.seen.view.memory is not None:
-        shares, curve = share_part(scene.seen, space), trend_part(scene.seen, space)
-        parts += [memory_part(scene.seen, space), *([shares] if shares else []), *([curve] if curve else [])]
+    bar = scene.seen.view.memory
+    if scene.one is not None:
+        rows = claim_rows(scene.one, None if bar is None else bar.total, space)
+        parts += [Part(1 if not at else 2, (each,)) for at, each in enumerate(rows)]
+    if bar is not None:
+        parts += memory_parts(scene.seen, space)
     return parts if scene.seen.is_known else _faded(parts)
 
 

@@ -34,9 +34,9 @@ def key_words(key: str, ascii_only: bool = False) -> str:
 def footer(
     actions: Sequence[Action], now: Situation, columns: int, ascii_only: bool = False
 ) -> tuple[Row, tuple[Key, ...]]:
-    """Return the last line: what can be done, each with its key; what cannot be done now is dim. The last one, help, stays
-    where it gets narrow."""
-    shown = list(for_footer(actions))
+    """Return the last line: what can be done, each with its key; what cannot be done now is faint, and what never can, in a
+    recording, is not there. The last one, help, stays where it gets narrow."""
+    shown = list(for_footer([one for one in actions if not (now.replaying and one.changes)]))
     while len(shown) > 1 and width(_footer(shown, now, ascii_only)[0]) > columns:
         del shown[-2]
     spans, places = _footer(shown, now, ascii_only)
@@ -49,8 +49,8 @@ def _footer(shown: Sequence[Action], now: Situation, ascii_only: bool) -> tuple[
     for one in shown:
         can = one.why_not(now) is None
         start = width(spans)
-        spans.append(Span(key_words(one.keys[0], ascii_only), Tone.KEY if can else Tone.STALE))
-        spans.append(Span(f" {one.short}", Tone.LABEL if can else Tone.STALE))
+        spans.append(Span(key_words(one.keys[0], ascii_only), Tone.KEY if can else Tone.FRAME))
+        spans.append(Span(f" {one.short}", Tone.VALUE if can else Tone.FRAME))
         places.append(Key(one.id, start, width(spans)))
         spans.append(Span("   "))
     return tuple(spans[:-1]), tuple(places)

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparkctl.core.logmarks import Level, header
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.sample import NetLink, RdmaPort
+from sparkctl.model.text import clean
+from sparkctl.present.findings import since_words
 from sparkctl.present.fold import fold
 from sparkctl.present.frame import Box, arrange, beside, filled, welcome
 from sparkctl.present.glance import Glance
-from sparkctl.present.spans import Row, Span, Tone, cut, row, said
+from sparkctl.present.happened import Happening, happened_row
+from sparkctl.present.spans import Row, Span, Tone, cut, row, said, width
 from sparkctl.present.symbols import symbol
 from sparkctl.present.tile import natural_lines, tile
 
 _GB = 1e9
+_LEVELS = {Level.WARNING: Tone.ATTENTION, Level.ERROR: Tone.BAD}
+_AIRY = 10  # lines from which on what stands below the tiles has room between its parts
+_MOST_LINES, _MOST_HAPPENED = 12, 6
 _TONES = {Severity.PROBLEM: Tone.BAD, Severity.WARNING: Tone.ATTENTION, Severity.NOTE: Tone.LABEL}
 
 
@@ -36,6 +43,7 @@ class Scene:
     lines: tuple[LastLine, ...] = ()
     notices: tuple[tuple[str, Tone], ...] = ()
     ascii_only: bool = False
+    happened: tuple[Happening, ...] = ()  # the latest comes last
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ def overview(scene: Scene, columns: int, lines: int) -> Painted:
     def wanted(wide: int, most: int) -> int:
         return max(natural_lines(one, wide, most) for one in scene.glances)
 
-    boxes = arrange(len(scene.glances), scene.chosen, columns, lines, wanted)
+    boxes = arrange(len(scene.glances), scene.chosen, columns, lines, wanted, _said(scene, columns))
     tiles = [
         tile(
             scene.glances[box.index], box.columns, box.lines, chosen=box.index == scene.chosen and len(boxes) > 1,
@@ -68,19 +76,26 @@ def overview(scene: Scene, columns: int, lines: int) -> Painted:
 
 
 def _below(scene: Scene, shown: int, columns: int, room: int) -> list[Row]:
-    """Return what stands below the tiles; of findings and log lines none takes the other's last row."""
+    """Return what stands below the tiles: of findings, what happened and log lines none takes another's last row."""
     if room <= 0:
         return []
     hidden = len(scene.glances) - shown
     rows = [row(Span(f" {hidden} more: tab goes on", Tone.LABEL))] if hidden > 0 else []
     rows += _notices(scene, columns, max(2, room // 2))
     rows += _links(scene)
-    found = _findings(scene)
     left = max(0, room - len(rows))
-    logs = _logs(scene)
-    for_logs = min(len(logs), max(left - len(found), left // 2))
-    rows += found[: left - for_logs]
-    rows += logs[len(logs) - for_logs :] if for_logs else []
+    airy = left >= _AIRY
+    if airy:
+        left -= 2
+    logs, happened = _logs(scene), _happened(scene)
+    whole = _whole_findings(scene, columns)
+    found = whole if len(whole) <= left // 2 else _findings(scene)
+    for_logs = min(len(logs), max(left - len(found) - len(happened), left // 2))
+    for_events = min(len(happened), max(0, left - len(found) - for_logs))
+    blocks = [found[: left - for_logs - for_events], _last(happened, for_events), _last(logs, for_logs)]
+    blocks = [block for block in blocks if block]
+    for at, block in enumerate(blocks):
+        rows += [(), *block] if airy and (rows or at) else block
     return [cut(one, columns) for one in rows[:room]]
 
 
@@ -93,6 +108,21 @@ def _notices(scene: Scene, columns: int, most: int) -> list[Row]:
             break
         rows = [*told, *rows]
     return rows[:most]
+
+
+def _said(scene: Scene, columns: int) -> int:
+    """Return how many lines there are to be said below the tiles."""
+    blocks = (_whole_findings(scene, columns), _happened(scene), scene.lines[-_MOST_LINES:])
+    return len(_links(scene)) + len(_notices(scene, columns, 4)) + sum(len(block) + 1 for block in blocks if block)
+
+
+def _last(rows: list[Row], count: int) -> list[Row]:
+    return rows[len(rows) - count :] if count else []
+
+
+def _happened(scene: Scene) -> list[Row]:
+    names = max((len(one.name) for one in scene.glances), default=0)
+    return [happened_row(one, names) for one in scene.happened[-_MOST_HAPPENED:]]
 
 
 def _links(scene: Scene) -> list[Row]:
@@ -156,10 +186,38 @@ def _findings(scene: Scene) -> list[Row]:
     return rows
 
 
+def _whole_findings(scene: Scene, columns: int) -> list[Row]:
+    """Return each finding whole: what is, since when, and what to do."""
+    rows: list[Row] = []
+    for seen in scene.glances:
+        if seen.told.state is not NodeState.OK:
+            continue
+        now = seen.view.sample.time if seen.view.sample is not None else seen.now
+        for one in seen.view.findings:
+            tone, sign = _TONES.get(one.severity, Tone.LABEL), symbol(one.severity, scene.ascii_only)
+            head = row(" ", Span(f"{sign} ", tone), said(f"{one.node}  ", Tone.TITLE))
+            room = max(20, columns - width(head) - 1)
+            indent = " " * width(head)
+            words = fold(f"{clean(one.summary)} · {since_words(one.since, now)}", room, 0)
+            rows += [
+                row(*(head if not at else (Span(indent),)), Span(line, Tone.PLAIN)) for at, line in enumerate(words)
+            ]
+            if one.remedy:
+                rows += [row(indent, Span(line, Tone.LABEL)) for line in fold(f"do: {clean(one.remedy)}", room, 4)]
+    return rows
+
+
 def _logs(scene: Scene) -> list[Row]:
     bar = "|" if scene.ascii_only else "│"
     wide = max((len(one.node) for one in scene.lines), default=0)
     return [
-        row(" ", said(f"{one.node:<{wide}}", Tone.LABEL), Span(f" {bar} ", Tone.FRAME), said(one.text, Tone.LABEL))
+        row(" ", said(f"{one.node:<{wide}}", Tone.LABEL), Span(f" {bar} ", Tone.FRAME), log_span(one.text))
         for one in scene.lines
     ]
+
+
+def log_span(line: str) -> Span:
+    """Return what a log line says, without its header; a warning and an error stand out."""
+    text = clean(line)
+    level, head = header(text)
+    return Span(text[head:], _LEVELS.get(level, Tone.LABEL) if level else Tone.LABEL)

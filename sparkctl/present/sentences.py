@@ -41,11 +41,16 @@ def phase_word(phase: Phase) -> str:
     return _DOING.get(phase, str(phase))
 
 
+def step_name(step: Step) -> str:
+    """Return what a step is called."""
+    return _STEPS.get(step.name, clean(step.name))
+
+
 def step_words(step: Step | None, ascii_only: bool = False) -> str:
     """Return ``weights ▕█████▋   ▏ 12/18`` or what is known of it."""
     if step is None:
         return ""
-    words = [_STEPS.get(step.name, clean(step.name))]
+    words = [step_name(step)]
     fraction = step.fraction
     if fraction is None and step.done is not None and step.total:
         fraction = step.done / step.total

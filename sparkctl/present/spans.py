@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from sparkctl.model.text import clean
 
@@ -31,6 +32,7 @@ class Tone(StrEnum):
     OTHER = "other"
     CACHE = "cache"
     FREE = "free"
+    BODY = "body"  # what lies under a curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,11 @@ def row(*parts: Span | str) -> Row:
 
 def cells(text: str) -> int:
     """Return how many columns a printable text takes."""
-    if text.isascii():
-        return len(text)
+    return len(text) if text.isascii() else _wide(text)
+
+
+@lru_cache(4096)
+def _wide(text: str) -> int:
     return sum(
         2 if unicodedata.east_asian_width(char) in "WF" else 0 if unicodedata.category(char) in ("Mn", "Me") else 1
         for char in text
@@ -125,15 +130,19 @@ def toned(spans: Row, tone: Tone) -> Row:
 
 
 def plain_ascii(spans: Row) -> Row:
-    """Return a row that any terminal can show: our own signs have plain ones, what is left is a question mark."""
+    """Return a row that any terminal can show: our own signs have plain ones, what is left is question marks, as wide.
+
+    It may get narrower: it is fitted into its room afterwards.
+    """
     return tuple(span if span.text.isascii() else Span(_ascii(span.text), span.tone) for span in spans)
 
 
 _PLAIN = str.maketrans(
-    {"·": ",", "—": "-", "–": "-", "…": "~", "≈": "~", "°": " ", "→": ">", "↑": "^", "↓": "v", "−": "-", "│": "|", "×": "x"}
+    {"·": ",", "✓": "+", "—": "-", "–": "-",
+      "…": "~", "≈": "~", "°": " ", "→": ">", "↑": "^", "↓": "v", "−": "-", "│": "|", "×": "x"}
 )  # fmt: skip
 
 
 def _ascii(piece: str) -> str:
     piece = piece.replace(" · ", ", ").translate(_PLAIN)
-    return "".join(char if char.isascii() else "?" for char in piece)
+    return "".join(char if char.isascii() else "?" * cells(char) for char in piece)

@@ -10,6 +10,9 @@ from sparkctl.model.phase import Phase
 from sparkctl.present.frame import LEAST, framed
 from sparkctl.present.glance import Glance, in_order, node_badge, old
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said, toned
+from sparkctl.present.start_parts import start_parts
+from sparkctl.present.tile_curves import gpu_parts, speed_part
+from sparkctl.present.tile_memory import memory_parts
 from sparkctl.present.tile_parts import (
     Part,
     Space,
@@ -21,16 +24,14 @@ from sparkctl.present.tile_parts import (
     gpu_rows,
     instance_row,
     is_coming,
-    memory_part,
     reads_row,
-    share_part,
     short_row,
-    start_rows,
-    trend_part,
 )
 
 _ROOMY = 8  # lines within the frame from which on each figure has its own
 _BLANK = 9
+_TALLEST = 8  # rows of a curve
+_LOWEST = 2
 
 
 def tile(seen: Glance, columns: int, lines: int, *, chosen: bool = False, ascii_only: bool = False) -> tuple[Row, ...]:
@@ -39,7 +40,7 @@ def tile(seen: Glance, columns: int, lines: int, *, chosen: bool = False, ascii_
     room = max(0, lines - 2)
     roomy = room >= _ROOMY
     parts = _parts(seen, space, roomy)
-    rows = chosen_rows(parts, room)
+    rows = chosen_rows(grown(parts, room) if roomy else parts, room)
     return framed(_title(seen, roomy, ascii_only), rows, columns, lines, chosen=chosen, ascii_only=ascii_only)
 
 
@@ -47,7 +48,8 @@ def natural_lines(seen: Glance, columns: int, lines: int) -> int:
     """Return how many of at most ``lines`` the tile has a use for."""
     space = Space(max(8, columns - 4))
     if lines - 2 >= _ROOMY:
-        needed = sum(len(part.rows) for part in _parts(seen, space, roomy=True))
+        parts = _parts(seen, space, roomy=True)
+        needed = sum(len(part.rows) if part.grow is None else _TALLEST for part in parts)
         if needed >= _ROOMY:
             return min(lines, needed + 2)
     needed = sum(len(part.rows) for part in _parts(seen, space, roomy=False))
@@ -63,8 +65,8 @@ def _parts(seen: Glance, space: Space, roomy: bool) -> list[Part]:
         if seen.view.sampled is None and seen.view.memory is None:
             return parts if parts else [Part(0, ((Span("not looked yet", Tone.STALE),),))]
     made = _instances(seen, space, roomy)
-    memory = _memory(seen, space)
-    gpu = [Part(2, tuple(gpu_rows(seen, space)))]
+    memory = memory_parts(seen, space)
+    gpu = [Part(2, tuple(gpu_rows(seen, space))), *(gpu_parts(seen, space) if roomy else [])]
     blank = [Part(_BLANK, ((),))] if roomy else []
     if not seen.is_known:
         memory, made, gpu = _faded(memory), _faded(made), []
@@ -73,12 +75,8 @@ def _parts(seen: Glance, space: Space, roomy: bool) -> list[Part]:
         return [*parts, *made, *memory, *gpu]  # the verdict first
     if not roomy:
         return [*parts, *memory, *made, *gpu]
-    return [*parts, *head, *blank, *memory, *blank, *rest, *gpu]
-
-
-def _memory(seen: Glance, space: Space) -> list[Part]:
-    shares, curve = share_part(seen, space), trend_part(seen, space)
-    return [memory_part(seen, space), *([shares] if shares else []), *([curve] if curve else [])]
+    between = blank if len(gpu) > 1 else []
+    return [*parts, *head, *blank, *memory, *blank, *rest, *between, *gpu]
 
 
 def _faded(parts: Sequence[Part]) -> list[Part]:
@@ -130,20 +128,43 @@ def _nothing(seen: Glance) -> Row:
 def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[Part]:
     """Return what the instance that matters most does: how far, why not, or how fast."""
     if is_coming(one):
-        return [Part(1, tuple(start_rows(one, seen, space)))]
+        return start_parts(one, seen, space)
     if one.phase is Phase.FAILED:
         why = failure_rows(one, seen, space)
         return [Part(1, tuple(why[:2])), *(Part(3, (each,)) for each in why[2:])]
+    if one.phase is Phase.READY and one.name in seen.leaders:
+        words = row(Span("worker of rank 0 on ", Tone.LABEL), said(seen.leaders[one.name], Tone.VALUE))
+        return [Part(1, (row(Span("  "), *words),))]
     if one.phase is not Phase.READY or one.port is None:
         return [Part(3, (row(said(one.detail, Tone.STALE)),))] if one.detail else []
     decode, accept = decode_row(one.numbers, space), accept_row(one, seen, space)
     reads = reads_row(one, seen, space)
     last = [] if reads is None else [Part(4, (reads,))]
+    speed = speed_part(one, seen, space) if roomy else None
+    course = [] if speed is None else [speed]
     if accept is None:
-        return [Part(1, (decode,)), *last]
+        return [Part(1, (decode,)), *course, *last]
     if not roomy and space.is_wide and (beside := short_row(one, seen, space)) is not None:
         return [Part(1, (beside,)), *last]
-    return [Part(1, (decode,)), Part(1, (accept,)), *last]
+    return [Part(1, (decode,)), *course, Part(1, (accept,)), *last]
+
+
+def grown(parts: Sequence[Part], room: int) -> list[Part]:
+    """Let curves be taller where rows are to spare: all of them, or else the first ones."""
+    curves = [at for at, part in enumerate(parts) if part.grow is not None]
+    needed = sum(len(part.rows) for part in parts)
+    for count in range(len(curves), 0, -1):
+        mine = curves[:count]
+        spare = room - needed + sum(len(parts[at].rows) for at in mine)
+        height, more = divmod(min(spare, _TALLEST * count), count)
+        if height >= _LOWEST:
+            tall = {at: height + (place < more) for place, at in enumerate(mine)}
+            return [_tall(part, tall.get(at)) for at, part in enumerate(parts)]
+    return list(parts)
+
+
+def _tall(part: Part, height: int | None) -> Part:
+    return part if height is None or part.grow is None else Part(part.spare, part.grow(height))
 
 
 def chosen_rows(parts: Sequence[Part], room: int) -> list[Row]:

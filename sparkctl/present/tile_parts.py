@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparkctl.core.bandwidth import of_instance, of_node
-from sparkctl.core.rings import Series
+from sparkctl.core.bandwidth import of_instance, of_node, why_blank
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity, Numbers
-from sparkctl.model.phase import Phase
-from sparkctl.model.sample import Gpu, MemoryBar
-from sparkctl.model.units import GIB, clock
+from sparkctl.model.sample import Gpu
+from sparkctl.model.units import GIB
 from sparkctl.present import numbers as words
-from sparkctl.present.bars import legend, memory_bar, trend
+from sparkctl.present.bars import Values, bridged, curve, scale_of
 from sparkctl.present.fold import fold
 from sparkctl.present.glance import COMING, Glance, instance_badge, old
-from sparkctl.present.sentences import step_words
-from sparkctl.present.spans import Row, Span, Tone, cells, cut, cut_text, ends, row, said
-from sparkctl.present.symbols import bar as progress_bar
+from sparkctl.present.spans import Row, Span, Tone, cells, cut, cut_text, ends, row, said, width
 
 LABEL = 8  # columns of the names of figures
-_MINUTES = 15
-_WIDEST_BAR = 72
+_WINDOWS = (1, 2, 5, 15)  # minutes that curves show, the fewest that hold what is known
+_BRIDGED = 10.0  # seconds without a reading that are no gap
+_WIDEST_BAR = 88
+_BESIDE = 19  # columns of what stands beside a bar: 102.8 of 121.7 GiB
+_CURVE = 24  # cells of a curve within a row
+_LEAST_LENGTHS = 0.4  # tokens a step: accept lengths that are nearer to each other are alike
 _ENGINES = {"sglang": "SGLang", "vllm": "vLLM", "container": "container"}
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows that stay together. The higher ``spare``, the earlier they are left out."""
+    """Rows that stay together. The higher ``spare``, the earlier they are left out. ``grow`` returns taller ones, of so many
+    rows, where there is room to spare; nothing is left out for that."""
 
     spare: int
     rows: tuple[Row, ...]
+    grow: Callable[[int], tuple[Row, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,71 +48,26 @@ class Space:
         """Tell whether two groups of figures stand beside each other."""
         return self.columns >= 72
 
+    @property
+    def bar(self) -> int:
+        """Columns of every bar, so that all of them begin and end alike."""
+        return max(4, min(_WIDEST_BAR, self.columns - LABEL - _BESIDE - 1))
+
+
+def window(seen: Glance) -> int:
+    """Return how many minutes the curves show."""
+    span = 0.0 if seen.rings is None else seen.rings.span
+    return next((minutes for minutes in _WINDOWS if minutes * 60 >= span), _WINDOWS[-1])
+
+
+def smooth(values: Values, seconds: float) -> list[float | None]:
+    """Return the values of equal stretches of so many seconds, those between two readings filled in."""
+    return bridged(values, max(1, int(_BRIDGED * len(values) / seconds)))
+
 
 def label(name: str) -> Span:
     """Return the name of a figure, as wide as all of them."""
     return Span(f"{name:<{LABEL}}", Tone.LABEL)
-
-
-# --- memory -----------------------------------------------------------------------------------------------------------
-
-
-def memory_part(seen: Glance, space: Space) -> Part:
-    """Return the bar, and beside it what is really used: GPU and other. Page cache is shown and never counted as used."""
-    bar = seen.view.memory
-    if bar is None:
-        return Part(0, (row(label("memory"), Span(words.UNKNOWN, Tone.STALE)),))
-    figure = used_of(bar)
-    wide = max(4, min(_WIDEST_BAR, space.columns - LABEL - sum(cells(span.text) for span in figure) - 2))
-    return Part(0, (row(label("memory"), *memory_bar(bar, wide, space.ascii_only), "  ", *figure),))
-
-
-def used_of(bar: MemoryBar) -> Row:
-    """Return ``98.4 of 121.7 GiB``."""
-    used = bar.total - bar.free - bar.page_cache
-    tone = Tone.BAD if bar.available < 2 * GIB else Tone.STRONG
-    return row(Span(f"{used / GIB:5.1f}", tone), Span(f" of {bar.total / GIB:.1f} GiB", Tone.UNIT))
-
-
-def share_part(seen: Glance, space: Space) -> Part | None:
-    """Return the four parts in figures, each with its texture: the legend of the bar."""
-    bar = seen.view.memory
-    if bar is None:
-        return None
-    marks = legend(space.ascii_only)
-    parts = (
-        (Tone.GPU, "GPU", bar.gpu_processes),
-        (Tone.OTHER, "other", bar.other_used),
-        (Tone.CACHE, "cache", bar.page_cache),
-        (Tone.FREE, "free", bar.free),
-    )
-    made = _shares(parts, marks, " ", "  ")
-    if sum(cells(span.text) for span in made) > space.columns:
-        made = _shares(parts, marks, "", " ")
-    return Part(3, (made,))
-
-
-def _shares(parts: Sequence[tuple[Tone, str, int | None]], marks: Mapping[Tone, str], after_mark: str, gap: str) -> Row:
-    spans: list[Span] = [label("")]
-    for at, (tone, name, size) in enumerate(parts):
-        figure = f"{words.UNKNOWN:>5}" if size is None else f"{size / GIB:5.1f}"
-        mark = Span((gap if at else "") + marks[tone] + after_mark, tone)
-        spans += [mark, Span(name, Tone.LABEL), Span(figure, Tone.VALUE)]
-    return tuple(spans)
-
-
-def trend_part(seen: Glance, space: Space) -> Part | None:
-    """Return used memory over the last quarter of an hour, and swap."""
-    bar = seen.view.memory
-    if bar is None or seen.rings is None:
-        return None
-    tail = row(
-        Span("  swap", Tone.LABEL), Span(f"{bar.swap_used / GIB:5.1f}", Tone.VALUE), Span(f"   {_MINUTES} min", Tone.UNIT)
-    )  # fmt: skip
-    wide = max(4, min(_WIDEST_BAR, space.columns - LABEL - sum(cells(span.text) for span in tail)))
-    available = seen.rings.cells(Series.AVAILABLE, _MINUTES * 60.0, wide)
-    used = [None if spread is None else bar.total - spread.mean for spread in available]
-    return Part(5, (row(label(""), *trend(used, 0.0, bar.total, space.ascii_only), *tail),))
 
 
 # --- what runs --------------------------------------------------------------------------------------------------------
@@ -138,31 +95,6 @@ def engine_words(one: InstanceView) -> str:
         return one.image.rpartition("/")[2]
     name = _ENGINES.get(one.engine, one.engine)
     return f"{name} {tag.removeprefix('v')}" if tag[:2].strip("v")[:1].isdigit() else name
-
-
-def start_rows(one: InstanceView, seen: Glance, space: Space) -> list[Row]:
-    """Return how far a start is: the step with its progress, and the time against what is expected."""
-    told = seen.starts.get(one.name)
-    step = row(Span(step_words(one.step, space.ascii_only) or _doing(one), Tone.VALUE))
-    elapsed = None if told is None or told.elapsed is None else told.elapsed + max(0.0, seen.now - told.ts)
-    name = "stop" if one.phase is Phase.STOPPING else "start"
-    if told is None or elapsed is None:
-        return [row(label(name), *step)]
-    time = row(Span(clock(elapsed), Tone.STRONG))
-    if told.expected:
-        share = elapsed / told.expected
-        bar = Span(progress_bar(share, 12, space.ascii_only) + " ", Tone.ACCENT)
-        time = row(bar, *time, Span(f" of about {clock(told.expected)}", Tone.UNIT))
-        if share > 1.2:
-            time = row(*time, Span("   longer than usual", Tone.ATTENTION))
-    both = row(label(name), *step, "   ", *time)
-    if sum(cells(span.text) for span in both) <= space.columns:
-        return [both]
-    return [row(label(name), *step), row(label(""), *time)]
-
-
-def _doing(one: InstanceView) -> str:
-    return instance_badge(one).word
 
 
 def failure_rows(one: InstanceView, seen: Glance, space: Space) -> list[Row]:
@@ -208,7 +140,7 @@ def decode_row(numbers: Numbers | None, space: Space) -> Row:
         spans += [Span(f"{numbers.waiting:3.0f}", tone), Span(" waiting", Tone.UNIT)]
     if numbers.kv_usage is not None:
         spans += [Span("   KV", Tone.LABEL), Span(f" {words.percent(numbers.kv_usage):>5}", Tone.VALUE)]
-    if sum(cells(span.text) for span in spans) > space.columns:
+    if width(spans) > space.columns:
         spans = [Span(" run", Tone.UNIT) if span.text == " running" else span for span in spans]
     return tuple(spans)
 
@@ -226,15 +158,18 @@ def accept_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:
         spans += [Span(f"{accepted.length:.2f}", Tone.STRONG), Span(" per step", Tone.UNIT)]
     if accepted.rate is not None:
         spans += [Span(f"{words.percent(accepted.rate):>8}", Tone.VALUE), Span(" of drafts", Tone.UNIT)]
-    return (*spans, *_curve(one, seen, space, space.columns - sum(cells(span.text) for span in spans) - 2))
+    return (*spans, *_curve(one, seen, space, space.columns - width(spans) - 2))
 
 
 def reads_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:
-    """Return the bandwidth that decoding takes: the GPU's own figure, or an estimate that says so; None where there is
-    none to tell."""
+    """Return the bandwidth that decoding takes: the GPU's own figure, or an estimate that says so; where an engine decodes
+    and it cannot be told, a word why. None where nothing is decoded."""
     found = of_node(seen.view) or of_instance(one, seen.view)
     if found is None:
-        return None
+        if one.numbers is None or one.numbers.activity is not Activity.DECODING:
+            return None
+        why = "model.weights is not in the profile" if _lacks_weights(one) else why_blank(one.numbers, one.per_step)
+        return cut(row(label("reads"), Span(words.UNKNOWN, Tone.STALE), Span(f"  {why}", Tone.LABEL)), space.columns)
     amount, _, shares = words.bandwidth(found).partition(" · ")
     room = space.columns - LABEL - cells(amount) - 2
     if cells(shares) > room:
@@ -257,17 +192,27 @@ def short_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:
     spans += [Span("   accept ", Tone.LABEL), Span(f"{accepted.length:.2f}", Tone.STRONG), Span("/step", Tone.UNIT)]
     if accepted.rate is not None:
         spans.append(Span(f" {words.percent(accepted.rate):>5}", Tone.VALUE))
-    return (*spans, *_curve(one, seen, space, space.columns - sum(cells(span.text) for span in spans) - 2))
+    return (*spans, *_curve(one, seen, space, space.columns - width(spans) - 2))
+
+
+def _lacks_weights(one: InstanceView) -> bool:
+    return one.per_step is None or one.per_step.weights is None
 
 
 def _curve(one: InstanceView, seen: Glance, space: Space, room: int) -> Row:
-    """Return the trend of the accept length, nothing where there is no room or no reading for one."""
+    """Return the trend of the accept length with its scale, nothing where there is no room or no reading for one."""
     drafting = seen.drafting.get(one.container_id or "")
-    if drafting is None or room < 6:
+    if drafting is None or room < 13:
         return ()
-    lengths = drafting.cells(seen.now, _MINUTES * 60.0, min(room, 30))
-    most = max((length for length in lengths if length is not None), default=0.0)
-    return row("  ", *trend(lengths, 1.0, max(2.0, most), space.ascii_only))
+    wide = min(room - 9, _CURVE)
+    seconds = window(seen) * 60.0
+    lengths = smooth(drafting.cells(seen.now, seconds, wide * 2), seconds)
+    scale = scale_of(lengths, _LEAST_LENGTHS, 1.0)
+    if scale is None:
+        return ()
+    dash = "-" if space.ascii_only else "–"
+    bounds = f"{scale.least:.1f}{dash}{scale.most:.1f}"
+    return row("  ", *curve(lengths, scale, space.ascii_only), Span(f" {bounds}", Tone.UNIT))
 
 
 def gpu_rows(seen: Glance, space: Space) -> list[Row]:

@@ -7,14 +7,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from sparkctl.core.live import Store, Topic, What
-from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, PhaseChanged
+from sparkctl.model.events import ContainersListed, Ended, Event, LogArrived, NodeStateChanged, PhaseChanged
 from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.present.happened import Happening, appeared, happening
 from sparkctl.present.overview import LastLine
 
 AT_MOST = 0.2  # seconds between two paintings
 AT_REST = 0.5  # while nothing but figures moves
 _AT_ONCE = (What.STATE, What.PHASE, What.LOG, What.INSTANCES, What.FINDINGS)
 _LINES = 40
+_HAPPENED = 20
 
 
 class Bridge:
@@ -24,6 +27,8 @@ class Bridge:
         self.store = Store(nodes, now())
         self._now = now
         self.lines: deque[LastLine] = deque(maxlen=_LINES)
+        self.happened: deque[Happening] = deque(maxlen=_HAPPENED)
+        self._phases: dict[tuple[NodeName, str], Phase] = {}  # of which it was told
         self.ends: dict[tuple[str, str], Ended] = {}  # how starts ended, by node and instance
         self._repaint = repaint
         self._handle: asyncio.TimerHandle | None = None
@@ -34,6 +39,7 @@ class Bridge:
     def take(self, event: Event) -> None:
         """Take in an event, from whichever task it comes."""
         topics = self.store.apply(event)
+        self._note(event)
         if isinstance(event, LogArrived):
             for line in event.lines[-_LINES:]:
                 self._read(LastLine(event.node, event.instance, line.text))
@@ -70,6 +76,19 @@ class Bridge:
         self._due = due
         self._handle = loop.call_at(due, self._paint)
 
+    def _note(self, event: Event) -> None:
+        """Keep what happened, unless the last word about the same thing was the same."""
+        if isinstance(event, ContainersListed) and event.known:
+            self.happened += appeared(event, self._phases)
+        elif isinstance(event, PhaseChanged):
+            self._phases[event.node, event.instance] = event.phase
+        new = happening(event)
+        if new is None:
+            return
+        last = next((one for one in reversed(self.happened) if (one.node, one.what) == (new.node, new.what)), None)
+        if last is None or not last.is_as(new):
+            self.happened.append(new)
+
     def _read(self, line: LastLine) -> None:
         """Keep a line; of a progress bar, which rewrites its line, only as it stands now."""
         text = line.text.rstrip("\r\n")
@@ -81,6 +100,11 @@ class Bridge:
         self._in_bar = bool(rewritten)
         prefix = head.partition("\r")[0] if rewritten else ""
         self.lines.append(LastLine(line.node, line.instance, prefix + now))
+
+    def learn(self, end: Ended) -> None:
+        """Keep how something ended that was not watched here."""
+        if end.node is not None and end.instance is not None:
+            self.ends[end.node, end.instance] = end
 
     def ends_on(self, node: NodeName) -> dict[str, Ended]:
         """Return how starts on a node ended, by instance."""

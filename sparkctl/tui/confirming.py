@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual.widgets import Input
 
-from sparkctl.core.actions import Action, Situation
+from sparkctl.core.actions import Action, ActionId, Situation
 from sparkctl.core.serving import cut_off, meant
 from sparkctl.model.instance import InstanceView
 from sparkctl.present.spans import Row, Span, Tone, row, said
@@ -28,6 +28,9 @@ def question(one: Action, words: Sequence[str], now: Situation) -> Dialog[str]:
         wanted = serving[0].name if len(serving) == 1 else "all"
         body = [*paragraph(_what(words), Tone.STRONG), (), *map(_answers, serving), (), *line]
         return TypedName(one.short, body, wanted)
+    if one.id is ActionId.RESTART:
+        body = [*paragraph(f"Start {words[1]} on {now.node} once more, as it was?", Tone.STRONG), (), *line]
+        return Choice(one.short, body, (("cancel", "Cancel"), (DO, "start it")), Tone.ATTENTION)
     does = "kill it" if "--kill" in words else "stop it" if words[0] in _STOPS else one.short
     body = [*paragraph(_what(words), Tone.STRONG), (), *line]
     return Choice(one.short, body, (("cancel", "Cancel"), (DO, does)), Tone.ATTENTION)

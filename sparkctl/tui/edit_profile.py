@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 
-async def edit_profile(panel: Panel, name: str) -> None:
-    """Let a profile be edited, where it is broken at its first fault, and say what is wrong with it then."""
+async def edit_profile(panel: Panel, name: str, field: str | None = None) -> None:
+    """Let a profile be edited, where it is broken at its first fault, and say what is wrong with it then.
+
+    ``field``: where the editor begins in one that is whole, as ``args.mem-fraction-static``.
+    """
     library = ProfileLibrary()
     try:
         path, copied = await asyncio.to_thread(library.own, name)
@@ -28,6 +31,8 @@ async def edit_profile(panel: Panel, name: str) -> None:
         )
         status = 0
         try:
+            if line is None:
+                line = await asyncio.to_thread(_line_of, path, field)
             status = await edit(panel, path, line, column)
         finally:
             same = path.exists() and path.read_bytes() == before
@@ -62,3 +67,20 @@ def _status(status: int) -> str:
 def _faults(library: ProfileLibrary, path: Path) -> tuple[Fault, ...]:
     """Return what is wrong with a file that is edited; nothing of one that is no longer there."""
     return library.check(path) if path.exists() else ()
+
+
+def _line_of(path: Path, field: str | None) -> int | None:
+    """Return the line of a field, or of the part of its name that the file has; None where it has none of it."""
+    from sparkctl.core.yamlfile import read_yaml
+
+    try:
+        item = read_yaml(path).root
+    except SparkctlError:
+        return None  # what is wrong with it is told when it was edited
+    line = None
+    for name in (field or "").split("."):
+        entry = item.entries.get(name)
+        if entry is None:
+            break
+        item, line = entry.item, entry.place.line
+    return line

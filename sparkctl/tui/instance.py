@@ -11,17 +11,21 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from sparkctl.core.actions import INSTANCE, Action, Situation
+from sparkctl.core.actions import INSTANCE, Action, ActionId, Situation
 from sparkctl.core.record import masked
 from sparkctl.engines.lines import states
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.model.events import Ended
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
-from sparkctl.model.node import Node, NodeName
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.phase import Phase
 from sparkctl.operations.launched import Launched, launched
-from sparkctl.present.instance_parts import plan_rows, verdict_text
+from sparkctl.present.instance_parts import field_words, plan_rows, verdict_text
 from sparkctl.present.instance_screen import InstanceScene, instance_rows
+from sparkctl.present.keys import key_words
 from sparkctl.present.spans import Row, Tone
+from sparkctl.tui.edit_profile import edit_profile
 from sparkctl.tui.log_feed import LogFeed, Reader
 from sparkctl.tui.room import Room
 from sparkctl.tui.screen import PanelScreen, bound
@@ -54,6 +58,9 @@ class Instance(PanelScreen):
         self._reading: asyncio.Task[None] | None = None
         self._run: Launched | None = None
         self._run_trouble: str | None = None
+        self._judged: str | None = None  # the container of which it was asked why it ended
+        self._judging: asyncio.Task[None] | None = None
+        self._judge_trouble: str | None = None
 
     @property
     def crumb(self) -> str:
@@ -90,8 +97,9 @@ class Instance(PanelScreen):
     def on_unmount(self) -> None:
         """End reading."""
         self._end_reading()
-        if self._reading is not None:
-            self._reading.cancel()
+        for task in (self._reading, self._judging):
+            if task is not None:
+                task.cancel()
 
     def picture(self) -> None:
         """Paint what is known now."""
@@ -110,11 +118,60 @@ class Instance(PanelScreen):
         one = room.instance(self._node, self._instance)
         if one is not None and one.container_id not in (None, self._read):
             self._read_plan(room, str(one.container_id))
+        self._judge(room, one)
+        run = self._run or _planned(room, self._node, self._instance)
+        end = self._end()
         return InstanceScene(
-            seen, self._instance, one, store.course(self._node, self._instance), self._end(),
-            self._run or _planned(room, self._node, self._instance), self._run_trouble or _why_no_plan(room),
-            tuple(self._lines), self._trouble, self.panel.ascii_only,
+            seen, self._instance, one, store.course(self._node, self._instance), end, run,
+            self._run_trouble or _why_no_plan(room), tuple(self._lines), self._trouble, self.panel.ascii_only,
+            self._remedies(end, run), self._judge_trouble,
         )  # fmt: skip
+
+    def _remedies(self, end: Ended | None, run: Launched | None) -> tuple[tuple[str, str], ...]:
+        """Return the keys that may mend a failure, of those that mean something now."""
+        now = self.panel.situation()
+        field = None if end is None or end.verdict is None else end.verdict.field
+        words = {
+            ActionId.EDIT_ITS: "edit " + field_words(field, run) if field else "edit its profile",
+            ActionId.RESTART: "restart as it was", ActionId.UP: "another profile",
+        }  # fmt: skip
+        return tuple(
+            (key_words(one.keys[0], self.panel.ascii_only), words[one.id])
+            for one in self.actions
+            if one.id in words and one.why_not(now) is None
+        )
+
+    def _judge(self, room: Room, one: InstanceView | None) -> None:
+        """Ask once, of a failure that was not watched here, why it ended."""
+        if one is None or one.phase is not Phase.FAILED or not one.ours or one.container_id in (None, self._judged):
+            return
+        node = room.crew.node(self._node)
+        if node is None or self._end() is not None or room.bridge.store.view(self._node).state is not NodeState.OK:
+            return
+        self._judged = one.container_id
+        self._judge_trouble = "why it failed is being read from its log ..."
+        self._judging = asyncio.create_task(self._hold_inquest(room, node, str(one.container_id)))
+
+    async def _hold_inquest(self, room: Room, node: Node, container: str) -> None:
+        from sparkctl.operations.inquest import inquest
+
+        try:
+            end = await inquest(room.context, node, container)
+        except (NodeError, DockerError) as error:
+            self._judge_trouble = f"why it failed could not be read: {error.message}"
+            self._judged = None if isinstance(error, NodeError) else container  # a node may answer later
+        else:
+            self._judge_trouble = None if end is not None else "its log gives no verdict"
+            if end is not None:
+                room.bridge.learn(end)
+        room.bridge.changed()
+
+    def do_edit_its(self, _: Action) -> None:
+        """Open its profile in the editor, at the field that the verdict names."""
+        one, end = self.panel.situation().selected, self._end()
+        if one is not None and one.profile is not None:
+            field = None if end is None or end.verdict is None else end.verdict.field
+            self.panel.spawn(edit_profile(self.panel, one.profile, field))
 
     def do_copy_verdict(self, _: Action) -> None:
         """Copy why it failed, as a message to somebody else; of one that did not, where it answers."""

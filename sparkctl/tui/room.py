@@ -138,7 +138,10 @@ class Room:
         glances = tuple(self._glance(name, addresses.get(name), instances.get(name)) for name in names)
         loading = {one.name for seen in glances for one in seen.view.instances if one.phase in COMING}
         lines = tuple(line for line in self.bridge.lines if not loading or line.instance in loading)
-        return Scene(glances, min(chosen, max(0, len(glances) - 1)), lines, tuple(self.notices), ascii_only)
+        return Scene(
+            glances, min(chosen, max(0, len(glances) - 1)), lines, tuple(self.notices), ascii_only,
+            tuple(self.bridge.happened),
+        )  # fmt: skip
 
     def glance(self, name: NodeName, instance: str) -> Glance:
         """Return what is known of a node, for a screen about one of its instances. Raises KeyError."""

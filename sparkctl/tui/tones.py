@@ -54,6 +54,7 @@ def styles(theme: Theme, *, colourless: bool) -> dict[Tone, Style]:
         Tone.OTHER: made(accent.blend(ground, 0.30)),
         Tone.CACHE: made(text.blend(ground, 0.62)),
         Tone.FREE: made(text.blend(ground, 0.80)),
+        Tone.BODY: made(accent.blend(ground, 0.66)),
     }
 
 
@@ -82,4 +83,5 @@ def _by_name(colourless: bool) -> dict[Tone, Style]:
         Tone.OTHER: made("cyan"),
         Tone.CACHE: made(None, dim=True),
         Tone.FREE: made("bright_black", dim=colourless),
+        Tone.BODY: made("bright_black", dim=colourless),
     }

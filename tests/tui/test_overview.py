@@ -63,7 +63,7 @@ async def test_without_a_config_it_teaches(tmp_path: Path) -> None:
 
 async def test_quitting_says_what_goes_on_running(tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
-        await until(pilot, lambda text: text.count("ready") == 2)
+        await until(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("q")
     assert pilot.app.return_value == ("qwen36-ngram goes on running on spark1", "qwen36-vllm goes on running on spark2")
 

@@ -92,11 +92,15 @@ def test_what_it_does_holds_and_says(columns: int, lines: int) -> None:
     assert "KV  31 %" in seen
     assert "2.63 per step" in seen
     assert "310 ms p50, 1.20 s p95" in seen
-    assert " 88.0 of 96.0 GiB expected" in seen
+    assert " 88.0 of 96.0 GiB" in seen
+    assert "8.0 GiB less than expected" in seen
     assert "two" in seen
-    bars = [line for line in seen.splitlines() if "86 %" in line or "52 %" in line or "25 %" in line]
-    assert len(bars) == 3
-    assert bars[0].count("█") > bars[1].count("█") > bars[2].count("█") > 0
+    bars = [line for line in seen.splitlines() if "draft " in line]
+    assert ["86 %" in bars[0], "52 %" in bars[1], "25 %" in bars[2]] == [True] * 3
+    assert bars[0].count("━") > bars[1].count("━") > bars[2].count("━") > 0
+    holds, memory = (next(line for line in seen.splitlines() if f"│ {name} " in line) for name in ("holds", "memory"))
+    assert holds.index("█") == memory.index("█") == bars[0].index("━"), "all bars begin alike"
+    assert holds.index(" 88.0") == memory.index(" 92.0"), "and end alike: they have one scale"
 
 
 def test_the_plan_stands_beside_where_there_is_room_and_is_a_key_away_where_not() -> None:
@@ -117,10 +121,12 @@ def test_a_start_has_its_phases_with_their_time_against_what_is_expected() -> No
     told = [events.PhaseChanged(ts, NODE, "qwen36", phase, step, ts - 100, 415.0) for ts, phase, step in phases]
     seen = shown(scene(store(*told, one=coming), now=350.0))
     assert "4:10 of about 6:55" in seen
-    assert "✓    0:21  starting" in seen
-    assert "◐    3:44  loading · weights" in seen
-    assert "12/18" in seen
-    assert "○ warming up" in seen
+    rows = {name: line for line in seen.splitlines() for name in ("starting", "weights", "warming up") if name in line}
+    assert "✓  0:21 " in rows["starting"]
+    assert "◐  3:44 " in rows["weights"]
+    assert "12/18 weights" in rows["weights"]
+    assert "○" in rows["warming up"]
+    assert rows["starting"].index("━") < rows["weights"].index("━"), "each where it lies in the whole"
 
 
 def test_a_failure_says_why_first_and_where_the_proof_is() -> None:
@@ -155,7 +161,7 @@ def test_a_silent_node_fades_and_tells_no_figures() -> None:
 
 
 def test_more_than_it_claims_is_said_in_words() -> None:
-    assert "more than it claims" in shown(scene(store(one=replace(READY, expected=60 * GIB))))
+    assert "28.0 GiB more than expected" in shown(scene(store(one=replace(READY, expected=60 * GIB))))
     unknown = shown(scene(store(one=replace(READY, expected=None))))
     assert "no claim is known" in unknown
 

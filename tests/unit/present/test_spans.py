@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.model.sample import MemoryBar
-from sparkctl.present.bars import memory_bar, trend
+from sparkctl.present.bars import memory_bar
+from sparkctl.present.frame import framed
 from sparkctl.present.spans import Span, cut, ends, fit, plain_ascii, said, text, width
 
 ROWS = st.lists(st.text(max_size=12).map(said), max_size=5).map(tuple)
@@ -45,6 +46,15 @@ def test_the_memory_bar_is_as_wide_as_asked(gpu: int, other: int, cache: int, fr
     assert [span.text[0] for span in row] == [mark for mark in "█▓▒░" if mark in text(row)], "the order never changes"
 
 
-def test_a_gap_in_a_trend_stays_one() -> None:
-    assert text(trend([0.0, None, 1.0], 0.0, 1.0)) == "▁·█"
-    assert text(trend([1.0, 1.5, 2.0, None], 1.0, 2.0, ascii_only=True)) == "_=# "
+@given(ROWS)
+def test_plain_signs_are_never_wider(spans: tuple[Span, ...]) -> None:
+    plain = plain_ascii(spans)
+    assert text(plain).isascii()
+    assert width(plain) <= width(spans)
+
+
+@given(st.sampled_from(("\u0301", "漢字", "a\u0301·", "x · y")), st.integers(8, 40))
+def test_a_frame_of_plain_signs_has_its_right_side(line: str, columns: int) -> None:
+    rows = framed((), [(said(line),)], columns, 3, chosen=False, ascii_only=True)
+    assert [text(row)[-1] for row in rows] == ["+", "|", "+"]
+    assert {len(text(row)) for row in rows} == {columns}
