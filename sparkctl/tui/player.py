@@ -29,9 +29,10 @@ class Progress:
     @property
     def words(self) -> str:
         """Say it as the header does."""
-        where = f"recording {_clock(self.at)} of {_clock(self.whole)}"
+        if self.is_over:
+            return f"recording {_clock(self.whole)}, its end"
         return (
-            f"{where}, its end" if self.is_over else f"{where} paused" if self.is_paused else f"{where} ×{self.speed:g}"
+            f"recording {_clock(self.at)} of {_clock(self.whole)} {'paused' if self.is_paused else f'×{self.speed:g}'}"
         )
 
 

@@ -27,8 +27,7 @@ from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, Ph
 from sparkctl.model.node import NodeState
 from sparkctl.operations.follow import Follower
 from sparkctl.operations.logs import LogsRequest, logs
-from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.node import Fault, NodeOptions
+from sparkctl.sim import SimClock, SimulatedSparks
 from sparkctl.sim.sparks import DEMO_SPEED
 from tests.shots.stage import RECORDINGS
 
@@ -37,38 +36,22 @@ EVERY = 5.0  # seconds between samples
 EVENING = datetime(2026, 5, 1, 21, 46, tzinfo=UTC).timestamp()
 HOME = "/home/milo"
 NAMES = ("spark1", "spark2")
+TOO_MUCH = ("--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
 
 
-class FastClock:
-    """Goes `FASTER` times as fast; its stamps are those of the machine's clock, which `hurry` has hurried."""
-
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic() * FASTER
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / FASTER)
-
-
-def hurry() -> None:
-    """Set this process's wall clock to the evening, and let it go faster: the simulated machines have no other."""
-    began = time.monotonic()
-
-    def now() -> float:
-        return EVENING + (time.monotonic() - began) * FASTER
-
-    time.time = now
-    time.time_ns = lambda: int(now() * 1e9)
+def hurry() -> SimClock:
+    """Return the evening's clock, and make it this process's: what history writes down is stamped by that."""
+    clock = SimClock(EVENING, FASTER)
+    time.time = clock.now
+    return clock
 
 
 class Stage:
     """Two simulated Sparks that are followed, and the verbs that an operator would type. Every event is written down."""
 
-    def __init__(self, sparks: SimulatedSparks, recorder: Recorder, state: Path) -> None:
+    def __init__(self, sparks: SimulatedSparks, recorder: Recorder, state: Path, clock: SimClock) -> None:
         self.sparks, self._recorder = sparks, recorder
-        self.clock = FastClock()
+        self.clock = clock
         self._context = Context(History(state), "milo@desk", clock=self.clock)
         self._nodes = load_config(sparks.config_path).nodes
         self._beside: list[asyncio.Task[None]] = []
@@ -76,9 +59,9 @@ class Stage:
     def begin(self) -> None:
         """Follow both, written down from now on."""
         for node in self._nodes:
-            self._emit(NodeStateChanged(time.time(), node.name, NodeState.UNKNOWN))
+            self._emit(NodeStateChanged(self.clock.now(), node.name, NodeState.UNKNOWN))
         for node in self._nodes:
-            follower = Follower(self._context, node, EVERY / FASTER, self._emit)
+            follower = Follower(self._context, node, EVERY, self._emit)
             self._beside.append(asyncio.create_task(follower.run()))
 
     def read(self, instance: str, name: str, since: float | None = None) -> None:
@@ -112,7 +95,7 @@ class Stage:
         """Let somebody use what runs on a node."""
         docker = self.sparks.docker[name]
         for process in docker.running.values():
-            process.work(requests)
+            process.work(requests, since=0.0)
 
     def _emit(self, event: Event) -> None:
         self._recorder.write(event)
@@ -128,7 +111,7 @@ async def evening(stage: Stage) -> None:
     """Two stacks at work; the second is stopped, and started anew, as once before: how long it takes is known."""
     for words in (("down", "qwen36-vllm"), ("up", "qwen36-vllm")):
         await stage.run(*words, "--node", "spark2", told=False)
-    stage.work("spark2", 3)
+    stage.work("spark2", 1)
     stage.begin()
     stage.read("qwen36-ngram", "spark1")
     await stage.clock.sleep(400)
@@ -136,17 +119,16 @@ async def evening(stage: Stage) -> None:
     await stage.clock.sleep(40)
     await stage.run("up", "qwen36-vllm", "--node", "spark2")
     stage.read("qwen36-vllm", "spark2", since=0.5)
-    stage.work("spark2", 3)
+    stage.work("spark2", 1)
     await stage.clock.sleep(150)
 
 
 async def failure(stage: Stage) -> None:
     """The second Spark is at work; on the first, an engine runs out of CUDA memory while it loads."""
     await stage.run("down", "qwen36-ngram", "--node", "spark1", told=False)
-    stage.sparks.nodes["spark1"].fault = Fault.CUDA_OOM
     stage.begin()
     await stage.clock.sleep(300)
-    await stage.run("up", "qwen36", "--node", "spark1")
+    await stage.run("up", "qwen36", "--node", "spark1", *TOO_MUCH)
     await stage.clock.sleep(30)
 
 
@@ -154,24 +136,21 @@ STORIES: dict[str, Callable[[Stage], Awaitable[None]]] = {"evening": evening, "f
 
 
 @asynccontextmanager
-async def staged(recorder: Recorder, home: Path) -> AsyncIterator[Stage]:
-    options = {name: NodeOptions(uptime_rate=FASTER) for name in NAMES}
-    async with SimulatedSparks(
-        "two-stacks", speed=FASTER / DEMO_SPEED, decode_speed=FASTER, nodes=NAMES, options=options
-    ) as sparks:
+async def staged(recorder: Recorder, home: Path, clock: SimClock) -> AsyncIterator[Stage]:
+    async with SimulatedSparks("two-stacks", speed=1 / DEMO_SPEED, nodes=NAMES, clock=clock) as sparks:
         os.environ["SPARKCTL_CONFIG"] = str(sparks.config_path)
-        stage = Stage(sparks, recorder, home / "state")
+        stage = Stage(sparks, recorder, home / "state", clock)
         try:
             yield stage
         finally:
             await stage.aclose()
 
 
-async def record(name: str, home: Path) -> None:
+async def record(name: str, home: Path, clock: SimClock) -> None:
     """Play one story and keep it."""
     plain = home / f"{name}.jsonl"
     with Recorder(plain, print) as recorder:
-        async with staged(recorder, home) as stage:
+        async with staged(recorder, home, clock) as stage:
             await STORIES[name](stage)
     kept = RECORDINGS / f"{name}.jsonl.gz"
     kept.write_bytes(gzip.compress(plain.read_bytes().replace(str(home).encode(), HOME.encode()), 9, mtime=0))
@@ -180,11 +159,10 @@ async def record(name: str, home: Path) -> None:
 
 def main(names: Sequence[str]) -> None:
     """Make these, or all."""
-    hurry()
     for name in names or tuple(STORIES):
         with tempfile.TemporaryDirectory() as home:
             os.environ |= {"HOME": home, "SPARKCTL_STATE": f"{home}/state", "XDG_CONFIG_HOME": f"{home}/config"}
-            asyncio.run(record(name, Path(home)))
+            asyncio.run(record(name, Path(home), hurry()))
 
 
 if __name__ == "__main__":

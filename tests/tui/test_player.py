@@ -72,7 +72,7 @@ async def test_it_goes_by_the_clock_and_stays_at_its_end() -> None:
     assert (one.seen, one.says) == ([100, 101], "recording 0:03 of 0:35 ×1")
     await one.clock.go(40)
     await one.clock.go(0)
-    assert (one.seen, one.says) == ([100, 101, 105, 165], "recording 0:35 of 0:35, its end")
+    assert (one.seen, one.says) == ([100, 101, 105, 165], "recording 0:35, its end")
     assert not one.task.done()
     one.task.cancel()
 
@@ -118,7 +118,7 @@ async def test_it_jumps_both_ways(paused: bool) -> None:
     await one.clock.go(4)
     assert one.seen == ([0] if paused else [0, 10])
     one.player.jump(1000)
-    assert (one.seen, one.says) == ([0, 10, 20, 30], "recording 0:30 of 0:30, its end")
+    assert (one.seen, one.says) == ([0, 10, 20, 30], "recording 0:30, its end")
     one.player.jump(-5)
     assert one.seen == [0, 10, 20]
     one.task.cancel()
