@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkctl.core.course import Course
@@ -163,3 +163,12 @@ def old(seconds: float | None) -> str:
     if seconds is None:
         return "never seen"
     return f"{int(seconds)} s old" if seconds < 60 else f"{spoken(seconds)} old"
+
+
+def troubled(views: Sequence[LoadView], ascii_only: bool = False) -> list[tuple[str, Tone]]:
+    """Return which nodes do not answer, for screens on which their tiles are not seen; not those that were never asked."""
+    return [
+        (f"{symbol(view.state, ascii_only)} {view.name} {view.state}", _NODE_TONES.get(view.state, Tone.BAD))
+        for view in views
+        if view.state is not NodeState.OK and (view.state is not NodeState.UNKNOWN or view.detail)
+    ]

@@ -39,6 +39,9 @@ class Reader:
     over: Callable[[], None] = lambda: None
 
 
+_ENDING: set[asyncio.Task[None]] = set()
+
+
 class LogFeed:
     """The log of one instance on one node. ``tail``: only its last lines; their numbers then count from there.
 
@@ -58,6 +61,8 @@ class LogFeed:
     def close(self) -> None:
         """Read no further."""
         self._task.remove_done_callback(self._over)
+        _ENDING.add(self._task)  # a lost link lets it end late, and nobody else holds it then
+        self._task.add_done_callback(_ENDING.discard)
         self._task.cancel()
 
     async def _run(self) -> None:

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from sparkctl.core.actions import ACTIONS, Action, Situation, key_name, meant_on
+from sparkctl.core.actions import ACTIONS, OVERVIEW, Action, Situation, key_name, meant_on
 from sparkctl.present.frame import guard_words, header, too_small
 from sparkctl.present.keys import Key, footer
 from sparkctl.present.spans import Row, Span, Tone, said
@@ -136,4 +136,8 @@ class PanelScreen(Screen[None]):
         if (guard := guard_words(panel.guarded())) is not None:
             spans.append(Span(f"{guard} · ", Tone.LABEL))
         spans.append(Span(f"{count} Spark{'s' if count != 1 else ''} · ", Tone.LABEL))
+        if self.PLACE != OVERVIEW:  # there the tiles say it
+            from sparkctl.present.glance import troubled
+
+            spans += [said(f"{words} · ", tone) for words, tone in troubled(panel.situation().views, panel.ascii_only)]
         return (*spans, Span(time.strftime("%H:%M:%S", time.localtime(panel.now())), Tone.VALUE))

@@ -212,6 +212,18 @@ async def test_plus_and_minus_are_how_often_the_sparks_are_read(
         await until(pilot, comes_every_second)
 
 
+async def test_a_spark_that_goes_is_told_on_every_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        for key in "2345":
+            await pilot.press(key)
+            assert "spark2 unreachable" not in screen(pilot).splitlines()[0]
+        await sparks.sshd["spark2"].close()
+        for key in "2345":
+            await pilot.press(key)
+            await until(pilot, lambda text: "◌ spark2 unreachable · " in text.splitlines()[0])
+
+
 async def test_ctrl_c_ends_nothing_and_says_what_does(tmp_path: Path) -> None:
     async with opened(setup((black_hole(),), tmp_path)) as pilot:
         await until(pilot, "dark")
