@@ -135,10 +135,11 @@ class Instance(PanelScreen):
             ActionId.EDIT_ITS: "edit " + field_words(field, run) if field else "edit its profile",
             ActionId.RESTART: "restart as it was", ActionId.UP: "another profile",
         }  # fmt: skip
+        there = {one.id: one for one in self.actions if one.id in words and one.why_not(now) is None}
         return tuple(
-            (key_words(one.keys[0], self.panel.ascii_only), words[one.id])
-            for one in self.actions
-            if one.id in words and one.why_not(now) is None
+            (key_words(there[name].keys[0], self.panel.ascii_only), does)
+            for name, does in words.items()
+            if name in there
         )
 
     def _judge(self, room: Room, one: InstanceView | None) -> None:
@@ -165,6 +166,11 @@ class Instance(PanelScreen):
             if end is not None:
                 room.bridge.learn(end)
         room.bridge.changed()
+
+    def do_restart(self, one: Action) -> None:
+        """Start it once more, when the operator has said yes."""
+        assert one.words is not None
+        self.panel.orders.ask_and_give(one, one.words(self.panel.situation()))
 
     def do_edit_its(self, _: Action) -> None:
         """Open its profile in the editor, at the field that the verdict names."""

@@ -93,6 +93,39 @@ async def test_a_failed_start_says_why_and_its_proof_is_one_key_away(
             assert not view.is_following
 
 
+async def test_a_failure_that_this_panel_did_not_see_is_judged_when_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened_at = tmp_path / "line"
+    editor = tmp_path / "vi"
+    editor.write_text(f'#!/bin/sh\necho "$@" > {opened_at}\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    async with SimulatedSparks("empty", **FAST, faults={"spark1": "cuda-oom"}) as sparks:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        async with on(sparks, tmp_path, commands=Grammar()) as pilot:
+            await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+            await type_line(pilot, "up qwen36 --node spark1")
+            await until(pilot, "✕ failed", within=40)
+        async with on(sparks, tmp_path, (120, 40), commands=Grammar()) as pilot:
+            await until(pilot, "✕ failed")
+            await pilot.press("enter")
+            shown = await until(pilot, "log at line ")
+            assert "CUDA ran out of memory" in shown.splitlines()[2]
+            assert "e edit args.mem-fraction-static 0.82" in shown
+            assert "R restart as it was" in shown
+            await pilot.press("e")
+            for _ in range(500):
+                if opened_at.exists() and opened_at.read_text():
+                    break
+                await pilot.pause(0.02)
+            line, _, path = opened_at.read_text().strip().partition(" ")
+            assert (line[0], path.endswith("qwen36.yaml")) == ("+", True)
+            await pilot.press("R")
+            await until(pilot, "Start qwen36 on spark1 once more, as it was?")
+            await pilot.press("escape")
+
+
 async def log(pilot: Driver, holds: object) -> LogView:
     """Wait until a log is on the screen of which a claim holds."""
     for _ in range(500):

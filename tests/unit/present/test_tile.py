@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkctl.core.rings import Rings
 from sparkctl.core.store import LoadView
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import Ended, NodeStateChanged, Outcome, PhaseChanged
@@ -150,6 +151,25 @@ def test_what_others_run_is_there_but_ours_comes_first() -> None:
 
 def test_a_spark_where_nothing_runs_names_what_was_started_last() -> None:
     assert "u starts a profile: qwen36, orpheus-tts ..." in lines(seen(recent=("qwen36", "orpheus-tts")))
+
+
+def test_a_worker_says_where_it_is_served_and_a_missing_bandwidth_why() -> None:
+    worker = replace(READY, port=None, numbers=None)
+    assert "worker of rank 0 on spark2" in lines(seen(worker, leaders={"qwen36": NodeName("spark2")}))
+    assert "reads   —  model.weights is not in the profile" in lines(seen(READY))
+
+
+def test_a_tall_tile_shows_the_last_minutes_with_the_ends_of_their_scale() -> None:
+    rings = Rings()
+    for second in range(30):
+        rings.take(replace(SAMPLE, uptime=5000.0 + second, sequence=second), NOW - 30 + second)
+    shown = lines(seen(READY, rings=rings), 80, 40)
+    assert "128 GiB" in shown
+    assert "100 %" in shown
+    assert "1 min" in shown
+    low = lines(seen(READY, rings=rings), 80, 9)
+    assert "94–102" in low, "in one row between its own bounds"
+    assert "100 %" not in low
 
 
 def test_where_room_is_scarce_trends_go_before_numbers() -> None:
