@@ -61,14 +61,14 @@ class TypedName(Question):
         self._wanted = wanted
         self._wrong = False
 
-    def rows(self) -> Sequence[Row]:
-        """Return the question, and what is to be typed."""
+    def answers(self) -> Sequence[Row]:
+        """Return what is to be typed."""
         hint = (
             row(said(f"That is not {self._wanted}; esc leaves it running.", Tone.BAD))
             if self._wrong
             else row(Span("Type ", Tone.LABEL), said(self._wanted, Tone.KEY), Span(" to do it; esc leaves it running.", Tone.LABEL))
         )  # fmt: skip
-        return [(), *self._body, (), hint]
+        return [hint]
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take the name; nothing typed is a no."""

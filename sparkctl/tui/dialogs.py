@@ -12,8 +12,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from sparkctl.present.fold import fold
-from sparkctl.present.frame import framed
+from sparkctl.present.frame import filled, framed
 from sparkctl.present.spans import Row, Span, Tone, row, said, width
+from sparkctl.present.wrap import wrapped
 from sparkctl.tui.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _WIDEST = 76
 _NOTCH = 2  # rows for a notch of the wheel
+_FRAMED = 16, 6  # the least size of a terminal with a frame in it
+_ROOMY = 60, 20  # and of one in which a frame has something around it
 
 
 def paragraph(words: str, tone: Tone = Tone.PLAIN, columns: int = _WIDEST - 6) -> list[Row]:
@@ -30,7 +33,10 @@ def paragraph(words: str, tone: Tone = Tone.PLAIN, columns: int = _WIDEST - 6) -
 
 
 class Dialog(ModalScreen[T], Generic[T]):
-    """A frame in the middle. Escape is always the harmless way out."""
+    """A frame in the middle, none where there is no room for one. Escape is always the harmless way out."""
+
+    WRAPS: ClassVar[bool] = False  # rows are sentences: they may be broken between words
+    BELOW: ClassVar[int] = 0  # lines that stand below the sheet
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", show=False),
@@ -48,13 +54,26 @@ class Dialog(ModalScreen[T], Generic[T]):
         return self.app  # type: ignore[return-value]
 
     @property
+    def is_framed(self) -> bool:
+        """Whether there is room for a frame."""
+        return self.app.size.width >= _FRAMED[0] and self.app.size.height - self.BELOW >= _FRAMED[1]
+
+    @property
     def room(self) -> tuple[int, int]:
         """Columns and lines within the frame, at most."""
-        return max(10, self.app.size.width - 8), max(3, self.app.size.height - 4)
+        wide, high = self.app.size.width, self.app.size.height - self.BELOW
+        if self.is_framed:
+            wide -= 8 if wide >= _ROOMY[0] else 4
+            high -= 4 if high >= _ROOMY[1] else 2
+        return max(1, wide), max(1, high)
 
     def rows(self) -> Sequence[Row]:
         """Return what is within the frame."""
         raise NotImplementedError
+
+    def answers(self) -> Sequence[Row]:
+        """Return what stands below that and is seen also where there is no room for all of it."""
+        return ()
 
     def compose(self) -> ComposeResult:
         """One sheet."""
@@ -70,14 +89,20 @@ class Dialog(ModalScreen[T], Generic[T]):
 
     def draw(self) -> None:
         """Show the rows in their frame, as large as they need."""
-        rows = list(self.rows())
         most, high = self.room
-        inner = min(most, max([width(each) for each in rows] + [len(self._words) + 4]))
-        lines = min(high, len(rows))
-        sheet = self.query_one(Sheet)
+        rows = wrapped(self.rows(), most) if self.WRAPS else self.rows()
+        answers = wrapped(self.answers(), most)
+        rows = _as_many(rows, high - len(answers))
+        shown = [*rows, *answers][-high:]
+        sheet, panel = self.query_one(Sheet), self.panel
+        if not self.is_framed:
+            sheet.styles.width, sheet.styles.height = most, len(shown)
+            sheet.show(filled(shown, most, len(shown), panel.ascii_only))
+            return
         title = row(said(self._words, self._tone))
-        made = framed(title, rows, inner + 4, lines + 2, chosen=False, ascii_only=self.panel.ascii_only)
-        sheet.styles.width, sheet.styles.height = inner + 4, lines + 2
+        inner = min(most, max([width(each) for each in shown] + [width(title) + 4]))
+        made = framed(title, shown, inner + 4, len(shown) + 2, chosen=False, ascii_only=panel.ascii_only)
+        sheet.styles.width, sheet.styles.height = inner + 4, len(made)
         sheet.show(made)
 
     def action_cancel(self) -> None:
@@ -85,9 +110,15 @@ class Dialog(ModalScreen[T], Generic[T]):
         self.dismiss(None)
 
 
+def _as_many(rows: Sequence[Row], most: int) -> Sequence[Row]:
+    """Return at most so many rows, without the empty ones where not all have room."""
+    return rows if len(rows) <= most else [one for one in rows if one][: max(0, most)]
+
+
 class Choice(Dialog[str]):
     """A question with choices. The first is what Enter does: give the harmless one."""
 
+    WRAPS = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right,tab,l,down", "move(1)", show=False),
         Binding("left,shift+tab,h,up", "move(-1)", show=False),
@@ -104,13 +135,17 @@ class Choice(Dialog[str]):
         self._at = 0
 
     def rows(self) -> Sequence[Row]:
-        """Return the question, and under it the choices: the one that Enter takes stands in brackets."""
-        spans: list[Span] = []
-        for at, (_, name) in enumerate(self._choices):
-            mine = at == self._at
-            spans.append(Span(f"[ {name} ]" if mine else f"  {name}  ", Tone.KEY if mine else Tone.LABEL))
-            spans.append(Span("   "))
-        return [(), *self._body, (), tuple(spans)]
+        """Return the question."""
+        return [(), *self._body, ()]
+
+    def answers(self) -> Sequence[Row]:
+        """Return the choices, the one that Enter takes in brackets; below each other where they have no room else."""
+        spans = [
+            Span(f"[ {name} ]", Tone.KEY) if at == self._at else Span(f"  {name}  ", Tone.LABEL)
+            for at, (_, name) in enumerate(self._choices)
+        ]
+        beside = tuple(span for each in spans for span in (each, Span("   ")))[:-1]
+        return [beside] if width(beside) <= self.room[0] else [(each,) for each in spans]
 
     def action_move(self, by: int) -> None:
         """Go to another choice."""
@@ -125,6 +160,9 @@ class Choice(Dialog[str]):
 class Question(Dialog[str]):
     """A question whose answer is typed; a password is not shown. An empty answer means no."""
 
+    WRAPS = True
+    BELOW = 1
+
     def __init__(self, title: str, body: Sequence[Row], *, password: bool = False) -> None:
         super().__init__(title, Tone.ATTENTION)
         self._body = body
@@ -132,7 +170,11 @@ class Question(Dialog[str]):
 
     def rows(self) -> Sequence[Row]:
         """Return the question."""
-        return [(), *self._body, (), row(Span("enter gives it, esc goes on without", Tone.LABEL))]
+        return [(), *self._body, ()]
+
+    def answers(self) -> Sequence[Row]:
+        """Return what to do."""
+        return [row(Span("enter gives it, esc goes on without", Tone.LABEL))]
 
     def compose(self) -> ComposeResult:
         """The sheet and, below it, where the answer is typed."""
@@ -168,17 +210,21 @@ class Reader(Dialog[None]):
         super().__init__(title, tone)
         self._body = body
         self._from = 0
+        self._says = ""
 
     def rows(self) -> Sequence[Row]:
-        """Return as much as there is room for; what is above and below is said."""
-        _, high = self.room
-        if len(self._body) + 1 <= high:
-            return [*self._body, row(Span("esc goes back", Tone.LABEL))]
-        shown = high - 1
-        self._from = max(0, min(self._from, len(self._body) - shown))
-        more = len(self._body) - shown - self._from
-        says = f"{more} more below" if more else "the end"
-        return [*self._body[self._from : self._from + shown], row(Span(f"{says}   esc goes back", Tone.LABEL))]
+        """Return as much as there is room for."""
+        wide, high = self.room
+        body = wrapped(self._body, wide)
+        shown = max(1, high - 1)
+        self._from = max(0, min(self._from, len(body) - shown))
+        more = len(body) - shown - self._from
+        self._says = "" if len(body) <= shown else f"{more} more below   " if more else "the end   "
+        return body[self._from : self._from + shown]
+
+    def answers(self) -> Sequence[Row]:
+        """Return how much there is below, and the way out."""
+        return [row(Span(f"{self._says}esc goes back", Tone.LABEL))]
 
     def on_mouse_scroll_down(self) -> None:
         """Go on by the wheel."""

@@ -58,8 +58,8 @@ class Picker(Dialog[tuple[str, ...]]):
     def rows(self) -> Sequence[Row]:
         """Return the profiles, the nodes, and what starting this one there would mean."""
         _, high = self.room
-        below = [(), self._nodes_row(), *self._standing(), (), self._keys()]
-        shown = max(2, high - len(below) - 1)
+        below = [(), self._nodes_row(), *self._standing(), ()]
+        shown = max(2, high - len(below) - 2)
         first = max(0, min(self._at - shown // 2, len(self._offers) - shown))
         wide = max((cells(one.name) for one in self._offers), default=0)
         about = max((cells(_about(one.profile)) for one in self._offers if one.profile), default=0)
@@ -93,11 +93,13 @@ class Picker(Dialog[tuple[str, ...]]):
         chosen = self._offers[self._at].profile if self._offers else None
         return [] if chosen is None else standing_rows(chosen, self.view, self.panel.ascii_only)
 
-    def _keys(self) -> Row:
-        return row(
+    def answers(self) -> Sequence[Row]:
+        """Return what keys do."""
+        keys = row(
             Span("enter", Tone.KEY), Span(" starts   ", Tone.LABEL), Span("tab", Tone.KEY), Span(" the other Spark   ", Tone.LABEL),
             Span("esc", Tone.KEY), Span(" leaves", Tone.LABEL),
         )  # fmt: skip
+        return [keys]
 
     def action_move(self, by: int) -> None:
         """Go to another profile."""

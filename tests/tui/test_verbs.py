@@ -346,3 +346,35 @@ async def test_a_dry_run_shows_its_plan_and_changes_nothing(tmp_path: Path, monk
         shown = await until(pilot, "a dry run: nothing was changed")
         assert "docker run -d" in shown
         assert not sparks.docker["spark1"].running
+
+
+SMALL = [(40, 10), (20, 5), (1, 1), (3, 2)]
+
+
+async def test_a_dialog_shows_what_to_answer_in_any_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        idle(sparks, "spark1")
+        await until(pilot, lambda text: text.count("● ready") == 2 and "idle" in text)
+        for key, answer in (("x", "[ Cancel ]"), ("u", "leaves"), ("question_mark", "esc goes back"), ("colon", "")):
+            await pilot.press(key)
+            for size in SMALL:
+                await pilot.resize_terminal(*size)
+                await pilot.pause(0.05)
+                shown = screen(pilot)
+                assert shown.strip(), "never blank"
+                assert size[0] < 40 or answer in shown
+            await pilot.resize_terminal(80, 24)
+            await pilot.press("escape")
+            await until(pilot, "? help")
+
+
+async def test_a_dialog_outlives_the_loss_of_its_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("u")
+        await until(pilot, "start a profile")
+        for name in ("spark1", "spark2"):
+            await sparks.sshd[name].close()
+        await pilot.pause(1)
+        await pilot.press("down", "tab", "escape")
+        await until(pilot, lambda text: text.count("◌ unreachable") == 2)
