@@ -92,7 +92,7 @@ class Panel(App[tuple[str, ...]]):
         self._chosen = 0
         self._instances: dict[str, str] = {}  # the selected instance of each node
         self._room: Room | None = None
-        self._keyboard = Keyboard(self)
+        self.keyboard = Keyboard(self)
         self._deeds = Deeds(self)
         self.orders = Orders(self)
         self._opening: asyncio.Task[None] | None = None
@@ -275,7 +275,7 @@ class Panel(App[tuple[str, ...]]):
             self._opening.add_done_callback(self.minded)
 
     async def _leave(self) -> None:
-        self._keyboard.close()
+        self.keyboard.close()
         room = self._room
         farewell: tuple[str, ...] = ()
         if room is not None:
@@ -303,8 +303,8 @@ class Panel(App[tuple[str, ...]]):
         if isinstance(event, events.Key) and not event.is_printable and event.key in self._ways_out:
             self.leave()  # also where a palette or a field would keep the key for itself
         elif isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
-            self._keyboard.take(event)
-        elif not (isinstance(event, events.MouseEvent) and self._keyboard.is_opening):
+            self.keyboard.take(event)
+        elif not (isinstance(event, events.MouseEvent) and self.keyboard.is_opening):
             await super().on_event(event)
 
     async def hand_over(self, event: events.Key | events.Paste) -> None:
@@ -415,4 +415,8 @@ class Panel(App[tuple[str, ...]]):
 
     def opening(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something go on that opens a dialog at its end: what is typed meanwhile is for that."""
-        self._keyboard.wait_for(self.spawn(work))
+        self.keyboard.wait_for(self.spawn(work))
+
+    def away(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something go on that gives the terminal to another program: what is typed until then is nobody's."""
+        self.keyboard.leave_to(self.spawn(work))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sparkctl.model.ask import ConfirmHostKey, StartAgain, SudoPassword
@@ -33,7 +34,7 @@ class Dialogs:
             clock = time.strftime("%H:%M", time.localtime(when))
             body.append(row(Span(f"  {clock}  ", Tone.LABEL), said(how, Tone.VALUE)))
         choices = (("no", "Cancel"), ("yes", "start it once more"))
-        return await self.ask(Choice("start it again?", body, choices, Tone.ATTENTION)) == "yes"
+        return await self._ask_unbidden(Choice("start it again?", body, choices, Tone.ATTENTION)) == "yes"
 
     async def _host_key(self, question: ConfirmHostKey) -> bool:
         body = [
@@ -43,15 +44,21 @@ class Dialogs:
             row("  ", said("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", Tone.KEY)),
         ]
         choices = (("no", "leave it alone"), ("yes", "it is the same: connect and remember it"))
-        return await self.ask(Choice("an unknown host key", body, choices, Tone.ATTENTION)) == "yes"
+        return await self._ask_unbidden(Choice("an unknown host key", body, choices, Tone.ATTENTION)) == "yes"
 
     async def password(self, question: SudoPassword) -> str | None:
         """Ask for the sudo password; it is used once and kept nowhere."""
         body = paragraph(f"To {question.purpose}, sudo on {question.node} wants your password there.")
-        return await self.ask(Question(f"password on {question.node}", body, password=True))
+        return await self._ask_unbidden(Question(f"password on {question.node}", body, password=True))
 
-    async def ask(self, dialog: ModalScreen[str]) -> str | None:
-        """Show a dialog, after those that are open, and return what was answered; None for no answer."""
+    async def _ask_unbidden(self, dialog: ModalScreen[str]) -> str | None:
+        return await self.ask(dialog, self._panel.keyboard.startle)
+
+    async def ask(self, dialog: ModalScreen[str], opened: Callable[[], None] = lambda: None) -> str | None:
+        """Show a dialog, after those that are open, and return what was answered; None for no answer.
+
+        ``opened`` is called when it is shown.
+        """
         async with self._asking:
             answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
@@ -60,4 +67,5 @@ class Dialogs:
                     answered.set_result(answer)
 
             self._panel.push_screen(dialog, take)
+            opened()
             return await answered

@@ -26,7 +26,7 @@ def _edit_its(panel: Panel) -> None:
 
     one = panel.situation().selected
     if one is not None and one.profile is not None:
-        panel.spawn(edit_profile(panel, one.profile))
+        panel.away(edit_profile(panel, one.profile))
 
 
 def _copy_address(panel: Panel) -> None:
@@ -39,7 +39,7 @@ def _shell(panel: Panel) -> None:
     name = panel.situation().node
     node = next((node for node in panel.sparks if node.name == name), None)
     if node is not None:
-        panel.spawn(_open_shell(panel, node))
+        panel.away(_open_shell(panel, node))
 
 
 async def _open_shell(panel: Panel, node: Node) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 PATIENCE = 3.0  # seconds: what was typed while a dialog took longer to open was hardly meant for it
+UNBIDDEN = 0.5  # seconds in which keys that were on their way cannot answer a dialog that nobody called for
 _CALM = 2  # a key on its way up may post a message, which goes the same way
 
 
@@ -32,15 +33,20 @@ class Keyboard:
         self._typed: deque[events.Key | events.Paste] = deque()
         self._typing: asyncio.Task[None] | None = None
         self._opening: set[asyncio.Task[None]] = set()
+        self._away: set[asyncio.Task[None]] = set()
+        self._deaf_until = 0.0
 
     @property
     def is_opening(self) -> bool:
         """Whether a dialog is being opened: what is pressed is for that, and not for what is still to be seen."""
-        return bool(self._opening)
+        return bool(self._opening or self._away)
 
     def take(self, event: events.Key | events.Paste) -> None:
         """Take what was typed, now or in its turn. Escape gives up what is being opened, and what was typed for it."""
-        if self._opening and isinstance(event, events.Key) and event.key == "escape":
+        is_escape = isinstance(event, events.Key) and event.key == "escape"
+        if self._away or (asyncio.get_running_loop().time() < self._deaf_until and not is_escape):
+            return
+        if self._opening and is_escape:
             self._typed.clear()
             for task in self._opening:
                 task.cancel()
@@ -54,6 +60,17 @@ class Keyboard:
         """Keep what is typed until a task is over, which opens something and needs no key for that."""
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
+
+    def leave_to(self, other: asyncio.Task[None]) -> None:
+        """Drop what is typed until a task is over, which gives the terminal to another program."""
+        self._typed.clear()
+        self._away.add(other)
+        other.add_done_callback(self._away.discard)
+
+    def startle(self) -> None:
+        """A dialog has opened by itself: what was typed until somebody can have seen it is no answer to it."""
+        self._typed.clear()
+        self._deaf_until = asyncio.get_running_loop().time() + UNBIDDEN
 
     def close(self) -> None:
         """Take nothing more."""

@@ -200,7 +200,7 @@ class Profiles(ListScreen[str]):
         """Open the selected one in the editor; a shipped one is copied to the operator's own first."""
         one = self._shelf().selected
         if one is not None:
-            self.panel.spawn(self._edit(one.summary.name))
+            self.panel.away(self._edit(one.summary.name))
 
     async def _edit(self, name: str) -> None:
         await edit_profile(self.panel, name)

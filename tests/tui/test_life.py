@@ -19,6 +19,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.operations.follow import Follower
 from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.app import Panel
+from sparkctl.tui.keyboard import UNBIDDEN
 from sparkctl.tui.room import Room
 from tests.sim.clients import FAST
 from tests.tui.driving import black_hole, on, opened, screen, setup, until
@@ -153,10 +154,14 @@ async def test_an_unknown_host_key_is_shown_and_no_is_the_default(tmp_path: Path
             shown = await until(pilot, "an unknown host key")
             assert "SHA256:" in shown
             assert "[ leave it alone ]" in shown
+            await pilot.press("tab", "enter")
+            assert "[ leave it alone ]" in screen(pilot), "keys that were on their way answer nothing"
+            await pilot.pause(UNBIDDEN)
             await pilot.press("enter")
             await until(pilot, "✕ untrusted")
             await pilot.press("r")
             await until(pilot, "an unknown host key")
+            await pilot.pause(UNBIDDEN)
             await pilot.press("tab", "enter")
             await until(pilot, "spark1 ● ready")
 

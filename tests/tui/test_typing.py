@@ -11,10 +11,11 @@ from textual import events
 from textual.widgets import Input
 
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
+from sparkctl.tui.keyboard import UNBIDDEN
 from sparkctl.tui.log_view import LogView
 from sparkctl.tui.room import Room
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, idle, on_sparks, screen, until
+from tests.tui.driving import Driver, idle, on_sparks, screen, toasts, until
 
 SIGNS = {" ": "space", "-": "minus", ":": "colon", "/": "slash", "?": "question_mark", "\t": "tab", "\r": "enter"}
 
@@ -118,6 +119,7 @@ async def test_a_password_typed_in_one_go_is_whole_and_shown_nowhere(
         await until(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("c")
         await until(pilot, "password on spark1")
+        await pilot.pause(UNBIDDEN)
         at_once(pilot, "xqulp")
         await holds(pilot, lambda: pilot.app.screen.query_one(Input).value == "xqulp")
         assert "xqulp" not in pilot.app.export_screenshot()
@@ -141,3 +143,20 @@ async def test_the_palette_takes_what_is_typed_behind_its_key(tmp_path: Path, mo
         pilot.app.post_message(events.Key("ctrl+p", None))
         at_once(pilot, "xlup")
         await holds(pilot, lambda: bool(found := pilot.app.screen.query(Input)) and found.first().value == "xlup")
+
+
+async def test_what_is_typed_before_the_editor_is_there_is_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDITOR", "sh -c 'sleep 0.3'")
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("p")
+        await until(pilot, "▸ orpheus-tts")
+        at_once(pilot, "e")
+        await holds(pilot, lambda: pilot.app.keyboard.is_opening)  # type: ignore[attr-defined]
+        at_once(pilot, "escape", "q", "q")
+        await holds(pilot, lambda: bool(toasts(pilot)))
+        assert "› profiles" in screen(pilot)
+        at_once(pilot, "escape")
+        await until(pilot, lambda text: "› profiles" not in text)
