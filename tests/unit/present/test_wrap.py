@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkctl.present.spans import Span, Tone, cells, row, text, width
@@ -12,6 +12,7 @@ WORDS = st.text(st.sampled_from("abc日é-"), min_size=1, max_size=9)
 ROWS = st.lists(st.tuples(st.lists(WORDS, max_size=4).map(" ".join), st.sampled_from(list(Tone))), max_size=5)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # the machine may be busy
 @given(ROWS, st.integers(1, 30), st.integers(0, 6))
 def test_words_and_their_tones_stay(spans: list[tuple[str, Tone]], columns: int, indent: int) -> None:
     one = row(" " * indent, *(Span(f"{words} ", tone) for words, tone in spans))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from textual import events
 from textual.constants import ESCAPE_DELAY
@@ -57,6 +57,7 @@ def test_what_is_pasted_is_pasted() -> None:
     assert names(parse.feed("\x1bx")) == ["escape", "x"]
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # the machine may be busy
 @given(st.lists(st.sampled_from(list(KEYS)), max_size=12), st.data())
 def test_how_keys_are_cut_into_reads_changes_nothing(sent: list[str], data: st.DataObject) -> None:
     text = "".join(sent)
