@@ -67,6 +67,10 @@ class Keyboard:
         self._away.add(other)
         other.add_done_callback(self._away.discard)
 
+    def come_back(self) -> None:
+        """The other program has ended: keys are for the panel again."""
+        self._away.clear()
+
     def startle(self) -> None:
         """A dialog has opened by itself: what was typed until somebody can have seen it is no answer to it."""
         self._typed.clear()

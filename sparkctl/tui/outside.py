@@ -30,6 +30,7 @@ async def outside(panel: Panel, words: Sequence[str], hint: str, *, listen: bool
         except OSError as error:
             raise InvalidInput(f"{words[0]} cannot be run: {error.strerror}", hint) from error
         finally:
+            panel.keyboard.come_back()
             with suppress(NotImplementedError, ValueError, RuntimeError):
                 loop.remove_signal_handler(signal.SIGINT)
     panel.refresh(layout=True)

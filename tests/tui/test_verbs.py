@@ -58,7 +58,7 @@ async def test_who_answers_somebody_is_stopped_by_its_typed_name_alone(
         await until(pilot, lambda text: text.count("tok/s") == 2)
         await pilot.press("X")
         shown = await until(pilot, "Kill qwen36-ngram on spark1?")
-        assert "answering 2 requests right now" in shown
+        assert "qwen36-ngram on spark1 is answering " in shown
         assert "--kill" in shown
         await pilot.press("enter")
         await until(pilot, lambda text: "Kill qwen36-ngram" not in text)
