@@ -19,7 +19,7 @@ from sparkctl.model.units import spoken
 from sparkctl.present.findings import since_words
 from sparkctl.present.fold import fold
 from sparkctl.present.frame import filled, framed
-from sparkctl.present.scrolled import Page, listed, scrolled, seen
+from sparkctl.present.scrolled import Page, scrolled, seen
 from sparkctl.present.spans import Row, Span, Tone, cells, ends, row, said, width
 from sparkctl.present.symbols import symbol
 from sparkctl.present.why import why
@@ -256,8 +256,9 @@ def _list(checkup: Checkup, shown: Sequence[Entry], lines: int) -> list[Row]:
     kind = max(cells(clean(one.found.check)) for one in shown)
     mark = ">" if checkup.ascii_only else "▸"
     chosen = checkup.selected
-    rows = []
-    for one in shown:
+    rows: list[Row] = []
+    at = 0 if chosen is None else shown.index(chosen)
+    for one in [shown[each] for each in seen(len(shown), at, lines)]:
         each, mine = one.found, one is chosen
         tone = Tone.STRONG if mine else Tone.LABEL if each.severity is Severity.GOOD else Tone.VALUE
         rows.append(
@@ -268,8 +269,7 @@ def _list(checkup: Checkup, shown: Sequence[Entry], lines: int) -> list[Row]:
                 said(f"{clean(each.check):<{kind}}  ", Tone.LABEL), said(each.message, tone),
             )
         )  # fmt: skip
-    at = 0 if chosen is None else shown.index(chosen)
-    return listed(rows, at, lines)
+    return rows
 
 
 def _most(shown: Sequence[Entry], now: float, columns: int) -> int:
@@ -292,13 +292,9 @@ def _detail(checkup: Checkup, one: Entry, columns: int, lines: int) -> Page:
 def _whole(one: Entry, now: float, columns: int) -> list[Row]:
     """Return what is, since when, why it matters, and what to do."""
     rows = _labelled("what", one.found.message, Tone.VALUE, columns)
-    seen = (
-        f"seen now{f' · {one.since}' if one.since else ''}"
-        if one.is_live
-        else f"as it was at {_ago(one.found.ts, now)}"
-    )
+    seen = f"now{f', {one.since}' if one.since else ''}" if one.is_live else _ago(one.found.ts, now)
     proof = [clean(str(figure)) for figure in one.found.evidence]
-    rows += _labelled("since", " · ".join([seen, *proof]), Tone.LABEL, columns)
+    rows += _labelled("seen", " · ".join([seen, *proof]), Tone.LABEL, columns)
     reason = None if one.found.severity is Severity.GOOD else why(one.found.check)
     if reason is not None:
         rows += _labelled("why", reason, Tone.LABEL, columns)

@@ -19,9 +19,9 @@ from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
 from sparkctl.present.fold import fold
 from sparkctl.present.frame import filled, framed
-from sparkctl.present.scrolled import Page, listed, scrolled, seen
+from sparkctl.present.scrolled import Page, scrolled, seen
 from sparkctl.present.shelf_order import HEADS, ORDERS, Order, model_words, rank, running_of
-from sparkctl.present.spans import Row, Span, Tone, cells, cut, fit, row, said, text
+from sparkctl.present.spans import Row, Span, Tone, cells, cut, fit, row, said, text, width
 from sparkctl.present.starting import standing_rows
 from sparkctl.present.symbols import symbol
 
@@ -47,7 +47,8 @@ class Preview:
 @dataclass(frozen=True, slots=True)
 class Shelf:
     """All that the screen shows. ``entries`` None: not read yet. ``further`` rows of what is below were read already.
-    ``sources``: the lines of the files at which faults are, secrets masked."""
+    ``found``: what ``pattern`` leaves, where that is known already. ``sources``: the lines of the files at which faults
+    are, secrets masked."""
 
     entries: tuple[ProfileEntry, ...] | None
     chosen: str | None = None
@@ -59,6 +60,7 @@ class Shelf:
     warnings: tuple[str, ...] = ()
     sources: Mapping[Place, str] = field(default_factory=dict)
     pattern: LinePattern | None = None
+    found: tuple[ProfileEntry, ...] | None = None
     now: float = 0.0
     further: int = 0
     ascii_only: bool = False
@@ -67,9 +69,7 @@ class Shelf:
     @property
     def shown(self) -> tuple[ProfileEntry, ...]:
         """Those that the filter leaves."""
-        entries = self.entries or ()
-        if self.pattern is not None:
-            entries = tuple(one for one in entries if self.pattern.matches(_found_by(one)))
+        entries = left(self.entries or (), self.pattern) if self.found is None else self.found
         return tuple(sorted(entries, key=lambda one: rank(self.order, one, self.views, self.last)))
 
     @property
@@ -83,6 +83,13 @@ class Shelf:
         """The chosen one, else the first that is shown."""
         shown = self.shown
         return next((one for one in shown if one.summary.name == self.chosen), shown[0] if shown else None)
+
+
+def left(entries: tuple[ProfileEntry, ...], pattern: LinePattern | None) -> tuple[ProfileEntry, ...]:
+    """Return the profiles that a filter leaves."""
+    if pattern is None:
+        return entries
+    return tuple(entries[at] for at in pattern.select([_found_by(one) for one in entries]))
 
 
 def _found_by(one: ProfileEntry) -> str:
@@ -130,12 +137,12 @@ def _list(shelf: Shelf, columns: int, lines: int) -> list[Row]:
     rows.append(_line([Span(head, Tone.LABEL) for head in heads], wide, "   "))
     chosen = shelf.selected
     mark = ">" if shelf.ascii_only else "▸"
-    body = []
-    for one, line in zip(shown, table, strict=True):
+    at = 0 if chosen is None else shown.index(chosen)
+    for one, line in [(shown[each], table[each]) for each in seen(len(shown), at, max(1, lines - len(rows)))]:
         here = f" {mark} " if one is chosen else "   "
         whole = _line(line, wide, here, one is chosen)
-        body.append(whole if one.profile is not None else _broken(one, line, wide, here, one is chosen))
-    return [*rows, *listed(body, shelf.at, max(1, lines - len(rows)))]
+        rows.append(whole if one.profile is not None else _broken(one, line, wide, here, one is chosen))
+    return rows
 
 
 def _sorted_by(head: str, shelf: Shelf) -> str:
@@ -272,7 +279,7 @@ def _last_row(name: str, shelf: Shelf) -> list[Row]:
     one = next((each for each in shelf.last if each.profile == name), None)
     if one is None:
         return []
-    label, ago = Span("last ", Tone.LABEL), _ago(one.when, shelf.now)
+    label, ago = Span("last start ", Tone.LABEL), _ago(one.when, shelf.now)
     if one.failed is not None:
         return [row(label, said(f"failed on {one.node}, {ago}: {one.failed}", Tone.BAD))]
     return [row(label, said(f"ready on {one.node} after {spoken(one.seconds)}, {ago}", Tone.LABEL))]
@@ -287,12 +294,14 @@ def _whole(shelf: Shelf, profile: Profile, columns: int) -> list[Row]:
     rows: list[Row] = []
     if profile.title:
         rows.append(row(said(profile.title, Tone.VALUE)))
-    rows += [_check_row(shelf), *_warning_rows(shelf, columns)]
+    check, last = _check_row(shelf), _last_row(profile.name, shelf)
+    one = (*check, Span(" · ", Tone.LABEL), *last[0]) if last else check
+    rows += [one] if width(one) <= columns else [check, *last]
+    rows += _warning_rows(shelf, columns)
     if profile.nodes != 1:
         rows.append(
             row(Span(f"for {profile.nodes} Sparks together: sparkctl starts profiles of one, so far", Tone.ATTENTION))
         )
-    rows += _last_row(profile.name, shelf)
     rows.append(_nodes_row(shelf))
     view = next((view for view in shelf.views if view.name == shelf.node), None)
     if view is not None:

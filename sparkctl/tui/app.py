@@ -26,7 +26,7 @@ from sparkctl.tui.orders import Orders
 from sparkctl.tui.overview import Overview
 from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.setup import Setup
-from sparkctl.tui.terminal import Terminal
+from sparkctl.tui.terminal import Terminal, forget_styles
 from sparkctl.tui.tones import DARK, LIGHT, styles
 
 if TYPE_CHECKING:
@@ -181,14 +181,14 @@ class Panel(App[tuple[str, ...]]):
         return mine if mine in names else names[0] if names else None
 
     def repaint(self) -> None:
-        """Show the state as it is now, on every screen that can be seen."""
+        """Show the state as it is now, on the screen that can be seen."""
         if not self.paused and self.is_running:
-            self._paint_screens()
+            self._paint_front()
 
-    def _paint_screens(self) -> None:
-        for screen in self.screen_stack:
-            if isinstance(screen, PanelScreen):
-                screen.repaint()
+    def _paint_front(self) -> None:
+        """Paint the screen in front, dialogs left out: one that is covered is up to date when it is seen again."""
+        if self.front is not None:
+            self.front.repaint()
 
     # --- life ---
 
@@ -227,6 +227,7 @@ class Panel(App[tuple[str, ...]]):
             self._handle_exception(defect)  # type: ignore[arg-type]
 
     def _tick(self) -> None:
+        forget_styles()
         if self._room is not None:
             self._room.bridge.changed()
             self._read_config_again()
@@ -352,7 +353,7 @@ class Panel(App[tuple[str, ...]]):
             self._room.player.pause()
         else:
             self.paused = not self.paused
-        self._paint_screens()
+        self._paint_front()
 
     def prefer(self, node: NodeName, instance: str) -> None:
         """Let this instance be the one that is selected on its node."""

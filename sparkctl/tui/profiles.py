@@ -18,7 +18,7 @@ from sparkctl.core.history import LastStart
 from sparkctl.core.profiles import ProfileEntry, ProfileLibrary
 from sparkctl.operations.preview import foreseen
 from sparkctl.present.docker_line import docker_line
-from sparkctl.present.profile_rows import Preview, Shelf, shelf_rows
+from sparkctl.present.profile_rows import Preview, Shelf, left, shelf_rows
 from sparkctl.present.shelf_order import ORDERS, Order
 from sparkctl.tui.edit_profile import edit_profile
 from sparkctl.tui.listing import ListScreen
@@ -96,13 +96,20 @@ class Profiles(ListScreen[str]):
         shelf = Shelf(
             None if stock is None else stock.entries, self._chosen, () if room is None else room.views(names), names,
             panel.node, self._last, sources={} if stock is None else stock.sources,
-            pattern=logpattern.parse(self._typed), now=panel.now(), further=self._further, ascii_only=panel.ascii_only,
-            order=self._order,
+            pattern=logpattern.parse(self._typed), found=self._found(), now=panel.now(), further=self._further,
+            ascii_only=panel.ascii_only, order=self._order,
         )  # fmt: skip
         one = shelf.selected
         if stock is None or one is None or one.profile is None:
             return shelf
         return replace(shelf, preview=self._preview(one.profile), warnings=stock.warnings.get(one.summary.name, ()))
+
+    def _found(self) -> tuple[ProfileEntry, ...]:
+        """Return what the filter leaves, looked for once."""
+        entries = () if self._stock is None else self._stock.entries
+        if self._left is None or self._left[0] is not entries or self._left[1] != self._typed:
+            self._left = (entries, self._typed, left(entries, logpattern.parse(self._typed)))
+        return self._left[2]
 
     def _preview(self, profile: Profile) -> Preview:
         """Return the command for the selected node as far as it is known; what is missing is fetched beside the loop."""
@@ -154,6 +161,7 @@ class Profiles(ListScreen[str]):
             self.repaint()
 
     _stamp: _Stamp | None = None
+    _left: tuple[tuple[ProfileEntry, ...], str, tuple[ProfileEntry, ...]] | None = None
 
     # --- what keys do ---
 

@@ -106,7 +106,7 @@ class PanelScreen(Screen[None]):
 
     def repaint(self) -> None:
         """Show the state as it is now, header and footer included."""
-        if not self.is_mounted or not self.size.width:
+        if not self.size.width or self.query_one_optional("#head") is None:  # not there yet, or not any more
             return
         wide, high = self.size
         ascii_only = self.panel.ascii_only

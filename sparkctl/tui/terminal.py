@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import ScreenStackError
 from textual.drivers.linux_driver import LinuxDriver
+from textual.strip import Strip
 from textual.widgets import Input
 
 from sparkctl.tui.escape import EDITING, KeyParser
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _LOOK = 0.1  # seconds between two looks whether the panel has ended
 _SOON = 0.02  # while an escape waits for what follows it
+_STYLES = 1024
 
 
 class Terminal(LinuxDriver):
@@ -59,3 +61,13 @@ class Terminal(LinuxDriver):
             if character in EDITING and isinstance(self._app.focused, Input):
                 return True
         return any(key == f"alt+{character}" for _, keys in self._panel.setup.keys for key in keys)
+
+
+def forget_styles() -> None:
+    """Empty what Textual remembers of styles once it is much.
+
+    Text that can be selected has its place in its style, so that each line of a log has styles that no other line has:
+    16,384 of them would be kept, for 10 MiB, to no use.
+    """
+    if Strip.render_ansi.cache_info().currsize > _STYLES:
+        Strip.render_ansi.cache_clear()

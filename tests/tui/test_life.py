@@ -21,6 +21,7 @@ from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.app import Panel
 from sparkctl.tui.keyboard import UNBIDDEN
 from sparkctl.tui.room import Room
+from sparkctl.tui.sheet import Sheet
 from tests.sim.clients import FAST
 from tests.tui.driving import black_hole, on, opened, screen, setup, until
 
@@ -220,3 +221,20 @@ def test_read_only_is_true_or_false(tmp_path: Path) -> None:
     path.write_text("nodes: []\nreadonly: perhaps\n")
     with pytest.raises(InvalidFile, match=r"config.yaml:2:11: readonly: must be true or false, not `perhaps`"):
         load_config(path)
+
+
+async def test_what_is_covered_is_painted_when_it_is_seen_again(tmp_path: Path) -> None:
+    async with opened(setup((), tmp_path)) as pilot:
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        await until(pilot, lambda _: panel.room is not None)
+        head = panel.screen.query_one("#head", Sheet)
+        before = head.shown
+        await pilot.press("p")
+        await until(pilot, "qwen36")
+        panel.setup = replace(panel.setup, readonly=True)
+        panel.repaint()
+        await until(pilot, "read-only")
+        assert head.shown[0].split("·")[0] == before[0].split("·")[0]
+        await pilot.press("escape")
+        await until(pilot, lambda _: "read-only" in head.shown[0])
