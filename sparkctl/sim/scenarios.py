@@ -53,18 +53,18 @@ async def trouble(nodes: Sequence[Dockerd]) -> None:
         docker.node.options = replace(docker.node.options, troubles=frozenset(troubles))
         if Trouble.ORPHAN in troubles:
             docker.node.memory.allocate(LOST_PID, gpu=11 * GIB)
-    await big_model(nodes, env=["NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0", "NCCL_IB_GID_INDEX=3"], worker_requests=1)
+    await big_model(nodes, env=["NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0", "NCCL_IB_GID_INDEX=3"])
 
 
-async def big_model(nodes: Sequence[Dockerd], env: Sequence[str] = (), worker_requests: int = 0) -> None:
-    """One model too big for one Spark: a container on each, the first is the head."""
+async def big_model(nodes: Sequence[Dockerd], env: Sequence[str] = ()) -> None:
+    """One model too big for one Spark: a container on each, the first is the head; both compute every token."""
     for rank, docker in enumerate(nodes):
         command = f"""python -m sglang.launch_server --model-path /models/Qwen3-235B-A22B-NVFP4 --port 8010
             --served-model-name qwen3-235b --tp 2 --nnodes 2 --node-rank {rank} --dist-init-addr 192.168.100.11:20000
             --mem-fraction-static 0.85 --enable-metrics"""
         ready = WORKER_READY if rank else HEAD_READY
         body = _body(SGLANG_IMAGE, command.split(), _big_labels(ready), [f"{HOME}/models:/models"], list(env))
-        await _run(docker, body, 26 * HOURS, requests=1 if rank == 0 else worker_requests)
+        await _run(docker, body, 26 * HOURS, requests=1)
 
 
 def _big_labels(ready: ReadyRule) -> dict[str, str]:

@@ -37,6 +37,7 @@ async def test_the_big_model_fills_both() -> None:
     async with SimulatedSparks("big-model", **clients.FAST) as sparks:
         for node in sparks.nodes.values():
             assert node.memory.used_by_engines > 90 << 30
+            assert node.gpu_busy > 0.9, "each computes its half of every token"
         names = {one.labels[Label.INSTANCE] for d in sparks.docker.values() for one in d.containers.values()}
         assert names == {"qwen3-235b"}
 
