@@ -54,8 +54,8 @@ class LogScroll(ScrollView, can_focus=True):
         & > .log-view--match { color: $text-primary; text-style: bold underline; }
         & > .log-view--current { background: $primary 25%; text-style: bold; }
         & > .log-view--source-1 { color: $text-primary; }
-        & > .log-view--source-2 { color: $text-accent; }
-        & > .log-view--source-3 { color: $text-secondary; }
+        & > .log-view--source-2 { color: $foreground; text-style: bold; }
+        & > .log-view--source-3 { color: $foreground 70%; }
         & > .log-view--selected { text-style: reverse; }
     }
     """

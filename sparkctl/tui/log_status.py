@@ -31,7 +31,9 @@ def left_pieces(state: LogState, *, ascii_only: bool = False) -> list[Piece]:
     else:
         new = f" +{state.new:,} new" if state.new else ""
         mode = [Piece(("= paused" if ascii_only else "‖ paused") + new, "bold $text-warning")]
-    if state.shown == state.total:
+    if not state.total:
+        count = "no line yet"
+    elif state.shown == state.total:
         count = f"{state.total:,} {'line' if state.total == 1 else 'lines'}"
     else:
         count = f"{state.shown:,} of {state.total:,}"

@@ -247,3 +247,17 @@ async def test_the_log_of_the_start_before_is_a_key_away(tmp_path: Path) -> None
         await pilot.press("P")
         await until(pilot, "sparkctl › spark1 › qwen36-ngram › log")
         await log(pilot, lambda view: len(view.book.spool) > 20)
+
+
+async def test_a_connection_that_is_made_anew_brings_the_log_back(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        first = await log(pilot, lambda view: len(view.book.spool) > 20)
+        pilot.app.room.crew.again(NodeName("spark1"))  # type: ignore[attr-defined]
+        await until(pilot, "read again when it answers")
+        view = await log(pilot, lambda view: view is not first and len(view.book.spool) > 20)
+        await until(pilot, lambda text: "read again when it answers" not in text)
+        lines = [line.line for line in view.book.read(0, view.book.spool.end)]
+        assert lines == list(range(1, len(lines) + 1))
+        assert len(sparks.sshd["spark1"].logins) == 1
