@@ -31,12 +31,14 @@ _REPLAYED = 0.25
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Who reads: ``begin`` is called before the first line of a container's log, ``take`` with lines in their order, and
-    ``tell`` with what is the matter, None when all is well. ``over``: the log is at its end, and whole."""
+    ``tell`` with what is the matter, None when all is well. ``over``: the log is at its end, and whole. ``rest``: seconds
+    that lines are to wait for now, because a key has the right of way."""
 
     begin: Callable[[], None]
     take: Callable[[Sequence[LogLine]], None]
     tell: Callable[[str | None], None]
     over: Callable[[], None] = lambda: None
+    rest: Callable[[], float] = lambda: 0.0
 
 
 _ENDING: set[asyncio.Task[None]] = set()
@@ -119,7 +121,7 @@ class LogFeed:
     async def _give(self, lines: Sequence[LogLine]) -> None:
         for start in range(0, len(lines), AT_ONCE):
             self._reader.take(lines[start : start + AT_ONCE])
-            await asyncio.sleep(0)
+            await asyncio.sleep(self._reader.rest())
         self._taken.set()
 
     async def _pace(self) -> None:

@@ -24,6 +24,8 @@ from sparkctl.tui.log_place import LogPlace
 
 PAINTS = 1 / 20  # s between two paints of what arrived; a key is painted at once
 FLOOD_PAINTS = 1 / 8  # the same where more than a screen has come since: nobody reads that
+RIGHT_OF_WAY = 0.03  # s that a key has, to be painted in
+KEY_REST = 0.005  # s between two slices of lines meanwhile: they come on, at a slower pace
 PAUSED_PAINTS = 1 / 4  # the same while the reader stays: only a count moves
 _WHEEL = 3
 _SIDEWAYS = 12
@@ -80,6 +82,7 @@ class LogScroll(ScrollView, can_focus=True):
         self._painted_end = 0
         self._paint_timer: Timer | None = None
         self._is_placing = False
+        self._key_at = 0.0
 
     def tell(self) -> None:
         """Say where the reader is, for whoever shows that."""
@@ -90,6 +93,14 @@ class LogScroll(ScrollView, can_focus=True):
         """Take lines of a source of the book, in their order."""
         self.book.add(source, lines)
         self.catch_up()
+
+    def key_came(self) -> None:
+        """Know that somebody presses keys."""
+        self._key_at = time.monotonic()
+
+    def rest(self) -> float:
+        """Return the seconds that lines should wait before the next slice of them: what a key leads to is done first."""
+        return KEY_REST if time.monotonic() - self._key_at < RIGHT_OF_WAY else 0.0
 
     def catch_up(self) -> None:
         """Take notice of lines that were added to the book elsewhere."""

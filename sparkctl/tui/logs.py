@@ -296,7 +296,10 @@ class Logs(PanelScreen):
             if one == self._chosen:
                 self._go_to_wanted()
 
-        return Reader(begin, take, tell, over)
+        def rest() -> float:
+            return 0.0 if self._pane is None else self._pane.view.rest()
+
+        return Reader(begin, take, tell, over, rest)
 
     def _go_to_wanted(self) -> None:
         line, self._wanted = self._wanted, None

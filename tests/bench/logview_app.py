@@ -98,7 +98,7 @@ class Bench(App[None]):
             due = start + int(self.rate * (time.monotonic() - begun))
             while self.taken < due:
                 self.take(min(due - self.taken, AT_ONCE))
-                await asyncio.sleep(0)
+                await asyncio.sleep(self.pane.view.rest() if self.is_ours else 0)
             self.figures["rate"] = (self.taken - start) / (time.monotonic() - begun)
 
     def pages(self) -> float:
