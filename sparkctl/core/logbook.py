@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import floor
 
 from sparkctl.core.logmarks import Level, LineMarker, Mark, Marks
 from sparkctl.core.logorder import Arrivals, Key, Order
@@ -120,7 +121,7 @@ class LogBook:
         if self._began is None:
             self._began = stamp
             self._latest = [Order.EARLIEST] * len(self.sources)
-        moment = min(Order.LATEST, max(Order.EARLIEST, int((stamp - self._began) * 1000)))
+        moment = min(Order.LATEST, max(Order.EARLIEST, floor((stamp - self._began) * 1000)))
         self._latest[source] = max(self._latest[source], moment)
         return self._latest[source]
 
