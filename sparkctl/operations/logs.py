@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -60,7 +60,7 @@ class LogsRequest:
     session: Callable[[Node], Session] | None = None  # how a node's session is had; None: one of its own for each
 
 
-def logs(ctx: Context, request: LogsRequest) -> AsyncIterator[Event]:
+def logs(ctx: Context, request: LogsRequest) -> AsyncGenerator[Event, None]:
     """Stream an instance's log. Exit 2 when no such instance runs and no log of it was kept.
 
     Exit 3 when a node could not be asked, also where a saved log is shown instead.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 from sparkctl.core.context import Context
@@ -25,7 +25,7 @@ _OUTCOMES = {
 
 async def stream(
     ctx: Context, job: Job, instance: str | None = None, node: str | None = None, *, on_interrupt: str | None
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """Run ``job`` and yield what it emits, then its `Ended`; an error of ours becomes an `Ended` that says so.
 
     ``on_interrupt``: what to say when Ctrl-C ends the job where it is; None for a job that minds Ctrl-C itself.

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sparkctl.core.context import Interrupt
-from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, Outcome, Warned
+from sparkctl.model.events import Ended, LogArrived, NodeStateChanged, Outcome, Warned
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.operations.logs import LogsRequest, logs, read_saved
@@ -97,25 +98,25 @@ class LogFeed:
         request = LogsRequest(
             self._instance, [node], follow=True, tail=self._tail, pace=self._pace, session=self._room.crew.session
         )
-        events: AsyncIterator[Event] = logs(ctx, request)
         self._reader.tell(None if self._answers() else f"connecting to {self._node} ...")
         warned: list[str] = []
-        async for event in events:
-            match event:
-                case LogArrived():
-                    self._reader.tell(None)
-                    await self._give(event.lines)
-                case NodeStateChanged():
-                    self._reader.tell(_broken(event))
-                case Warned():
-                    warned.append(event.message)
-                    self._reader.tell(event.message)
-                case Ended():
-                    # where it is a saved log, a warning has said so, and another may have said who ended it
-                    self._reader.tell(event.message or "; ".join(warned[-2:]) or str(event.outcome))
-                    return event
-                case _:
-                    pass
+        async with aclosing(logs(ctx, request)) as events:  # who reads no further leaves nothing running
+            async for event in events:
+                match event:
+                    case LogArrived():
+                        self._reader.tell(None)
+                        await self._give(event.lines)
+                    case NodeStateChanged():
+                        self._reader.tell(_broken(event))
+                    case Warned():
+                        warned.append(event.message)
+                        self._reader.tell(event.message)
+                    case Ended():
+                        # where it is a saved log, a warning has said so, and another may have said who ended it
+                        self._reader.tell(event.message or "; ".join(warned[-2:]) or str(event.outcome))
+                        return event
+                    case _:
+                        pass
         return None
 
     async def _give(self, lines: Sequence[LogLine]) -> None:
