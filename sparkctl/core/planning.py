@@ -43,13 +43,13 @@ def plan(
     secrets = engine_secrets(profile, environ)
     profile = replace(profile, args=engine_args(profile, environ))
     ready = ready_rule(profile, engine)
-    network = box.network or _usual_network(port, box.options)
+    network = box.network or usual_network(port, box.options)
     command = engine.argv(profile)
     step = per_step.encode(per_step.per_step(profile.model, engine.decoding(command)))
     return LaunchPlan(
         node=node.name, instance=instance, profile=profile.name, profile_hash=profile.digest, engine=profile.engine,
         container_name=container_name(profile), image=profile.image, entrypoint=box.entrypoint, command=command, env=env,
-        mounts=tuple(mount(text, home) for text in profile.mounts), gpus=_wanted(box.gpus, engine.defaults.gpus),
+        mounts=tuple(mount(text, home) for text in profile.mounts), gpus=wanted(box.gpus, engine.defaults.gpus),
         shm_size=box.shm_size, ipc=box.ipc, network=network, ulimits=box.ulimits, devices=box.devices, options=box.options,
         labels=_labels(profile, instance, operator, node_port(port, network, box.options), ready, step),
         port=port, served_model=profile.model.served_name or profile.model.path,
@@ -70,8 +70,8 @@ def ready_rule(profile: Profile, engine: Engine) -> ReadyRule:
     rules, own = profile.start, engine.defaults
     prompt = {} if rules.prompt is None else {"prompt": rules.prompt}
     return ReadyRule(
-        line=_wanted(rules.ready_line, own.ready_line),
-        health=_wanted(rules.health, own.health),
+        line=wanted(rules.ready_line, own.ready_line),
+        health=wanted(rules.health, own.health),
         probe=rules.probe or own.probe,
         **prompt,
     )
@@ -100,13 +100,14 @@ def mount(text: str, home: str) -> Mount:
     return Mount(source, target, read_only=mode == ["ro"])
 
 
-def _usual_network(port: int | None, options: tuple[tuple[str, str], ...]) -> str | None:
+def usual_network(port: int | None, options: tuple[tuple[str, str], ...]) -> str | None:
     """A server that publishes nothing is meant to be reached: it gets the host's network, as every Spark recipe does."""
     published = any(name == "publish" for name, _ in options)
     return "host" if port is not None and not published else None
 
 
-def _wanted(own: str | None, default: str | None) -> str | None:
+def wanted(own: str | None, default: str | None) -> str | None:
+    """Return the profile's own choice, else the default; ``none`` is a choice."""
     chosen = default if own is None else own
     return None if chosen == NONE else chosen
 

@@ -45,6 +45,7 @@ class _Writer:
         yield from self._text("name", one.name)
         yield from self._text("title", one.title)
         yield from self._text("engine", one.engine)
+        yield from self._text("engine_version", one.engine_version)
         yield from self._text("image", one.image)
         yield from self._map("model", _model(one.model))
         yield from self._pair("nodes", str(one.nodes) if one.nodes != 1 else None)

@@ -40,7 +40,7 @@ _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*[A-Za-z0-9._-]*(?::[\w.-]+)?(?:@sha
 
 def is_line(text: str) -> bool:
     """Tell whether a text has a `docker run` in it."""
-    return re.search(rf"(?<![\w/.-])({'|'.join(PROGRAMS)})\s[^\n]*?\b(run|create)\b", shell.untangled(text)) is not None
+    return re.search(rf"(?<![\w.-])({'|'.join(PROGRAMS)})\s[^\n]*?\b(run|create)\b", shell.untangled(text)) is not None
 
 
 def read(text: str, ledger: Ledger, defined: Mapping[str, str]) -> Draft:
@@ -48,14 +48,10 @@ def read(text: str, ledger: Ledger, defined: Mapping[str, str]) -> Draft:
 
     Raises `InvalidInput` where there is none, or no image.
     """
-    draft = Draft(Kind.DOCKER, ledger)
-    beside = next((line for line in text.splitlines() if line.startswith(BESIDE)), None)
-    draft.beside = beside.removeprefix(BESIDE) if beside else None
-    title = next((line for line in text.splitlines() if line.startswith("# ") and line != beside), None)
-    draft.title = title.removeprefix("# ").strip()[:120] if title and beside else None
+    draft = Draft(Kind.DOCKER, ledger, beside=beside_of(text))
     found: list[Word] | None = None
-    for command in shell.read(shell.untangled(text), defined):
-        words = _run_of(command.words)
+    for command in shell.read(text if draft.beside else shell.untangled(text), defined):
+        words = run_of(command.words)
         if words is not None and found is None:
             found = words
             for redirection in command.redirections:
@@ -64,7 +60,7 @@ def read(text: str, ledger: Ledger, defined: Mapping[str, str]) -> Draft:
             _besides(draft, command, second=words is not None)
     if found is None:
         raise InvalidInput("there is no `docker run` in it", "paste the whole line, or name a file")
-    _take(draft, found)
+    take(draft, found)
     return draft
 
 
@@ -73,13 +69,19 @@ def _sets(command: shell.Command) -> bool:
     return all(shell.assignment(word) for word in words)
 
 
+def beside_of(text: str) -> str | None:
+    """Return what an export of ours wrote in a comment of its own."""
+    line = next((line for line in text.splitlines() if line.startswith(BESIDE)), None)
+    return None if line is None else line.removeprefix(BESIDE)
+
+
 def _besides(draft: Draft, command: shell.Command, *, second: bool) -> None:
     line = " ".join(word.text for word in command.words)[:100]
     why = "only the first `docker run` is read" if second else "only the `docker run` is read"
     draft.ledger.unsupported(f"`{line}`", why)
 
 
-def _run_of(words: Sequence[Word]) -> list[Word] | None:
+def run_of(words: Sequence[Word]) -> list[Word] | None:
     """Return what stands behind ``docker [container] run``, None for any other command."""
     texts = [word.text for word in words]
     for at, text in enumerate(texts[:8]):
@@ -96,7 +98,8 @@ def _run_of(words: Sequence[Word]) -> list[Word] | None:
     return None
 
 
-def _take(draft: Draft, words: list[Word]) -> None:
+def take(draft: Draft, words: list[Word]) -> None:
+    """Take what stands behind ``docker run``: flags, image, command. Raises `InvalidInput` where there is no image."""
     at = 0
     unknown: list[tuple[str, str]] = []  # flags that docker's help does not know, and the word behind each
     while at < len(words):

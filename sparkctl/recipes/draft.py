@@ -59,6 +59,7 @@ class Draft:
     stop_grace: float | None = None
     notes: list[str] = field(default_factory=list)
     source: str | None = None
+    engine: str | None = None  # known for certain
     beside: str | None = None  # what an export of ours put beside the form, as JSON
 
 

@@ -12,8 +12,8 @@ from sparkctl.model.profile import ContainerOptions, JsonText, Model, Profile, S
 from sparkctl.recipes import launch, naming, secrecy
 from sparkctl.recipes.draft import Draft, Imported, Kind
 from sparkctl.recipes.launch import Launch
-from sparkctl.recipes.references import literal, settled
-from sparkctl.recipes.script import as_script, unwrapped
+from sparkctl.recipes.references import has_references, literal, settled
+from sparkctl.recipes.script import as_script, shell_text, unwrapped
 
 _IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
 
@@ -34,8 +34,7 @@ def finish(draft: Draft, engines: Sequence[str], name: str | None = None) -> Imp
     if draft.kind in (Kind.SPARKRUN, Kind.EUGR, Kind.SERVICES) and draft.nodes > 1:
         draft.ledger.remark(f"It is for {draft.nodes} Sparks.", "nodes")
     profile = Profile(
-        name=naming.slug(name) or naming.slug(draft.name) or naming.slug(draft.container_name)
-        or naming.of_model(found.model or draft.model) or naming.of_image(draft.image) or "imported",
+        name=naming.slug(name) or _name(draft, found),
         engine=found.engine, image=draft.image, origin="", shipped=False, title=naming.title(draft.title),
         model=Model(found.model or draft.model, found.served_name, parameters=_count(draft.parameters)),
         nodes=draft.nodes, port=found.port or draft.port or _published(draft), command=command, args=tuple(flags),
@@ -50,6 +49,13 @@ def finish(draft: Draft, engines: Sequence[str], name: str | None = None) -> Imp
     )  # fmt: skip
     comments = tuple((remark.path, remark.text) for remark in draft.ledger.remarks if remark.path is not None)
     return Imported(draft.kind, profile, draft.ledger, comments)
+
+
+def _name(draft: Draft, found: Launch) -> str:
+    if draft.engine is not None and draft.name is not None:
+        return draft.name  # it was a profile's before
+    names = (naming.slug(draft.name), naming.slug(draft.container_name), naming.of_model(found.model or draft.model))
+    return next(filter(None, (*names, naming.of_image(draft.image))), "imported")
 
 
 def _text(value: object) -> str:
@@ -68,13 +74,36 @@ def _launched(draft: Draft, engines: Sequence[str]) -> Launch:
         bare = unwrapped(script, draft.env)
         if bare.words is None:
             shell = tuple(word for word in plain if word is not None)
-            return launch.of_script(script, shell, draft.engine_hint)
+            found = launch.of_script(script, shell, draft.engine_hint)
+            found.engine = draft.engine or found.engine
+            return found
         draft.env |= {key: value for key, value in bare.env if key not in draft.env}
         words = [literal(word) for word in bare.words]
-    found = launch.read(words, draft.image or "", draft.engine_hint, engines)
+    if script is None and (kept := _kept_script(words, draft)) is not None:
+        return kept
+    found = launch.read(words, draft.image or "", draft.engine_hint, engines, draft.engine, draft.model)
+    if found.model is None and found.command and draft.model and found.command[-1] == literal(draft.model):
+        found.command, found.model = found.command[:-1], draft.model  # behind launch words of somebody's own
     if found.engine not in engines:
         found.engine = "container"
     return found
+
+
+def _kept_script(words: list[str], draft: Draft) -> Launch | None:
+    """Read a shell that has an entry point before it, or flags behind its script; those are the script's own."""
+    for start in (0, 1):
+        heads = [settled(word) for word in words[start:]]
+        text = shell_text([head if head is not None else "" for head in heads])
+        if text is None:
+            continue
+        end = start + heads.index(text) + 1
+        flags = launch.flags_of(words[end:])
+        if flags is None or any(has_references(word) for word in words[:end]):
+            return None
+        found = launch.of_script(text, tuple(settled(word) or "" for word in words[:end]), draft.engine_hint)
+        found.engine, found.flags = draft.engine or found.engine, flags
+        return found
+    return None
 
 
 def _divided(draft: Draft, found: Launch) -> tuple[str | None, tuple[str, ...] | None]:

@@ -24,6 +24,13 @@ SHORT = {
     "-pcp": "prefill-context-parallel-size",
     "-q": "quantization",
 }
+_SWITCHES = (
+    "--enable-",
+    "--disable-",
+    "--no-",
+    "--trust-",
+    "--enforce-",
+)  # flags that take no value, by their beginning
 _SGLANG_MODULE = "sglang.launch_server"
 _VLLM_MODULE = "vllm.entrypoints.openai.api_server"
 # Servers with no engine of their own here: the word that starts them, and the path that tells when they are ready.
@@ -50,15 +57,46 @@ class Launch:
     program: str | None = None
 
 
-def read(words: Sequence[str], image: str, hint: str | None, engines: Sequence[str]) -> Launch:
+def read(
+    words: Sequence[str], image: str, hint: str | None, engines: Sequence[str], certain: str | None = None,
+    model: str | None = None,
+) -> Launch:  # fmt: skip
     """Return what ``words`` (in a profile's notation) start in ``image``.
 
-    ``hint``: the engine by the source's own word; ``engines``: those there are.
+    ``hint``: the engine by the source's own word; ``engines``: those there are; ``certain``: the engine that it is;
+    ``model``: what the source says is served.
     """
-    found = _vllm(words) or _sglang(words) or _other(words, engines)
+    if certain is not None:
+        return _certain(words, certain)
+    found = _vllm(_model_first(words, model)) or _sglang(words) or _other(words, engines)
     if found is None and not (words and not words[0].startswith("-") and _is_program(words[0])):
         found = _by_image(words, image, hint)
     return found or _plain(words)
+
+
+def _model_first(words: Sequence[str], model: str | None) -> Sequence[str]:
+    """Return the words with the model right behind ``vllm serve``: it may stand behind flags that take no value."""
+    at = _find(words, "vllm", "serve")
+    if model is None or at is None or not any(word.startswith("-") for word in words[at + 2 : at + 3]):
+        return words
+    for position in range(at + 3, len(words)):
+        before = words[position - 1]
+        bare = not before.startswith("-") or "=" in before or before.startswith(_SWITCHES)
+        if words[position] == model and bare:
+            return [*words[: at + 2], model, *words[at + 2 : position], *words[position + 1 :]]
+    return words
+
+
+def _certain(words: Sequence[str], engine: str) -> Launch:
+    """Read the words of an engine that is known, whatever its launch words are."""
+    if engine not in ("vllm", "sglang"):
+        return _plain(words)
+    found = _vllm(words) if engine == "vllm" else _sglang(words)
+    if found is not None:
+        return found
+    first = _first_flag(words)
+    launch = tuple(words[:first])
+    return _served(Launch(engine, launch), words[first:], launch, SHORT if engine == "vllm" else {})
 
 
 def of_script(script: str, command: tuple[str, ...], hint: str | None) -> Launch:
@@ -146,7 +184,8 @@ def _is_flag(word: str) -> bool:
 
 
 def _is_program(word: str) -> bool:
-    return word.startswith("/") or _PYTHON.fullmatch(word.rpartition("/")[2]) is not None
+    path = word.startswith("/") and ("/bin/" in word or word.endswith((".sh", ".py")))
+    return path or _PYTHON.fullmatch(word.rpartition("/")[2]) is not None
 
 
 def _find(words: Sequence[str], *names: str) -> int | None:
@@ -255,9 +294,7 @@ def _other(words: Sequence[str], engines: Sequence[str]) -> Launch | None:
 
 def _plain(words: Sequence[str]) -> Launch:
     """Any other command: its flags as args where they can be written so, else all of it as it stands."""
-    first = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
-    if words[:first] and _PYTHON.fullmatch(words[0].rpartition("/")[2]) and words[first : first + 1] == ["-m"]:
-        first += 2
+    first = _first_flag(words)
     rest = list(words[first:])
     flags = flags_of(rest)
     found = Launch("container", tuple(words[:first]) if flags is not None else tuple(words))
@@ -268,6 +305,16 @@ def _plain(words: Sequence[str]) -> Launch:
     found.model = settled(_after(words, "--model", "-m", "-hf", "--hf-repo", "--model-path") or "") or None
     found.served_name = settled(_after(words, "--alias", "-a", "--served-model-name") or "") or None
     return found
+
+
+def _first_flag(words: Sequence[str]) -> int:
+    """Return where the first flag of a command stands; ``-m NAME`` is how a Python program is called."""
+    first = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
+    is_python = first > 0 and _PYTHON.fullmatch(words[first - 1].rpartition("/")[2]) is not None
+    if is_python and list(words[first : first + 1]) == ["-m"]:
+        first += 2
+        first = next((at for at in range(first, len(words)) if words[at].startswith("-")), len(words))
+    return first
 
 
 def _number(words: Sequence[str], *names: str) -> int | None:

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from sparkctl.errors import InvalidInput
 from sparkctl.model.plan import DockerRun
-from sparkctl.recipes import compose, docker_line, eugr, services, sparkrun, systemd, yamltext
+from sparkctl.recipes import beside, compose, docker_line, eugr, services, sparkrun, systemd, yamltext
 from sparkctl.recipes.container import read_container
 from sparkctl.recipes.draft import Draft, Imported
 from sparkctl.recipes.finish import finish
@@ -46,7 +46,11 @@ def read_text(text: str, origin: str, wishes: Wishes) -> Imported:
     else:
         draft = _yaml(text, origin, ledger, wishes)
     draft.source = draft.source or _source(draft, origin)
-    return finish(draft, wishes.engines, wishes.name or _stem(draft, origin))
+    said = beside.read(draft)
+    if said is None:
+        return finish(draft, wishes.engines, wishes.name or _stem(draft, origin))
+    draft.engine, draft.name = str(said["engine"]), str(said.get("name") or draft.name)
+    return beside.restored(finish(draft, wishes.engines, wishes.name), said)
 
 
 def read_run(run: DockerRun, node: str, wishes: Wishes, beyond: Sequence[tuple[str, str]] = ()) -> Imported:

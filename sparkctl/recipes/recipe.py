@@ -39,13 +39,12 @@ class Recipe:
         self.defaults, self.defined = dict(defaults), defined
 
     def take_env(self, pairs: Mapping[str, Any], key: str = "env") -> None:
-        """Read environment entries; the values are literal, placeholders in them are filled in."""
+        """Read environment entries; their values are literal."""
         for name, value in pairs.items():
             text = plain.text(value)
             if text is None:
                 self.ledger.unsupported(f"{key}.{name}", 'it has no value; write "" for an empty one')
                 continue
-            text = self.fill(text, self.values).text if "{" in text else text
             self.env[name] = text
             options.apply(self.draft, "env", f"{name}={literal(text)}", f"{key}.{name}")
 

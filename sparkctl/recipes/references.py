@@ -58,12 +58,15 @@ def from_shell(text: str, known: Mapping[str, str], *, dollar: str = "") -> str:
     for match in _pieces(text, dollar):
         out += literal(text[end : match.start()])
         end = match.end()
-        out += "$" if dollar and match[0] == dollar else _meant(match, known)
+        if dollar and match[0].startswith(dollar):
+            out += literal(match[0].removeprefix(dollar[1:]))
+        else:
+            out += _meant(match, known)
     return out + literal(text[end:])
 
 
 def _pieces(text: str, dollar: str) -> list[re.Match[str]]:
-    pattern = re.compile(f"{re.escape(dollar)}|{_SHELL.pattern}") if dollar else _SHELL
+    pattern = re.compile(rf"{re.escape(dollar)}\{{?|{_SHELL.pattern}") if dollar else _SHELL
     return list(pattern.finditer(text))
 
 

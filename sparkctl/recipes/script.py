@@ -23,13 +23,19 @@ class Unwrapped:
 
 
 def as_script(words: Sequence[str]) -> str | None:
-    """Return the script of ``bash -lc '...'``, None for any other command."""
+    """Return the script of ``bash -lc '...'``, None for any other command, also one with words behind its script."""
+    text = shell_text(words)
+    return text if text is not None and words[-1] == text and words[-2].startswith("-") else None
+
+
+def shell_text(words: Sequence[str]) -> str | None:
+    """Return the script of a shell, whatever stands behind it; None where there is no shell with one."""
     if len(words) < 3 or words[0].rpartition("/")[2] not in _SHELLS:
         return None
     at = 1
-    while at < len(words) and words[at].startswith("-") and not words[at].startswith("--"):
+    while at < len(words) - 1 and words[at].startswith("-") and not words[at].startswith("--"):
         if "c" in words[at]:
-            return words[at + 1] if at + 2 == len(words) else None
+            return words[at + 1]
         at += 2 if words[at] == "-o" else 1
     return None
 

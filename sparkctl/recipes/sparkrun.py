@@ -15,7 +15,7 @@ from sparkctl.recipes.recipe import Recipe, modifications
 from sparkctl.recipes.references import literal
 
 Lookup = Callable[[str], str | None]
-_CONFIG = re.compile(r"\{(config|launch)\.([A-Za-z_]+)\}")
+_CONFIG = re.compile(r"\{?\{(config|launch)\.([A-Za-z_]+)\}\}?")
 _KEPT = {
     "runtime_version": "a profile's image says it",
     "max_nodes": "a profile is for one number of nodes",
@@ -120,6 +120,8 @@ def _configured(recipe: Recipe, value: object) -> object:
         return value
 
     def put(match: re.Match[str]) -> str:
+        if match[0].startswith("{{") and match[0].endswith("}}"):
+            return match[0][1:-1]
         if match[1] == "config" and match[2] in recipe.values:
             return recipe.values[match[2]]
         if match[0] == "{launch.num_nodes}":
@@ -169,8 +171,8 @@ def _metadata(recipe: Recipe, key: str, value: object) -> None:
     if plain.text(rest.get("description")) and rest["description"] == recipe.draft.title:
         recipe.ledger.mapped("metadata.description", "title")
         del rest["description"]
-    if isinstance(beside := rest.pop("sparkctl", None), dict):
-        recipe.draft.beside = plain.compact(beside)
+    if isinstance(beside := rest.pop("sparkctl", None), str):
+        recipe.draft.beside = beside
     if rest:
         recipe.ledger.kept("metadata", plain.data(rest), "what the author says of it")
 

@@ -9,10 +9,16 @@ from sparkctl.errors import InvalidInput
 from sparkctl.recipes import docker_line
 from sparkctl.recipes.draft import Draft, Kind
 from sparkctl.recipes.ledger import Ledger
+from sparkctl.recipes.references import literal, reference
+from sparkctl.recipes.shell import Word
 
 _SECTION = re.compile(r"^\[(Unit|Service|Install|Container)\]\s*$", re.MULTILINE)
-_OURS = ("Description", "ExecStart", "ExecStartPre", "ExecStop", "ExecStopPost", "Type", "Restart", "TimeoutStartSec",
-         "TimeoutStopSec", "After", "Requires", "Wants", "WantedBy", "RestartSec", "RemainAfterExit")  # fmt: skip
+_OURS = frozenset({
+    "Description", "ExecStart", "ExecStop", "Type", "Restart", "TimeoutStartSec", "TimeoutStopSec", "After", "Requires",
+    "Wants", "WantedBy", "RestartSec", "RemainAfterExit",
+})  # fmt: skip
+_PIECE = re.compile(r"\$\$\{|\$\$|%%|%h|\$\{(?P<name>[A-Za-z_]\w*)\}|\$(?P<bare>[A-Za-z_]\w*)")
+_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'", "s": " "}
 
 
 def is_unit(text: str) -> bool:
@@ -26,41 +32,65 @@ def read(text: str, ledger: Ledger, defined: Mapping[str, str]) -> Draft:
     pairs = [
         line.partition("=")[::2] for line in joined.splitlines() if "=" in line and not line.startswith(("#", ";"))
     ]
-    starts = [value.strip() for key, value in pairs if key.strip() == "ExecStart"]
+    starts = [re.sub(r"^[-@:+!]+", "", value.strip()) for key, value in pairs if key.strip() == "ExecStart"]
     line = next((value for value in starts if docker_line.is_line(value)), None)
     if line is None:
         raise InvalidInput("the unit starts no `docker run`", "ExecStart= is read")
-    environment = _environment(pairs)
-    draft = docker_line.read(_unescaped(line), ledger, {**environment, **defined})
-    draft.kind = Kind.SYSTEMD
-    beside = next((row for row in text.splitlines() if row.startswith(docker_line.BESIDE)), None)
-    draft.beside = beside.removeprefix(docker_line.BESIDE) if beside else None
-    for key, value in pairs:
-        key = key.strip()
+    known = {**_environment(pairs), **defined}
+    found = docker_line.run_of([Word(_noted(word, known)) for word in words(line)])
+    if found is None:
+        raise InvalidInput("the unit starts no `docker run`", "a shell around it is not looked into")
+    draft = Draft(Kind.SYSTEMD, ledger, beside=docker_line.beside_of(text))
+    docker_line.take(draft, found)
+    for raw, value in pairs:
+        key = raw.strip()
         if key == "Description":
-            draft.title = value.strip() or None
+            draft.title = value.strip().replace("%%", "%") or None
             ledger.mapped(key, "title")
-        elif key in ("Environment", "EnvironmentFile"):
-            ledger.mapped(key, "env") if key == "Environment" else ledger.unsupported(
-                key, "systemd's own; see env_file"
-            )
-        elif (key.startswith("ExecStart") and key != "ExecStart") or key.startswith("ExecStop"):
-            ledger.unsupported(key, "sparkctl makes room, stops and removes by itself")
+        elif key == "EnvironmentFile":
+            ledger.unsupported(key, "the profile takes its variables from your environment, or names an env_file")
+        elif key == "Environment":
+            ledger.mapped(key, "where ExecStart asks for it")
         elif key not in _OURS:
-            ledger.unsupported(key, "how systemd runs it; sparkctl starts it in another way")
+            ledger.unsupported(key, "how systemd runs it; sparkctl starts and stops in its own way")
     return draft
+
+
+def words(line: str) -> list[str]:
+    """Return the words of a command line by systemd's rules: quotes around words, C's escapes in them."""
+    found: list[str] = []
+    for match in re.finditer(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|[^\s"'\\])+""", line):
+        parts = re.findall(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|[^"'\\]+""", match[0])
+        found.append("".join(_unquoted(part) for part in parts))
+    return found
+
+
+def _unquoted(part: str) -> str:
+    inner = part[1:-1] if part[0] in "\"'" else part
+    return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[0]), inner, flags=re.DOTALL)
+
+
+def _noted(word: str, known: Mapping[str, str]) -> str:
+    """Return a word in a profile's notation; a variable that the unit sets itself is a default."""
+    out, end = "", 0
+    for match in _PIECE.finditer(word):
+        out += literal(word[end : match.start()])
+        name = match["name"] or match["bare"]
+        if name is not None:
+            out += reference(name, known.get(name))
+        else:
+            out += {"$${": "$${", "$$": "$", "%%": "%", "%h": "~" if match.start() == 0 else "${HOME}"}[match[0]]
+        end = match.end()
+    out += literal(word[end:])
+    return out.replace("${HOME}", "~", 1) if out.startswith("${HOME}") else re.sub(r"=\$\{HOME\}(?=/)", "=~", out)
 
 
 def _environment(pairs: list[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in pairs:
         if key.strip() == "Environment":
-            for match in re.finditer(r'"([A-Za-z_]\w*)=([^"]*)"|([A-Za-z_]\w*)=(\S*)', value):
-                found[match[1] or match[3]] = match[2] if match[1] else match[4]
+            for word in words(value):
+                name, equals, text = word.partition("=")
+                if equals:
+                    found[name] = text.replace("$$", "$").replace("%%", "%")
     return found
-
-
-def _unescaped(line: str) -> str:
-    """Undo what a unit needs: ``%%`` and ``$$``, and ``%h`` is the user's home."""
-    line = re.sub(r"^[-@:+!]+", "", line)
-    return line.replace("%h", "${HOME}").replace("%%", "%").replace("$$", "\\$")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli.setup import complete_profiles, json_document_option
-from sparkctl.cli.verbs import profiles_import
+from sparkctl.cli.verbs import profiles_export, profiles_import
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,3 +134,4 @@ def schema() -> int:
 
 
 command.add_command(profiles_import.command)
+command.add_command(profiles_export.command)

@@ -219,7 +219,7 @@ def test_placeholders_are_filled_in_by_the_tools_rule(text: str, expected: str) 
     assert braces.by_rule(text, values).text == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), st.text(max_size=8).filter(lambda t: "{" not in t)),
     st.data(),
@@ -292,7 +292,7 @@ KEYS = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(KEYS, YAML, max_size=8))
 def test_a_recipe_of_anything_is_read_or_refused(data: dict[str, object]) -> None:
     import yaml

@@ -93,7 +93,7 @@ PROFILES = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(PROFILES)
 def test_what_is_written_is_read_back_the_same(profile: Profile) -> None:
     assert replace(read_back(profile), digest="") == profile
