@@ -122,6 +122,7 @@ def _flag(name: str, entry: dict[str, Any]) -> Flag:
         hidden=tuple(entry.get("hidden", ())),
         takes=Takes(entry.get("takes", Takes.ONE)),
         type=ValueType(entry.get("type", ValueType.TEXT)),
+        nullable=entry.get("nullable", False),
         choices=_words(entry.get("choices")),
         values=_words(entry.get("values")),
         old_values=tuple(entry.get("old_values", ())),

@@ -14,6 +14,7 @@ class Takes(StrEnum):
     ONE = "one"
     OPTIONAL = "optional"
     MANY = "many"
+    ANY = "any"  # none, one or many
 
 
 class ValueType(StrEnum):
@@ -25,19 +26,21 @@ class ValueType(StrEnum):
     SIZE = "size"  # 8192, 8k, 1.5M
     SIZE_OR_AUTO = "size-or-auto"
     JSON = "json"
+    JSON_OR_TEXT = "json-or-text"
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
     """``choices`` are refused by the parser, ``values`` only after it (None: any). ``keys``: of a JSON value, with what each
-    may be (empty: anything). ``hidden``: aliases that are still taken and no longer shown. ``default`` as text, None: none,
-    or one that is no short word."""
+    may be (empty: anything). ``hidden``: aliases that are still taken and no longer shown. ``nullable``: the word None is
+    taken, too. ``default`` as text, None: none, or one that is no short word."""
 
     name: str
     aliases: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     takes: Takes = Takes.ONE
     type: ValueType = ValueType.TEXT
+    nullable: bool = False
     choices: tuple[str, ...] | None = None
     values: tuple[str, ...] | None = None
     old_values: tuple[str, ...] = ()

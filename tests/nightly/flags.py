@@ -11,6 +11,7 @@ taken from its own enumerations where they can be imported; what could not be is
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -19,7 +20,7 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _SHORT = 40  # a longer default is no word
 _TYPES = {
@@ -28,6 +29,8 @@ _TYPES = {
     "loads": "json",
     "parse_dataclass": "json",
     "json_list_type": "json",
+    "parse_cuda_graph_config_arg": "json",
+    "union_dict_and_str": "json-or-text",
     "human_readable_int": "size",
     "human_readable_int_or_auto": "size-or-auto",
 }
@@ -40,15 +43,20 @@ Entry = dict[str, typing.Any]
 def main() -> int:
     """Print the catalogue."""
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("engine", choices=("sglang", "vllm"))
+    asked.add_argument("engine", choices=tuple(PARSERS))
     asked.add_argument("--stand-ins", action="store_true", help="replace what cannot be imported by empty modules")
+    asked.add_argument(
+        "--source", help="where the engine is from, for the catalogue's origin: the wheel vllm 0.33.0 of PyPI"
+    )
     options = asked.parse_args()
     if options.stand_ins:
         sys.meta_path.append(StandIns())
-        _without_init(options.engine)
-    parser, after = (_sglang if options.engine == "sglang" else _vllm)()
+        without_init(options.engine)
+    parser, after = PARSERS[options.engine]()
     version = importlib.metadata.version("vllm" if options.engine == "vllm" else "sglang").partition("+")[0]
     how = f"the argument parser of {options.engine} {version}"
+    if options.source:
+        how += f", from {options.source}"
     if options.stand_ins:
         how += ", what could not be imported replaced by stand-ins"
     sys.stdout.write(render(options.engine, version, how, catalogue(parser, after)))
@@ -60,24 +68,31 @@ def catalogue(parser: argparse.ArgumentParser, after: Mapping[str, Entry]) -> di
     found = {}
     for action in parser._actions:
         if action.option_strings:
-            name, entry = describe(action)
+            taken = [name for name, one in parser._option_string_actions.items() if one is action]
+            name, entry = describe(action, [one for one in taken if one not in action.option_strings])
             found[name] = entry | after.get(name, {})
     return dict(sorted(found.items()))
 
 
-def describe(action: argparse.Action) -> tuple[str, Entry]:
-    """Return a flag's name and what is known of it; what is usual is left out."""
+def describe(action: argparse.Action, hidden: Sequence[str] = ()) -> tuple[str, Entry]:
+    """Return a flag's name and what is known of it; what is usual is left out. ``hidden``: names it takes and does not show."""
     names = sorted(action.option_strings, key=lambda one: not one.startswith("--"))  # the long one goes first
     kind = type(action).__name__
     entry: Entry = {}
-    if names[1:]:
-        entry["aliases"] = [one for one in action.option_strings if one != names[0]]
-    if hidden := [one for one in getattr(action, "hidden_option_strings", ()) if one in names]:
-        entry["hidden"] = hidden
+    if aliases := [one for one in (*hidden, *action.option_strings) if one != names[0]]:
+        entry["aliases"] = aliases
+    if hidden:
+        entry["hidden"] = list(hidden)
     if (takes := _takes(action.nargs)) != "one":
         entry["takes"] = takes
     if takes != "none" and (value := _TYPES.get(_type_name(action.type))):
         entry["type"] = value
+    if takes != "none" and "optional" in getattr(action.type, "__name__", ""):
+        entry["nullable"] = True
+    for config in _dataclasses(action.type):
+        entry["keys"] = {
+            one.name: [] for one in sorted(dataclasses.fields(config), key=lambda one: one.name) if one.init
+        }
     if action.choices is not None and takes != "none":
         entry["choices"] = ordered(action.choices)
     if (default := short(action.default)) is not None:
@@ -130,16 +145,30 @@ def render(engine: str, version: str, origin: str, flags: Mapping[str, Entry]) -
 def _takes(nargs: int | str | None) -> str:
     if nargs == 0:
         return "none"
-    return {None: "one", "?": "optional"}.get(nargs, "many") if not isinstance(nargs, int) else "many"
+    return {None: "one", "?": "optional", "*": "any"}.get(nargs, "many") if not isinstance(nargs, int) else "many"
 
 
 def _type_name(kind: object) -> str:
     """Return the name of the function that reads a value; of vLLM's wrappers the wrapped one's."""
-    for cell in getattr(kind, "__closure__", None) or ():
-        inner = cell.cell_contents
-        if callable(inner):
+    for inner in _within(kind):
+        if callable(inner) and not dataclasses.is_dataclass(inner):
             return _type_name(inner)
     return getattr(kind, "__name__", "")
+
+
+def _dataclasses(kind: object) -> Iterator[typing.Any]:
+    """Yield the configuration that a function makes of JSON, where it is made of one."""
+    for inner in _within(kind):
+        if isinstance(inner, type) and dataclasses.is_dataclass(inner):
+            yield inner
+        elif callable(inner):
+            yield from _dataclasses(inner)
+
+
+def _within(kind: object) -> Iterator[object]:
+    """Yield what a function was made with."""
+    yield from (cell.cell_contents for cell in getattr(kind, "__closure__", None) or ())
+    yield from getattr(kind, "__defaults__", None) or ()
 
 
 def _sglang() -> tuple[argparse.ArgumentParser, dict[str, Entry]]:
@@ -158,14 +187,15 @@ def _sglang() -> tuple[argparse.ArgumentParser, dict[str, Entry]]:
 
 def _vllm() -> tuple[argparse.ArgumentParser, dict[str, Entry]]:
     parsers = importlib.import_module("vllm.utils.argparse_utils")
-    try:
-        made = importlib.import_module("vllm.entrypoints.common.cli_args")
-    except ImportError:
-        made = importlib.import_module("vllm.entrypoints.openai.cli_args")
+    made = _first(
+        "vllm.entrypoints.common.cli_args", "vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args"
+    )
     parser = made.make_arg_parser(parsers.FlexibleArgumentParser())
     after: dict[str, Entry] = {}
     for kinds in _wanted("vllm.config.cache", "CacheDType"):
         after["--kv-cache-dtype"] = {"values": ordered(typing.get_args(kinds))}
+    for kind in _wanted("vllm.v1.attention.backends.registry", "AttentionBackendEnum"):
+        after["--attention-backend"] = {"values": ordered(kind.__members__), "fold_case": True}
     for methods in _wanted("vllm.model_executor.layers.quantization", "QUANTIZATION_METHODS"):
         after["--quantization"] = {"values": ordered(methods)}
         for old in _wanted("vllm.model_executor.layers.quantization", "DEPRECATED_QUANTIZATION_METHODS"):
@@ -179,13 +209,27 @@ def _vllm() -> tuple[argparse.ArgumentParser, dict[str, Entry]]:
     return parser, after
 
 
-def _without_init(package: str) -> None:
+def without_init(package: str) -> None:
     """Have a package's modules without what its ``__init__`` does to others: stand-ins cannot be patched."""
     spec = importlib.machinery.PathFinder.find_spec(package)
     if spec is not None and spec.submodule_search_locations is not None:
         bare = types.ModuleType(package)
         bare.__path__ = list(spec.submodule_search_locations)
         sys.modules[package] = bare
+
+
+def _first(*names: str) -> types.ModuleType:
+    """Return the first of these modules that there is: each version keeps it elsewhere."""
+    for name in names[:-1]:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not name.startswith(error.name):
+                raise
+    return importlib.import_module(names[-1])
+
+
+PARSERS = {"sglang": _sglang, "vllm": _vllm}
 
 
 def _literals(kind: object) -> Iterator[str]:

@@ -21,7 +21,7 @@ from sparkctl.model.flags import FlagCatalogue
 from sparkctl.model.lint import Change, ChangeKind, Level, Remark
 from sparkctl.model.profile import Profile
 
-__all__ = ["check", "given"]
+__all__ = ["by_catalogue", "check", "given"]
 
 _OWN = frozenset({"sglang", "vllm"})  # engines with a file of their own here
 
@@ -43,11 +43,11 @@ def check(
     module = _known(engine.name)
     held = Held(engine.title, catalogue, others, foreign, module.LORE if module else Lore())
     flags = given(profile)
-    found = list(_by_catalogue(flags, held))
+    found = list(by_catalogue(flags, held))
     if not is_certain:
         for other in others:
             rest = (catalogue, *(one for one in others if one is not other))
-            there = _by_catalogue(flags, replace(held, catalogue=other, others=rest))
+            there = by_catalogue(flags, replace(held, catalogue=other, others=rest))
             refused = {(one.where, one.flag) for one in there if _is_error(one)}
             found = [
                 _doubted(one, other, held) if _is_error(one) and (one.where, one.flag) not in refused else one
@@ -69,8 +69,8 @@ def check(
     return tuple(found)
 
 
-def _by_catalogue(flags: tuple[Given, ...], held: Held) -> Iterator[Remark]:
-    """Yield what the parser alone decides."""
+def by_catalogue(flags: tuple[Given, ...], held: Held) -> Iterator[Remark]:
+    """Yield what the parser alone decides, and what an engine refuses of a value soon after."""
     named: set[object] = set()
     for one, reading in _read(flags, held.catalogue):
         if not one.left_out and one.where[:2] not in named:

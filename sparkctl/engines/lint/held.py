@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sparkctl.engines.lint.given import Given
 from sparkctl.engines.lint.reading import Reading
@@ -96,6 +99,19 @@ def number(text: str | None) -> float | None:
         return float(text[: len(text) - len(unit)]) * _UNITS[unit]
     except (ValueError, OverflowError):
         return None
+
+
+_BIG = re.compile(r"(?<=[:\[,\s])(-?\d+(?:\.\d+)?)[kKmMgGtT](?=[\],}\s])")
+
+
+def parsed(text: str) -> Any:
+    """Return what a JSON value holds. Raises ValueError. vLLM (0.32) takes ``8k`` for a number in it, too."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(_BIG.sub(r"\1", text))
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
 
 
 def quoted(text: str, flag: str = "") -> str:

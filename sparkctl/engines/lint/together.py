@@ -27,7 +27,9 @@ def repeated(readings: Sequence[tuple[Given, Reading]], held: Held) -> Iterator[
             first = seen[identity]
             again = "" if first == reading.name else f" (as {first})"
             several = "; several values behind one flag are a list in a list, [[1, 2]]"
-            hint = several if one.in_args and reading.flag.takes is Takes.MANY and len(one.where) > 2 else ""
+            hint = (
+                several if one.in_args and reading.flag.takes in (Takes.MANY, Takes.ANY) and len(one.where) > 2 else ""
+            )
             message = f"{reading.name} is given twice{again}, and {held} takes the last one{hint}"
             on_key = one.in_args and len(one.where) == 2
             yield Remark(Lint.REPEATED_FLAG, Level.WARNING, one.where, message, on_key=on_key)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 
 from sparkctl.engines.lint.given import Given
-from sparkctl.engines.lint.held import Held, is_reference, quoted
+from sparkctl.engines.lint.held import Held, is_reference, parsed, quoted
 from sparkctl.engines.lint.reading import Reading
 from sparkctl.model.flags import Flag, Takes, ValueType
 from sparkctl.model.lint import Change, ChangeKind, Level, Lint, Remark
 from sparkctl.model.suggest import closest
 
-_SIZE = re.compile(r"-?[0-9]+(\.[0-9]+)?[kKmMgGtT]?")
+_SIZE = re.compile(r"-?[0-9][0-9_]*((\.[0-9]+)?[kKmMgGtT])?")
 _FEW = 10  # choices that are listed
 
 
@@ -25,11 +24,14 @@ def value_remarks(one: Given, reading: Reading, held: Held) -> Iterator[Remark]:
     if one.left_out:
         yield from _left_out(one, flag)
     elif flag.takes is Takes.NONE:
-        yield from _switch(one, reading.name)
-    elif not one.values and flag.takes is not Takes.OPTIONAL:
+        if reading.key is None:
+            yield from _switch(one, reading.name)
+        else:
+            yield _said(Lint.BAD_VALUE, one, f"{flag.name} is a switch: there is nothing to set with .{reading.key}")
+    elif not one.values and flag.takes not in (Takes.OPTIONAL, Takes.ANY):
         yield _said(Lint.MISSING_VALUE, one, f"{reading.name} takes a value")
     else:
-        words = one.values if flag.takes is Takes.MANY else one.values[:1]
+        words = one.values if flag.takes in (Takes.MANY, Takes.ANY) else one.values[:1]
         for word in words:
             if not is_reference(word):
                 yield from _keyed(one, flag, reading, word, held) if reading.key else _word(one, flag, word, held)
@@ -61,6 +63,8 @@ def _switch(one: Given, name: str) -> Iterator[Remark]:
 
 
 def _word(one: Given, flag: Flag, word: str, held: Held) -> Iterator[Remark]:
+    if flag.nullable and word in ("None", ""):
+        return
     if flag.choices is not None and word not in flag.choices:
         yield _said(Lint.BAD_CHOICE, one, _choice(flag.name, flag.name, word, flag.choices, held))
     elif flag.values is not None and not _is_one_of(word, flag.values, fold=flag.fold_case):
@@ -75,7 +79,7 @@ def _word(one: Given, flag: Flag, word: str, held: Held) -> Iterator[Remark]:
 
 
 def _keys(one: Given, flag: Flag, word: str, held: Held) -> Iterator[Remark]:
-    data = json.loads(word)
+    data = parsed(word)
     if not isinstance(data, dict):
         yield _said(Lint.BAD_VALUE, one, f"{flag.name} wants a map, not {quoted(word, flag.name)}")
         return
@@ -85,7 +89,7 @@ def _keys(one: Given, flag: Flag, word: str, held: Held) -> Iterator[Remark]:
 
 def _keyed(one: Given, flag: Flag, reading: Reading, word: str, held: Held) -> Iterator[Remark]:
     """One key of a JSON value, set by ``--name.key value``."""
-    if flag.type is not ValueType.JSON:
+    if flag.type not in (ValueType.JSON, ValueType.JSON_OR_TEXT):
         yield _said(Lint.BAD_VALUE, one, f"{flag.name} is no JSON value: there is nothing to set with .{reading.key}")
     elif flag.keys is not None and reading.key is not None:
         first, dot, _ = reading.key.partition(".")
@@ -127,8 +131,8 @@ def _wanted(kind: ValueType, word: str) -> str | None:
         elif kind is ValueType.FLOAT:
             float(word)
         elif kind is ValueType.JSON:
-            json.loads(word)
-    except (ValueError, RecursionError):
+            parsed(word)
+    except ValueError:
         return {ValueType.INT: "a whole number", ValueType.FLOAT: "a number", ValueType.JSON: "JSON (in args: a map)"}[
             kind
         ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from sparkctl.engines.lint import together
 from sparkctl.engines.lint.drafts import mismatch
-from sparkctl.engines.lint.held import Held, Lore, Setting, Settings, number, quoted
+from sparkctl.engines.lint.held import Held, Lore, Setting, Settings, number, parsed, quoted
 from sparkctl.model.lint import Level, Lint, Remark, Where
 from sparkctl.model.profile import Profile
 
@@ -128,12 +127,11 @@ def _dflash(profile: Profile, settings: Settings, setting: Setting, drafts: dict
 
 def _speculation(settings: Settings) -> dict[str, Any]:
     """Return the keys of ``--speculative-config``, whichever way they were set; none where it is no JSON."""
-    found: dict[str, Any] = {}
     try:
-        data = json.loads(settings.value(_CONFIG) or "{}")
-        found = dict(data) if isinstance(data, dict) else {}
-    except (ValueError, RecursionError):
+        data = parsed(settings.value(_CONFIG) or "{}")
+    except ValueError:
         return {}
+    found: dict[str, Any] = dict(data) if isinstance(data, dict) else {}
     found |= settings.keys(_CONFIG)
     for flag, key in (
         ("--spec-method", "method"),

@@ -6,13 +6,36 @@ import argparse
 import json
 import subprocess
 import sys
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkctl.core import catalogues
 from tests.nightly import flags
 
 ROOT = Path(__file__).parents[3]
+
+
+@dataclass
+class Config:
+    mode: int = 0
+    made: int = field(default=0, init=False)
+
+
+def optional(kind: Callable[[str], object]) -> Callable[[str], object]:
+    """As vLLM wraps what may be None."""
+
+    def _optional_type(text: str) -> object:
+        return None if text == "None" else kind(text)
+
+    return _optional_type
+
+
+def of_config(text: str, cls: type = Config) -> object:
+    return cls(**json.loads(text))
+
+
+of_config.__name__ = "parse_dataclass"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -25,7 +48,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--sizes", nargs="+", type=int)
     made.add_argument("--sum", nargs="?", const="", default=None)
     made.add_argument("--config", type=json.loads, default={"a": 1})
-    made.add_argument("--wrapped", type=partial(int, base=10))
+    made.add_argument("--limit", type=optional(int))
+    made.add_argument("--speculation", type=optional(of_config))
+    made.add_argument("--keys", nargs="*")
+    made.add_argument("--old", help="[Deprecated] Use --new.")
+    old = made.add_argument("--enable-x", action="store_true")
+    made._option_string_actions["--no-disable-x"] = old  # as vLLM keeps old spellings
     made.add_argument("--middleware", action="append", default=[])
     return made
 
@@ -40,7 +68,16 @@ def test_a_parser_is_told_without_its_sentences() -> None:
         "--sizes": {"takes": "many", "type": "int"},
         "--sum": {"takes": "optional"},
         "--config": {"type": "json", "keys": {"a": []}},
-        "--wrapped": {},
+        "--limit": {"type": "int", "nullable": True},
+        "--speculation": {"type": "json", "nullable": True, "keys": {"mode": []}},
+        "--keys": {"takes": "any"},
+        "--old": {"deprecated": True},
+        "--enable-x": {
+            "aliases": ["--no-disable-x"],
+            "hidden": ["--no-disable-x"],
+            "takes": "none",
+            "default": "false",
+        },
         "--middleware": {"appends": True},
     }
     assert list(found) == sorted(found)
