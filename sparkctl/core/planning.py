@@ -16,7 +16,7 @@ from sparkctl.model.node import Node
 from sparkctl.model.plan import GuardRule, Label, LaunchPlan, Mount, ReadyRule, node_port
 from sparkctl.model.profile import Profile
 
-_SERVER_KEYS = ("VLLM_API_KEY", "LLAMA_API_KEY")  # environment entries by which a server demands a key of its clients
+SERVER_KEYS = ("VLLM_API_KEY", "LLAMA_API_KEY")  # environment entries by which a server demands a key of its clients
 NONE = "none"  # written in a profile where the engine's own default is not wanted
 
 
@@ -53,7 +53,7 @@ def plan(
         shm_size=box.shm_size, ipc=box.ipc, network=network, ulimits=box.ulimits, devices=box.devices, options=box.options,
         labels=_labels(profile, instance, operator, node_port(port, network, box.options), ready, step),
         port=port, served_model=profile.model.served_name or profile.model.path,
-        api_key=engine.api_key(profile) or next((value for name, value in env if name in _SERVER_KEYS), None),
+        api_key=engine.api_key(profile) or next((value for name, value in env if name in SERVER_KEYS), None),
         ready=ready, timeouts=rules.timeouts, drop_caches=rules.drop_caches, stop_grace=profile.stop_grace,
         expected_memory=profile.expected_memory, floor_memory=profile.floor_memory, guard=guard_rule(profile),
         secrets=secrets,

@@ -1,0 +1,135 @@
+"""``endpoints``: who answers OpenAI's requests on the nodes, ours and foreign, asked for the names it serves under."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkctl.core.context import Context
+from sparkctl.core.planning import SERVER_KEYS
+from sparkctl.core.session import Session
+from sparkctl.core.together import together
+from sparkctl.engines import names as engine_names
+from sparkctl.errors import DockerError, LinkLost, NodeError, NoSuchContainer
+from sparkctl.model.container import Container
+from sparkctl.model.endpoint import Served, ServedModel
+from sparkctl.model.node import Node
+from sparkctl.model.plan import DockerRun, Label
+from sparkctl.model.text import clean
+from sparkctl.operations.endpoint import endpoint
+from sparkctl.operations.labels import port_of
+from sparkctl.recipes import launch
+from sparkctl.recipes.references import literal
+from sparkctl.wire import http
+
+_PATIENCE = 3.0  # seconds: what is ready answers this at once
+_USUAL = {"vllm": 8000, "sglang": 30000}
+_REFUSED = (401, 403)
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """What cannot be told of: a node that is away, or an instance of ours that does not answer."""
+
+    where: str
+    message: str
+    hint: str | None = None
+    instance: str | None = None  # None: the node as a whole
+
+    @property
+    def is_node(self) -> bool:
+        """Tell whether nothing is known of the node's instances."""
+        return self.instance is None
+
+
+async def endpoints(ctx: Context, nodes: Sequence[Node]) -> tuple[tuple[Served, ...], tuple[Silent, ...]]:
+    """Return who answers, node by node, and who does not."""
+    found = await together(*(_on_node(ctx, node) for node in nodes))
+    served = tuple(one for here, _ in found for one in here)
+    heads = {one.instance for one in served}  # the other ranks of a model on several nodes serve nothing themselves
+    return served, tuple(one for _, silent in found for one in silent if one.instance not in heads)
+
+
+async def _on_node(ctx: Context, node: Node) -> tuple[list[Served], list[Silent]]:
+    async with Session(node, ctx.asker, ctx.clock) as session:
+        try:
+            await session.link.connect()
+            alive = [one for one in await session.docker.list() if one.is_alive]
+            answers = await together(*(_asked(session, one) for one in alive))
+        except (NodeError, DockerError) as error:
+            return [], [Silent(node.name, error.message, error.hint)]
+    served = [answer for answer in answers if isinstance(answer, Served)]
+    return served, [answer for answer in answers if isinstance(answer, Silent)]
+
+
+async def _asked(session: Session, container: Container) -> Served | Silent | None:
+    """Ask one container; nothing of a foreign one that serves no model. Raises LinkLost, DockerError."""
+    try:
+        run = await session.docker.run_of(container.id)
+    except NoSuchContainer:
+        return None
+    name = container.label(Label.INSTANCE) or container.name
+    ports = [port_of(container)] if container.is_ours else _ports(container, run)
+    for port in dict.fromkeys(port for port in ports if port is not None):
+        answer = await _models(session, port, None)
+        needs_key = answer is not None and answer.status in _REFUSED
+        if needs_key and (key := _key(run)) is not None:
+            answer = await _models(session, port, key)
+        models = _names(answer) if answer is not None and answer.ok else ()
+        url = endpoint(session.node, port)
+        if url is not None and (models or (needs_key and container.is_ours)):
+            engine = container.label(Label.ENGINE)
+            return Served(session.node.name, name, f"{url}/v1", models, needs_key, container.is_ours, engine)
+    if container.is_ours and any(port is not None for port in ports):
+        words = f"{name} does not say what it serves (it may not be ready)"
+        return Silent(session.node.name, words, "sparkctl status", name)
+    return None
+
+
+def _ports(container: Container, run: DockerRun) -> list[int | None]:
+    """Return where a foreign container may answer: published ports, or on the host's network what its command says."""
+    if container.ports or run.network != "host":
+        return list(container.ports)
+    words = [literal(word) for word in (*([run.entrypoint] if run.entrypoint else []), *run.command)]
+    found = launch.read(words, run.image, None, engine_names())
+    return [found.port or _USUAL.get(found.engine)]
+
+
+async def _models(session: Session, port: int, key: str | None) -> http.Response | None:
+    headers = [("authorization", f"Bearer {key}")] if key else []
+    try:
+        return await http.request(session.link, port, "GET", "/v1/models", headers=headers, timeout=_PATIENCE)
+    except LinkLost:
+        raise
+    except (OSError, http.BadAnswer):  # a time-out is an OSError: nobody who is ready
+        return None
+
+
+def _names(answer: http.Response) -> tuple[ServedModel, ...]:
+    try:
+        entries = json.loads(answer.body)["data"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ()
+    found = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+    return tuple(
+        ServedModel(clean(one["id"]), _context(one)) for one in found if isinstance(one.get("id"), str) and one["id"]
+    )
+
+
+def _context(model: dict[str, object]) -> int | None:
+    """Return the context by vLLM's and SGLang's key, or llama-server's."""
+    meta = model.get("meta")
+    for said in (model.get("max_model_len"), meta.get("n_ctx") if isinstance(meta, dict) else None):
+        if isinstance(said, int) and not isinstance(said, bool) and said > 0:
+            return said
+    return None
+
+
+def _key(run: DockerRun) -> str | None:
+    """Return the key that a server was started with; it is used to ask, and never shown."""
+    for at, word in enumerate(run.command):
+        name, equals, own = word.partition("=")
+        if name in ("--api-key", "--api_key"):
+            return own if equals else next(iter(run.command[at + 1 : at + 2]), None)
+    return next((value for name, value in run.env if name in SERVER_KEYS), None)

@@ -1,0 +1,139 @@
+"""Endpoints in the forms that clients read."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sparkctl.model.endpoint import Served
+
+FORMS = ("env", "litellm", "openclaw", "opencode", "json")
+_NO_KEY = "none"  # clients want one where the server asks for none
+_ANSWER = 8192  # tokens of one answer, where a client wants a limit and no engine says one
+
+
+def endpoint_text(served: Sequence[Served], form: str) -> list[str]:
+    """Return what a client's configuration takes; ``form`` is one of `FORMS` but json."""
+    return _WRITERS[form](served)
+
+
+def endpoint_document(served: Sequence[Served]) -> dict[str, object]:
+    """Return the same as data."""
+    return {
+        "schema": 1,
+        "endpoints": [
+            {
+                "node": one.node,
+                "instance": one.instance,
+                "base_url": one.url,
+                "models": [{"name": model.name, "context": model.context} for model in one.models],
+                "needs_key": one.needs_key,
+                "ours": one.ours,
+                "engine": one.engine,
+            }
+            for one in served
+        ],
+    }
+
+
+def key_variable(one: Served) -> str:
+    """Return the environment variable that clients are told to take the key from."""
+    return f"{_upper(one.instance)}_API_KEY"
+
+
+def _upper(text: str) -> str:
+    name = re.sub(r"[^A-Z0-9]+", "_", text.upper()).strip("_")
+    return name if name[:1].isalpha() else f"_{name}"
+
+
+def _env(served: Sequence[Served]) -> list[str]:
+    """Every endpoint under its own name; the first as OpenAI's clients look for it."""
+    lines: list[str] = []
+    for position, one in enumerate(served):
+        lines.append(f"# {one.instance} on {one.node}")
+        key = f'"${{{key_variable(one)}}}"' if one.needs_key else _NO_KEY
+        model = shlex.quote(one.models[0].name) if one.models else None
+        if position == 0:
+            lines += [f"export OPENAI_BASE_URL={shlex.quote(one.url)}", f"export OPENAI_API_KEY={key}"]
+            lines += [f"export OPENAI_MODEL={model}"] if model else []
+        own = _upper(one.instance)
+        lines.append(f"export {own}_BASE_URL={shlex.quote(one.url)}")
+        lines += [f"export {own}_MODEL={model}"] if model else []
+    return lines
+
+
+def _litellm(served: Sequence[Served]) -> list[str]:
+    import yaml
+
+    models: list[dict[str, Any]] = []
+    for one in served:
+        for model in one.models:
+            key = f"os.environ/{key_variable(one)}" if one.needs_key else _NO_KEY
+            entry: dict[str, Any] = {"model_name": model.name}
+            entry["litellm_params"] = {"model": f"openai/{model.name}", "api_base": one.url, "api_key": key}
+            if model.context is not None:
+                entry["model_info"] = {"max_input_tokens": model.context}
+            models.append(entry)
+    return str(yaml.safe_dump({"model_list": models}, sort_keys=False, allow_unicode=True)).rstrip("\n").split("\n")
+
+
+def _openclaw(served: Sequence[Served]) -> list[str]:
+    providers: dict[str, Any] = {}
+    names = _unique(served)
+    for one, name in zip(served, names, strict=True):
+        models = [
+            {"id": model.name, "name": f"{model.name} on {one.node}", "input": ["text"]} | _limits(model.context)
+            for model in one.models
+        ]
+        key = f"${{{key_variable(one)}}}" if one.needs_key else _NO_KEY
+        providers[name] = {"baseUrl": one.url, "api": "openai-completions", "apiKey": key, "models": models}
+    document: dict[str, Any] = {"models": {"mode": "merge", "providers": providers}}
+    first = next(((name, one.models[0].name) for one, name in zip(served, names, strict=True) if one.models), None)
+    if first is not None:
+        document["agents"] = {"defaults": {"model": {"primary": "/".join(first)}}}
+    return json.dumps(document, indent=2, ensure_ascii=False).split("\n")
+
+
+def _limits(context: int | None) -> dict[str, int]:
+    return {} if context is None else {"contextWindow": context, "maxTokens": _answer(context)}
+
+
+def _answer(context: int) -> int:
+    return min(_ANSWER, max(1, context // 2))
+
+
+def _opencode(served: Sequence[Served]) -> list[str]:
+    providers: dict[str, Any] = {}
+    for one, name in zip(served, _unique(served), strict=True):
+        models: dict[str, Any] = {}
+        for model in one.models:
+            limit = (
+                {} if model.context is None else {"limit": {"context": model.context, "output": _answer(model.context)}}
+            )
+            models[model.name] = {"name": f"{model.name} on {one.node}"} | limit
+        key = f"{{env:{key_variable(one)}}}" if one.needs_key else _NO_KEY
+        providers[name] = {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": f"{one.instance} on {one.node}",
+            "options": {"baseURL": one.url, "apiKey": key},
+            "models": models,
+        }
+    document = {"$schema": "https://opencode.ai/config.json", "provider": providers}
+    return json.dumps(document, indent=2, ensure_ascii=False).split("\n")
+
+
+def _unique(served: Sequence[Served]) -> list[str]:
+    """Return a name for each endpoint: the instance's, with its node where two nodes have one of that name."""
+    twice = {one.instance for one in served if sum(other.instance == one.instance for other in served) > 1}
+    return [f"{one.instance}-{one.node}" if one.instance in twice else one.instance for one in served]
+
+
+_WRITERS: dict[str, Callable[[Sequence[Served]], list[str]]] = {
+    "env": _env,
+    "litellm": _litellm,
+    "openclaw": _openclaw,
+    "opencode": _opencode,
+}

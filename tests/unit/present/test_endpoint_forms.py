@@ -1,0 +1,84 @@
+"""Endpoints as clients read them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+import yaml
+
+from sparkctl.model.endpoint import Served, ServedModel
+from sparkctl.model.node import NodeName
+from sparkctl.present.endpoint_forms import endpoint_document, endpoint_text, key_variable
+
+ONE = Served(
+    NodeName("spark1"), "qwen36", "http://10.0.0.1:8003/v1", (ServedModel("qwen3.6-27b", 32768),), engine="sglang"
+)
+TWO = Served(
+    NodeName("spark2"), "1-b.c", "http://10.0.0.2:8000/v1", (ServedModel("a b'$(x)", None), ServedModel("lora")), True
+)
+DUMB = Served(NodeName("spark2"), "qwen36", "http://10.0.0.2:8001/v1", (), True)
+
+
+def test_a_shell_reads_the_variables() -> None:
+    text = "\n".join(endpoint_text([TWO, ONE], "env"))
+    script = f'{text}\nprintf "%s\\0" "$OPENAI_BASE_URL" "$OPENAI_MODEL" "$OPENAI_API_KEY" "$QWEN36_BASE_URL" "$_1_B_C_MODEL"'
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, env={"_1_B_C_API_KEY": "s3"}, check=True
+    )
+    assert done.stdout.split("\0")[:5] == [
+        "http://10.0.0.2:8000/v1",
+        "a b'$(x)",
+        "s3",
+        "http://10.0.0.1:8003/v1",
+        "a b'$(x)",
+    ]
+
+
+def test_litellm_has_an_entry_for_each_model() -> None:
+    entries = yaml.safe_load("\n".join(endpoint_text([ONE, TWO, DUMB], "litellm")))["model_list"]
+    assert entries[0] == {
+        "model_name": "qwen3.6-27b",
+        "litellm_params": {"model": "openai/qwen3.6-27b", "api_base": "http://10.0.0.1:8003/v1", "api_key": "none"},
+        "model_info": {"max_input_tokens": 32768},
+    }
+    assert [entry["litellm_params"]["api_key"] for entry in entries[1:]] == ["os.environ/_1_B_C_API_KEY"] * 2
+
+
+def test_openclaw_has_a_provider_for_each_endpoint() -> None:
+    document = json.loads("\n".join(endpoint_text([ONE, TWO, DUMB], "openclaw")))
+    providers = document["models"]["providers"]
+    assert list(providers) == ["qwen36-spark1", "1-b.c", "qwen36-spark2"]
+    assert providers["qwen36-spark1"]["models"] == [
+        {
+            "id": "qwen3.6-27b",
+            "name": "qwen3.6-27b on spark1",
+            "input": ["text"],
+            "contextWindow": 32768,
+            "maxTokens": 8192,
+        }
+    ]
+    assert providers["1-b.c"]["apiKey"] == "${_1_B_C_API_KEY}"
+    assert document["agents"]["defaults"]["model"]["primary"] == "qwen36-spark1/qwen3.6-27b"
+
+
+def test_opencode_has_models_by_name() -> None:
+    provider = json.loads("\n".join(endpoint_text([ONE], "opencode")))["provider"]["qwen36"]
+    assert provider["options"] == {"baseURL": "http://10.0.0.1:8003/v1", "apiKey": "none"}
+    assert provider["models"] == {
+        "qwen3.6-27b": {"name": "qwen3.6-27b on spark1", "limit": {"context": 32768, "output": 8192}}
+    }
+
+
+@pytest.mark.parametrize("form", ["env", "litellm", "openclaw", "opencode"])
+def test_nothing_that_answers_is_no_fault(form: str) -> None:
+    assert endpoint_text([], form) is not None
+
+
+def test_data_has_every_field() -> None:
+    assert endpoint_document([DUMB])["endpoints"] == [
+        {"node": "spark2", "instance": "qwen36", "base_url": "http://10.0.0.2:8001/v1", "models": [], "needs_key": True,
+         "ours": True, "engine": None}
+    ]  # fmt: skip
+    assert key_variable(TWO) == "_1_B_C_API_KEY"
