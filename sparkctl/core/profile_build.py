@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from sparkctl.core.faults import Fault, InvalidFile, quoted
+from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
 from sparkctl.core.profile_maps import MAPS, pairs
-from sparkctl.core.profile_schema import ExpertsSection, GuardOff, ProfileFile, StartSection, keys_at
+from sparkctl.core.profile_schema import Beside, ExpertsSection, GuardOff, ProfileFile, StartSection, keys_at
 from sparkctl.core.yamlfile import Item, at, where
 from sparkctl.model.per_step import RoutedExperts
 from sparkctl.model.plan import GuardRule, Timeouts
@@ -100,7 +100,7 @@ def _fault(tree: Item, detail: ErrorDetails) -> Fault:
         return Fault(where(tree, path, key=True), f"{field}: is missing")
     place = where(tree, path)
     if kind == "value_error":
-        return Fault(place, f"{field}: {detail['ctx']['error']}")
+        return Fault(_changed_last(tree, path, detail["ctx"]["error"]), f"{field}: {detail['ctx']['error']}")
     if kind == "literal_error":
         return Fault(place, f"{field}: {_literal(tree, path, detail['ctx']['expected'])}")
     if kind in ("greater_than_equal", "less_than_equal"):
@@ -112,6 +112,15 @@ def _fault(tree: Item, detail: ErrorDetails) -> Fault:
     if kind in _WANTED:
         return Fault(place, f"{field}: {_WANTED[kind]}, not {_seen(at(tree, path))}")
     return Fault(place, f"{field}: {detail['msg']}")
+
+
+def _changed_last(tree: Item, path: tuple[str | int, ...], error: Exception) -> Place:
+    """Return the place of a field; of two that do not go together the one that was set on the command line."""
+    place = where(tree, path)
+    if isinstance(error, Beside) and place.line is not None:
+        other = where(tree, (*path[:-1], error.other))
+        return other if other.line is None else place
+    return place
 
 
 def _dotted(path: tuple[str | int, ...]) -> str:

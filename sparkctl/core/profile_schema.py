@@ -32,6 +32,14 @@ from sparkctl.model.suggest import did_you_mean
 Pairs = tuple[tuple[str, str], ...]
 
 
+class Beside(ValueError):
+    """A field is wrong beside ``other``, a field of its section that was given before."""
+
+    def __init__(self, message: str, other: str) -> None:
+        super().__init__(message)
+        self.other = other
+
+
 def _schema(kind: str | list[str], **more: Any) -> WithJsonSchema:
     return WithJsonSchema({"type": kind, **more})
 
@@ -153,7 +161,7 @@ class ExpertsSection(_Section):
     def _chosen(cls, per_token: int, info: ValidationInfo) -> int:
         count = info.data.get("count")
         if count is not None and per_token > count:
-            raise ValueError(f"a token takes {per_token} experts and there are {count}")
+            raise Beside(f"a token takes {per_token} experts and there are {count}", "count")
         return per_token
 
 
@@ -174,7 +182,9 @@ class ModelSection(_Section):
     def _active(cls, active: int | None, info: ValidationInfo) -> int | None:
         total = info.data.get("parameters")
         if active is not None and total is not None and active > total:
-            raise ValueError(f"{active} are active and the model has {total} (parameters): a part is not more than all")
+            raise Beside(
+                f"{active} are active and the model has {total} (parameters): a part is not more than all", "parameters"
+            )
         return active
 
     @field_validator("experts")
@@ -182,8 +192,9 @@ class ModelSection(_Section):
     def _routed(cls, experts: ExpertsSection | None, info: ValidationInfo) -> ExpertsSection | None:
         total = info.data.get("weights")
         if experts is not None and total is not None and experts.weights > total:
-            raise ValueError(
-                f"the experts' weights ({experts.weights}) are more than the model's ({total}): `weights` is all of it"
+            raise Beside(
+                f"the experts' weights ({experts.weights}) are more than the model's ({total}): `weights` is all of it",
+                "weights",
             )
         return experts
 

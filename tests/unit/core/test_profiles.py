@@ -323,6 +323,27 @@ def test_a_faulty_override_is_named(library: ProfileLibrary, override: str, mess
     assert message in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.parameters=1B", "model.active_parameters: 2000000000 are active"),
+        ("model.active_parameters=4B", "model.active_parameters: 4000000000 are active"),
+        ("model.weights=1GB", "model.experts: the experts' weights"),
+        ("model.experts.count=1", "model.experts.per_token: a token takes 2 experts"),
+    ],
+)
+def test_what_does_not_go_with_an_override_is_the_overrides_fault(
+    library: ProfileLibrary, override: str, message: str
+) -> None:
+    experts = "{count: 8, per_token: 2, weights: 2GB}"
+    model = f"model: {{weights: 3GB, parameters: 3B, active_parameters: 2B, experts: {experts}}}"
+    write(library.shipped, "base", BASE + model + "\n")
+    library.load("base")
+    with pytest.raises(InvalidFile) as caught:
+        library.load("base", (override,))
+    assert caught.value.message.startswith(f"--set {override}: {message}")
+
+
 def test_a_token_in_an_override_is_neither_taken_nor_shown(library: ProfileLibrary) -> None:
     write(library.shipped, "base", BASE)
     with pytest.raises(InvalidFile) as caught:
