@@ -40,6 +40,12 @@ class ActionId(StrEnum):
     PAUSE = "pause"
     FASTER = "faster"
     SLOWER = "slower"
+    PLAY_FASTER = "play-faster"
+    PLAY_SLOWER = "play-slower"
+    PLAY_ON = "play-on"
+    PLAY_BACK = "play-back"
+    PLAY_FAR_ON = "play-far-on"
+    PLAY_FAR_BACK = "play-far-back"
     COMMAND = "command"
     PALETTE = "palette"
     HELP = "help"
@@ -201,6 +207,12 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.PAUSE, ("space",), "pause", "hold the picture; what happens is still taken in"),
     Action(ActionId.FASTER, ("+",), "faster", "read the Sparks more often", why.not_live),
     Action(ActionId.SLOWER, ("-",), "slower", "read the Sparks less often", why.not_live),
+    Action(ActionId.PLAY_FASTER, (">",), "faster", "play a recording faster", why.not_played),
+    Action(ActionId.PLAY_SLOWER, ("<",), "slower", "play a recording slower", why.not_played),
+    Action(ActionId.PLAY_ON, (".",), "10 s on", "10 seconds on in a recording", why.not_played),
+    Action(ActionId.PLAY_BACK, (",",), "10 s back", "10 seconds back in a recording", why.not_played),
+    Action(ActionId.PLAY_FAR_ON, ("shift+right",), "1 min on", "a minute on in a recording", why.not_played),
+    Action(ActionId.PLAY_FAR_BACK, ("shift+left",), "1 min back", "a minute back in a recording", why.not_played),
     Action(ActionId.COMMAND, (":",), "command", "type a command, as on the command line", footer=9),
     Action(ActionId.PALETTE, ("ctrl+p",), "palette", "find an action by its name"),
     Action(ActionId.HELP, ("?", "f1"), "help", "all keys of this screen", footer=5),

@@ -60,6 +60,11 @@ def not_live(now: Situation) -> str | None:
     return "this is a recording" if now.replaying else None
 
 
+def not_played(now: Situation) -> str | None:
+    """What happens now goes on by itself."""
+    return None if now.replaying else "this is no recording: what you see happens now"
+
+
 def node_silent(now: Situation) -> str | None:
     if why := no_node(now):
         return why

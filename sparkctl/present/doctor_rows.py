@@ -232,7 +232,7 @@ def _progress(checkup: Checkup) -> Row:
 
 
 def _age(checkup: Checkup) -> str:
-    if checkup.is_recording:
+    if checkup.is_recording and checkup.when is None:
         return "a recording: what its samples show"
     return "not examined yet" if checkup.when is None else f"examined {_ago(checkup.when, checkup.now)}"
 

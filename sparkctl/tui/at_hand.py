@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 RATES = (1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the probe's own cost was measured from 1 Hz on
+NEAR, FAR = 10.0, 60.0  # seconds of a recording
 _NO_CONNECTION = 255  # what ssh ends with where it is ssh that failed
 
 
@@ -118,6 +119,24 @@ def _read(panel: Panel, every: float | None) -> None:
     panel.say(f"the Sparks are read {words}" + ("" if every else ", and there is nothing beyond that"))
 
 
+def _hurry(by: int) -> Callable[[Panel], None]:
+    def hurry(panel: Panel) -> None:
+        if panel.room is not None and panel.room.player is not None:
+            panel.room.player.hurry(by)
+            panel.repaint()
+
+    return hurry
+
+
+def _jump(seconds: float) -> Callable[[Panel], None]:
+    def jump(panel: Panel) -> None:
+        if panel.room is not None and panel.room.player is not None:
+            panel.room.player.jump(seconds)
+            panel.repaint()
+
+    return jump
+
+
 def _background(panel: Panel) -> None:
     panel.action_suspend_process()
 
@@ -130,5 +149,11 @@ DO: dict[ActionId, Callable[[Panel], None]] = {
     ActionId.SAVE_SCREEN: _save_screen,
     ActionId.FASTER: _faster,
     ActionId.SLOWER: _slower,
+    ActionId.PLAY_FASTER: _hurry(1),
+    ActionId.PLAY_SLOWER: _hurry(-1),
+    ActionId.PLAY_ON: _jump(NEAR),
+    ActionId.PLAY_BACK: _jump(-NEAR),
+    ActionId.PLAY_FAR_ON: _jump(FAR),
+    ActionId.PLAY_FAR_BACK: _jump(-FAR),
     ActionId.BACKGROUND: _background,
 }

@@ -56,6 +56,8 @@ class Bridge:
         self.store = Store((), self._now())
         self.lines.clear()
         self.ends.clear()
+        self.happened.clear()
+        self._phases.clear()
         self._in_bar = False
 
     def expect(self, nodes: Iterable[NodeName]) -> None:

@@ -32,6 +32,7 @@ class Examinations:
     """Of all nodes, each by itself."""
 
     looks: dict[NodeName, Look] = field(default_factory=dict)
+    _heard: list[Found] = field(default_factory=list)
 
     @property
     def running(self) -> tuple[NodeName, ...]:
@@ -63,6 +64,16 @@ class Examinations:
         finally:
             for name in names:
                 self._leave(name)
+
+    def replay(self, event: Event) -> None:
+        """Take in an event of a recording: when a look is through, what was found in its time is what it has found."""
+        if isinstance(event, Found):
+            self._heard.append(event)
+        elif isinstance(event, Examined):
+            began, mine = event.ts - event.seconds, [one for one in self._heard if one.node == event.node]
+            self._heard = [one for one in self._heard if one.node != event.node]
+            found = tuple(one for one in mine if one.ts >= began)
+            self.looks[event.node] = Look(began, event.ts, found)
 
     def _take(self, event: Event) -> None:
         if event.node is None or (look := self.looks.get(event.node)) is None:

@@ -107,8 +107,7 @@ class Instance(PanelScreen):
         wide, high = sheet.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
-        if scene is not None:
-            sheet.show(instance_rows(scene, wide, high))
+        sheet.show(() if scene is None else instance_rows(scene, wide, high))
 
     def _scene(self) -> InstanceScene | None:
         room = self.panel.room
@@ -220,6 +219,8 @@ class Instance(PanelScreen):
 
     def _begin(self) -> None:
         self._is_old = True  # what was said before stands until there is something newer
+        if self.panel.setup.recording is not None:  # but for a recording that goes back: it was said later
+            self._lines.clear()
 
     def _take(self, lines: Sequence[LogLine]) -> None:
         if self._is_old:

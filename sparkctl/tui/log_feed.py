@@ -153,16 +153,23 @@ class LogFeed:
         self._reader.over()
 
     async def _replay(self) -> None:
-        """Give the lines that the recording holds, each when it is due."""
-        self._reader.begin()
+        """Give the lines that the recording holds, each when it is due; all anew when somebody goes back in it."""
         mine = [one for one in self._room.recorded if isinstance(one, LogArrived) and self._is_mine(one)]
-        if not mine:
-            self._reader.tell("this recording holds no line of its log")
-        for event in mine:
-            while event.ts > self._room.now():
-                await self._room.clock.sleep(_REPLAYED)
-            await self._give(event.lines)
-        self._reader.over()
+        while True:
+            turn = self._room.turn
+            self._reader.begin()
+            await asyncio.sleep(0)  # a reader that begins anew may have ended this feed
+            if not mine:
+                self._reader.tell("this recording holds no line of its log")
+            for event in mine:
+                while event.ts > self._room.now() and not turn.is_set():
+                    await self._room.clock.sleep(_REPLAYED)
+                if turn.is_set():
+                    break
+                await self._give(event.lines)
+            else:
+                self._reader.over()
+            await turn.wait()
 
     def _is_mine(self, event: LogArrived) -> bool:
         return event.node == self._node and event.instance == self._instance

@@ -69,6 +69,7 @@ class Room:
         self._homes: dict[NodeName, str | None] = {}  # None: being asked
         self.recorded: Sequence[Event] = ()
         self.player: Player | None = None  # of a recording
+        self.turn = asyncio.Event()  # of the recording: set, and another one in its place, when it begins anew
         self.is_taken_over = False  # somebody has started something by hand
         self._ready_lines: dict[tuple[NodeName, str], str | None] = {}
 
@@ -297,6 +298,10 @@ class Room:
         """Forget what a recording has told: it begins anew."""
         self._shown = None
         self.bridge.rewind()
+        self.examinations = Examinations()
+        self.notices.clear()
+        turn, self.turn = self.turn, asyncio.Event()
+        turn.set()
 
     def _paint(self) -> None:
         """Paint as a message of the app's own: a defect in it is the panel's, and not a line in a log that nobody reads."""
@@ -305,6 +310,7 @@ class Room:
     def _take(self, event: Event) -> None:
         if self._panel.setup.recording is not None:
             self._shown = (event.ts, self.clock.monotonic())
+            self.examinations.replay(event)
         if isinstance(event, PlanMade) and not self.is_replaying:
             self._panel.prefer(event.plan.node, event.plan.instance)  # what is being started is what is watched
         if isinstance(event, GuardActed) and (notice := guard_notice(event, self._panel.ascii_only)) is not None:

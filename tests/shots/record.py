@@ -132,12 +132,24 @@ async def failure(stage: Stage) -> None:
     await stage.clock.sleep(30)
 
 
-STORIES: dict[str, Callable[[Stage], Awaitable[None]]] = {"evening": evening, "failure": failure}
+async def checkup(stage: Stage) -> None:
+    """The big model on two Sparks that are not well; `doctor` looks at both."""
+    stage.begin()
+    await stage.clock.sleep(60)
+    await stage.run("doctor")
+    await stage.clock.sleep(10)
+
+
+STORIES: dict[str, tuple[str, Callable[[Stage], Awaitable[None]]]] = {
+    "evening": ("two-stacks", evening),
+    "failure": ("two-stacks", failure),
+    "checkup": ("trouble", checkup),
+}  # each with the scenario that it begins with
 
 
 @asynccontextmanager
-async def staged(recorder: Recorder, home: Path, clock: SimClock) -> AsyncIterator[Stage]:
-    async with SimulatedSparks("two-stacks", speed=1 / DEMO_SPEED, nodes=NAMES, clock=clock) as sparks:
+async def staged(scenario: str, recorder: Recorder, home: Path, clock: SimClock) -> AsyncIterator[Stage]:
+    async with SimulatedSparks(scenario, speed=1 / DEMO_SPEED, nodes=NAMES, clock=clock) as sparks:
         os.environ["SPARKCTL_CONFIG"] = str(sparks.config_path)
         stage = Stage(sparks, recorder, home / "state", clock)
         try:
@@ -150,8 +162,9 @@ async def record(name: str, home: Path, clock: SimClock) -> None:
     """Play one story and keep it."""
     plain = home / f"{name}.jsonl"
     with Recorder(plain, print) as recorder:
-        async with staged(recorder, home, clock) as stage:
-            await STORIES[name](stage)
+        scenario, story = STORIES[name]
+        async with staged(scenario, recorder, home, clock) as stage:
+            await story(stage)
     kept = RECORDINGS / f"{name}.jsonl.gz"
     kept.write_bytes(gzip.compress(plain.read_bytes().replace(str(home).encode(), HOME.encode()), 9, mtime=0))
     print(f"{kept}: {plain.stat().st_size >> 10} KiB, compressed {kept.stat().st_size >> 10} KiB", flush=True)

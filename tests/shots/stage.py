@@ -14,7 +14,7 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from sparkctl.core.actions import INSTANCE, LOGS, PROFILES
+from sparkctl.core.actions import DOCTOR, INSTANCE, LOGS, PROFILES
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.core.recording import read
@@ -59,7 +59,8 @@ SCENES: dict[str, Scene] = {
     "instance": Scene("evening", "accept", keys=("tab", "enter"), place=INSTANCE),
     "verdict": Scene("failure", "proof", keys=("enter",), place=INSTANCE),
     "logs": Scene("failure", "OutOfMemoryError", keys=("l", "E"), place=LOGS),
-    "profiles": Scene("evening", "qwen36-ngram", keys=("p",), place=PROFILES),
+    "profiles": Scene("evening", "SGLang", keys=("p", "j"), place=PROFILES),
+    "doctor": Scene("checkup", "problem", keys=("!",), place=DOCTOR),
 }
 
 
@@ -130,7 +131,7 @@ async def enact(pilot: Driver, scene: Scene) -> None:
                 await pilot.press(key)
                 await pilot.pause()
             before = None
-            while before != (now := shown(pilot)) or scene.shows not in now:
+            while before != (now := shown(pilot)) or scene.shows not in now or there._beside:  # what is fetched beside
                 before = now
                 there.repaint()
                 await pilot.pause(0.1)

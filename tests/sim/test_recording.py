@@ -41,6 +41,17 @@ def test_one_look_is_seen_again_as_it_was(tmp_path: Path) -> None:
     assert [one["numbers"] is not None for one in again["instances"]] == [True, True]
 
 
+def test_a_doctor_is_written_down_with_all_that_it_found(tmp_path: Path) -> None:
+    file = tmp_path / "doctor.jsonl"
+    ran = demo("doctor", "--json", "--record", str(file), scenario="trouble")
+    told = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [json.loads(line) for line in file.read_text().splitlines()] == told
+    assert {one["node"] for one in told if one["event"] == "examined"} == {"spark1", "spark2"}
+    again = sparkctl("doctor", "--collect", "--record", str(tmp_path / "other"), home=tmp_path)
+    assert again.returncode == 2
+    assert "not both" in again.stderr
+
+
 def test_a_watch_is_seen_again_step_by_step(tmp_path: Path) -> None:
     file = tmp_path / "watch.jsonl"
     running = subprocess.Popen(

@@ -13,9 +13,9 @@ import pytest
 
 from sparkctl.cli.commands import CommandLine as Grammar
 from sparkctl.core.config import load_config
-from sparkctl.model.events import Found
+from sparkctl.model.events import Event, Examined, Found, NodeStateChanged
 from sparkctl.model.finding import Severity
-from sparkctl.model.node import Node, NodeName
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
 from sparkctl.tui.setup import Setup
@@ -33,6 +33,24 @@ def _operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def on_sparks(sparks: SimulatedSparks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
     monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
     return on(sparks, tmp_path / "state", commands=Grammar(), **more)
+
+
+async def test_what_was_found_in_a_recording_is_here_as_of_the_moment_that_is_shown(tmp_path: Path) -> None:
+    """Also three findings of one check; and none before it was made, where somebody goes back."""
+    node, when = NodeName("spark1"), 1777672000.0
+    disks = [Found(when + 25 + at, node, "disk", Severity.GOOD, f"enough for {name}") for at, name in enumerate("abc")]
+    events: tuple[Event, ...] = (
+        NodeStateChanged(when, node, NodeState.OK), *disks, Examined(when + 40, node, 20.0),
+    )  # fmt: skip
+    async with opened(setup((), tmp_path, recording=lambda: (events, 1.0)), (100, 30)) as pilot:
+        await until(pilot, "recording 0:00 of 0:40")
+        await pilot.press("space", "exclamation_mark")
+        await until(pilot, "what its samples show")
+        await pilot.press("shift+right")
+        shown = await until(pilot, "3 good")
+        assert all(f"enough for {name}" in shown for name in "abc")
+        await pilot.press("shift+left")
+        assert "enough for" not in await until(pilot, "what its samples show")
 
 
 def is_short_of_room(pilot: Driver, node: str) -> None:

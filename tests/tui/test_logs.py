@@ -153,6 +153,44 @@ async def test_of_a_recording_the_log_is_what_it_holds(tmp_path: Path) -> None:
         assert view.state.total == 40
 
 
+async def test_a_recording_that_goes_back_tells_its_log_anew(tmp_path: Path) -> None:
+    """On the instance's screen and on the log's: what was said later is not there, and nothing stands twice."""
+    node = NodeName("spark1")
+    one = InstanceView(
+        "qwen36", node, "sglang-qwen36", "image", ContainerState.RUNNING, "Up 1 minute", ours=True, memory=None,
+        phase=Phase.LOADING, engine="sglang", container_id="ab" * 32, port=8003,
+    )  # fmt: skip
+
+    def said(ts: float, text: str, number: int) -> Event:
+        return LogArrived(ts, node, "qwen36", (LogLine("2026-11-21T21:00:00Z", text, number),))
+
+    memory = Memory(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    events: tuple[Event, ...] = (
+        SampleArrived(100.0, node, Sample(1, 100.0, 100.0, memory), "boot"),
+        ContainersListed(100.0, node, (one,)), said(100.0, "the first line", 1), said(125.0, "the second line", 2),
+        ContainersListed(150.0, node, (one,)), said(175.0, "the third line", 3),
+    )  # fmt: skip
+    async with opened(setup((), tmp_path, recording=lambda: (events, 1.0)), (120, 40)) as pilot:
+        await until(pilot, "qwen36")
+        await pilot.press("space", "enter")
+        await until(pilot, "the first line")
+        await pilot.press("shift+right")
+        shown = await until(pilot, "the second line")
+        assert "the third line" not in shown
+        await pilot.press("shift+left")
+        await until(pilot, lambda text: "the first line" in text and "the second line" not in text)
+        await pilot.press("shift+right", "shift+right", "l")
+        await log(pilot, lambda view: len(view.book.spool) == 3)
+        await until(pilot, "its end")
+        await pilot.press("shift+left", "comma")
+        await until(pilot, " of 1:15 paused")
+        view = await log(pilot, lambda view: len(view.book.spool) == 1)
+        assert [line.text for line in view.book.read(0, 9)] == ["the first line"]
+        await pilot.press("full_stop", "full_stop", "full_stop")
+        view = await log(pilot, lambda view: len(view.book.spool) == 2)
+        assert [line.text for line in view.book.read(0, 9)] == ["the first line", "the second line"]
+
+
 async def test_it_comes_over_the_connection_that_is_there(tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)

@@ -10,7 +10,7 @@ import pytest
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.tui.player import Player
-from tests.tui.driving import opened, setup, until
+from tests.tui.driving import opened, setup, toasts, until
 
 
 class Stepped:
@@ -132,3 +132,25 @@ async def test_space_rests_a_recording_in_the_panel(tmp_path: Path) -> None:
         await until(pilot, " paused")
         await pilot.press("space")
         await until(pilot, " ×1")
+
+
+async def test_keys_hurry_a_recording_and_jump_in_it(tmp_path: Path) -> None:
+    """In a live panel they say why they do nothing."""
+    events = story(1000.0, 1025.0, 1050.0, 1075.0, 1100.0)
+    async with opened(setup((), tmp_path, recording=lambda: (events, 1.0)), (120, 24)) as pilot:
+        await until(pilot, "recording 0:00 of 1:40 ×1")
+        await pilot.press("greater_than_sign", "greater_than_sign")
+        await until(pilot, " ×4")
+        await pilot.press(*["less_than_sign"] * 4, "space")
+        await until(pilot, " paused")
+        await pilot.press("shift+left", "shift+right", "full_stop")
+        await until(pilot, "recording 1:10 of 1:40 paused")
+        await pilot.press("comma", "comma")
+        await until(pilot, "recording 0:50 of 1:40 paused")
+        await pilot.press("shift+left")
+        await until(pilot, "recording 0:00 of 1:40 paused")
+        await pilot.press("space")
+        await until(pilot, " ×0.25")
+    async with opened(setup((), tmp_path), (120, 24)) as pilot:
+        await pilot.press("comma")
+        assert toasts(pilot) == ["this is no recording: what you see happens now"]

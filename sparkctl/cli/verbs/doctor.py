@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sparkctl.cli.recording import RecordingTeller, record_options, recorded, recorder
 from sparkctl.cli.setup import chosen_nodes, json_option, make_context, node_option
 
 if TYPE_CHECKING:
@@ -27,8 +28,12 @@ _HANG = 18  # below the words of a finding
     "--collect", is_flag=False, flag_value="", metavar="[FILE]",
     help="Instead, bundle all raw readings of the nodes into FILE (tar.gz), secrets masked.",
 )  # fmt: skip
+@record_options
 @json_option
-def command(node: tuple[str, ...], collect: str | None, as_json: bool) -> int:
+@click.pass_context
+def command(
+    ctx: click.Context, node: tuple[str, ...], collect: str | None, record: Path | None, force: bool, as_json: bool
+) -> int:
     """Examine the nodes: connection, memory, Docker, GPU access, the right to drop caches, disks.
 
     --collect changes nothing on them and judges nothing. Exit 5 if something is a problem, 3 if a node could not be asked.
@@ -37,11 +42,17 @@ def command(node: tuple[str, ...], collect: str | None, as_json: bool) -> int:
     from sparkctl.cli.tellers import JsonTeller
     from sparkctl.operations.doctor import doctor
 
+    if collect is not None and record is not None:
+        raise click.UsageError("either --collect, which judges nothing, or --record, not both", ctx)
     context = make_context(may_ask=not as_json)
     nodes = chosen_nodes(node)
     if collect is not None:
         return _collect(context, nodes, collect, as_json)
-    return drive(context, lambda: doctor(context, nodes), JsonTeller() if as_json else _teller(len(nodes) == 1))
+    teller: Teller = JsonTeller() if as_json else _teller(len(nodes) == 1)
+    with recorder(ctx, record, force) as recording:
+        if recording is not None:
+            teller = RecordingTeller(teller, recording)
+        return recorded(drive(context, lambda: doctor(context, nodes), teller), recording)
 
 
 def _collect(context: Context, nodes: Sequence[Node], file: str, as_json: bool) -> int:
