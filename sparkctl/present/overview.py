@@ -16,7 +16,7 @@ from sparkctl.present.glance import Glance
 from sparkctl.present.happened import Happening, happened_row
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said, width
 from sparkctl.present.symbols import symbol
-from sparkctl.present.tile import natural_lines, tile
+from sparkctl.present.tile import Tile
 
 _GB = 1e9
 _LEVELS = {Level.WARNING: Tone.ATTENTION, Level.ERROR: Tone.BAD}
@@ -59,18 +59,17 @@ def overview(scene: Scene, columns: int, lines: int) -> Painted:
     if not scene.glances:
         return Painted(filled(welcome(), columns, lines, scene.ascii_only), ())
 
-    def wanted(wide: int, most: int) -> int:
-        return max(natural_lines(one, wide, most) for one in scene.glances)
+    tiles = [Tile(one, ascii_only=scene.ascii_only) for one in scene.glances]
 
-    boxes = arrange(len(scene.glances), scene.chosen, columns, lines, wanted, _said(scene, columns))
-    tiles = [
-        tile(
-            scene.glances[box.index], box.columns, box.lines, chosen=box.index == scene.chosen and len(boxes) > 1,
-            ascii_only=scene.ascii_only,
-        )
+    def wanted(wide: int, most: int) -> int:
+        return max(one.natural_lines(wide, most) for one in tiles)
+
+    boxes = arrange(len(tiles), scene.chosen, columns, lines, wanted, _said(scene, columns))
+    shown = [
+        tiles[box.index].rows(box.columns, box.lines, chosen=box.index == scene.chosen and len(boxes) > 1)
         for box in boxes
-    ]  # fmt: skip
-    rows = beside(boxes, tiles)
+    ]
+    rows = beside(boxes, shown)
     rows += _below(scene, len(boxes), columns, lines - len(rows))
     return Painted(filled(rows, columns, lines, scene.ascii_only), boxes)
 

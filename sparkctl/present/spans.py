@@ -61,7 +61,7 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else _wide(text)
 
 
-@lru_cache(4096)
+@lru_cache(512)
 def _wide(text: str) -> int:
     return sum(
         2 if unicodedata.east_asian_width(char) in "WF" else 0 if unicodedata.category(char) in ("Mn", "Me") else 1

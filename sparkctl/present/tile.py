@@ -34,26 +34,37 @@ _TALLEST = 8  # rows of a curve
 _LOWEST = 2
 
 
-def tile(seen: Glance, columns: int, lines: int, *, chosen: bool = False, ascii_only: bool = False) -> tuple[Row, ...]:
-    """Return exactly ``lines`` rows of exactly ``columns``: state, how full, how fast, how well drafted, how hot."""
-    space = Space(max(8, columns - 4), ascii_only)
-    room = max(0, lines - 2)
-    roomy = room >= _ROOMY
-    parts = _parts(seen, space, roomy)
-    rows = chosen_rows(grown(parts, room) if roomy else parts, room)
-    return framed(_title(seen, roomy, ascii_only), rows, columns, lines, chosen=chosen, ascii_only=ascii_only)
+class Tile:
+    """One Spark in one picture: how tall it would be and how it looks, of parts that are made once for each width."""
 
+    def __init__(self, seen: Glance, *, ascii_only: bool = False) -> None:
+        self._seen, self._ascii_only = seen, ascii_only
+        self._made: dict[tuple[int, bool], list[Part]] = {}
 
-def natural_lines(seen: Glance, columns: int, lines: int) -> int:
-    """Return how many of at most ``lines`` the tile has a use for."""
-    space = Space(max(8, columns - 4))
-    if lines - 2 >= _ROOMY:
-        parts = _parts(seen, space, roomy=True)
-        needed = sum(len(part.rows) if part.grow is None else _TALLEST for part in parts)
-        if needed >= _ROOMY:
-            return min(lines, needed + 2)
-    needed = sum(len(part.rows) for part in _parts(seen, space, roomy=False))
-    return max(LEAST, min(lines, needed + 2))
+    def natural_lines(self, columns: int, lines: int) -> int:
+        """Return how many of at most ``lines`` it has a use for."""
+        if lines - 2 >= _ROOMY:
+            needed = sum(len(part.rows) if part.grow is None else _TALLEST for part in self._parts(columns, roomy=True))
+            if needed >= _ROOMY:
+                return min(lines, needed + 2)
+        needed = sum(len(part.rows) for part in self._parts(columns, roomy=False))
+        return max(LEAST, min(lines, needed + 2))
+
+    def rows(self, columns: int, lines: int, *, chosen: bool = False) -> tuple[Row, ...]:
+        """Return exactly ``lines`` rows of exactly ``columns``: state, how full, how fast, how well drafted, how hot."""
+        room = max(0, lines - 2)
+        roomy = room >= _ROOMY
+        parts = self._parts(columns, roomy=roomy)
+        rows = chosen_rows(grown(parts, room) if roomy else parts, room)
+        title = _title(self._seen, roomy, self._ascii_only)
+        return framed(title, rows, columns, lines, chosen=chosen, ascii_only=self._ascii_only)
+
+    def _parts(self, columns: int, *, roomy: bool) -> list[Part]:
+        made = self._made.get((columns, roomy))
+        if made is None:
+            space = Space(max(8, columns - 4), self._ascii_only)
+            made = self._made[columns, roomy] = _parts(self._seen, space, roomy)
+        return made
 
 
 def _parts(seen: Glance, space: Space, roomy: bool) -> list[Part]:

@@ -26,7 +26,7 @@ from sparkctl.tui.orders import Orders
 from sparkctl.tui.overview import Overview
 from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.setup import Setup
-from sparkctl.tui.terminal import Terminal, forget_styles
+from sparkctl.tui.terminal import Terminal, forget_much
 from sparkctl.tui.tones import DARK, LIGHT, styles
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Panel(App[tuple[str, ...]]):
             self._handle_exception(defect)  # type: ignore[arg-type]
 
     def _tick(self) -> None:
-        forget_styles()
+        forget_much()
         if self._room is not None:
             self._room.bridge.changed()
             self._read_config_again()

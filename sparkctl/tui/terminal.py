@@ -9,8 +9,10 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cached_cell_len
 from textual.app import ScreenStackError
 from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widgets import Input
 
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
 
 _LOOK = 0.1  # seconds between two looks whether the panel has ended
 _SOON = 0.02  # while an escape waits for what follows it
-_STYLES = 1024
+MUCH = 512
+REMEMBERED = (
+    Strip.render_ansi, cached_cell_len, Region.intersection, Region.overlaps, Region.translate, Region.union
+)  # fmt: skip
 
 
 class Terminal(LinuxDriver):
@@ -63,11 +68,13 @@ class Terminal(LinuxDriver):
         return any(key == f"alt+{character}" for _, keys in self._panel.setup.keys for key in keys)
 
 
-def forget_styles() -> None:
-    """Empty what Textual remembers of styles once it is much.
+def forget_much() -> None:
+    """Empty what Textual and Rich remember of text, styles and places once it is much.
 
-    Text that can be selected has its place in its style, so that each line of a log has styles that no other line has:
-    16,384 of them would be kept, for 10 MiB, to no use.
+    A curve moves on, so that its text of a second ago never comes again; text that can be selected has its place in its
+    style, so that each line of a log has styles that no other line has. Of all that they would keep thousands, for 10 MiB
+    and more, to no use.
     """
-    if Strip.render_ansi.cache_info().currsize > _STYLES:
-        Strip.render_ansi.cache_clear()
+    for remembered in REMEMBERED:
+        if remembered.cache_info().currsize > MUCH:
+            remembered.cache_clear()

@@ -21,10 +21,11 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sample import Gpu, GpuProcess, Sample
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.present.frame import LEAST
 from sparkctl.present.glance import Glance
 from sparkctl.present.overview import LastLine, Scene, overview
 from sparkctl.present.spans import Tone, text, width
-from sparkctl.present.tile import tile
+from sparkctl.present.tile import Tile
 
 NODE = NodeName("spark1")
 NOW = 1000.0
@@ -59,8 +60,8 @@ def seen(*instances: InstanceView, told: NodeStateChanged = OK, **more: object) 
     return replace(Glance(view, told, NOW), **more)
 
 
-def lines(glance: Glance, columns: int = 80, count: int = 16, **more: bool) -> str:
-    return "\n".join(text(row) for row in tile(glance, columns, count, **more))
+def lines(glance: Glance, columns: int = 80, count: int = 16, *, ascii_only: bool = False) -> str:
+    return "\n".join(text(row) for row in Tile(glance, ascii_only=ascii_only).rows(columns, count))
 
 
 def test_a_ready_spark_is_read_from_state_to_heat() -> None:
@@ -126,7 +127,9 @@ def test_a_spark_that_is_away_says_what_was_tried_and_when_the_next_try_is() -> 
     assert "10.0.0.5:22 does not answer" in shown
     assert "try in 5 s   attempt 3 failed" in shown
     assert "is it on?" in shown
-    tones = {span.tone for row in tile(seen(READY, told=AWAY), 80, 16) for span in row if "of 128.0 GiB" in span.text}
+    tones = {
+        span.tone for row in Tile(seen(READY, told=AWAY)).rows(80, 16) for span in row if "of 128.0 GiB" in span.text
+    }
     assert tones == {Tone.STALE}, "what is old fades and is not removed"
 
 
@@ -188,10 +191,20 @@ STATES = [seen(), seen(READY), seen(FOREIGN, READY), seen(READY, told=AWAY), NEV
 def test_a_tile_is_exactly_as_large_as_asked(
     glance: Glance, columns: int, count: int, chosen: bool, plain: bool
 ) -> None:
-    rows = tile(glance, columns, count, chosen=chosen, ascii_only=plain)
+    rows = Tile(glance, ascii_only=plain).rows(columns, count, chosen=chosen)
     assert len(rows) == count
     assert {width(row) for row in rows} == {columns}
     assert not plain or all(text(row).isascii() for row in rows)
+
+
+@given(st.sampled_from(STATES), st.integers(12, 130), st.integers(3, 40), st.booleans())
+def test_a_tile_that_was_asked_how_tall_it_would_be_looks_as_one_that_was_not(
+    glance: Glance, columns: int, count: int, plain: bool
+) -> None:
+    asked = Tile(glance, ascii_only=plain)
+    natural = asked.natural_lines(columns, count)
+    assert natural <= max(count, LEAST)
+    assert asked.rows(columns, natural) == Tile(glance, ascii_only=plain).rows(columns, natural)
 
 
 @given(st.integers(1, 9), st.integers(0, 8), st.integers(50, 220), st.integers(10, 60))

@@ -1,0 +1,29 @@
+"""What is remembered of text that never comes again stays little, however long the panel is open."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+
+from sparkctl.tui.terminal import MUCH, REMEMBERED, forget_much
+
+TEXTS = next(one for one in REMEMBERED if one.__name__ == "cached_cell_len")
+
+
+def test_much_text_is_forgotten() -> None:
+    for number in range(MUCH + 1):
+        cell_len(f"a text that comes once, {number}")
+    forget_much()
+    assert TEXTS.cache_info().currsize == 0
+
+
+def test_little_is_kept_for_the_next_picture() -> None:
+    TEXTS.cache_clear()
+    cell_len("a text that comes again")
+    forget_much()
+    cell_len("a text that comes again")
+    assert TEXTS.cache_info().hits == 1
+
+
+def test_each_of_them_can_be_forgotten() -> None:
+    for one in REMEMBERED:
+        assert one.cache_info().maxsize is None or one.cache_info().maxsize > MUCH, "else it bounds itself"
