@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sparkctl.core.context import Context
 from sparkctl.core.faults import InvalidFile
+from sparkctl.core.linting import cautions
 from sparkctl.core.profile_build import build
 from sparkctl.core.profile_tree import token_faults
 from sparkctl.core.profile_write import profile_yaml
@@ -38,11 +39,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An import that passed the check: ``text`` is the file, ``path`` where it lies now, None where it was not asked for."""
+    """An import that passed the check: ``text`` is the file, ``path`` where it lies now, None where it was not asked for.
+
+    ``cautions``: what its engine's flag catalogue says of it, with the ``field=value`` that mends it where there is one.
+    """
 
     imported: Imported
     profile: Profile
     text: str
+    cautions: tuple[tuple[str, str | None], ...] = ()
     path: Path | None = None
     over_shipped: bool = False
 
@@ -84,7 +89,8 @@ def checked(imported: Imported) -> Written:
     tree = parse_yaml(text.encode(), f"{imported.profile.name}.yaml (as imported)").root
     if faults := token_faults(tree):
         raise InvalidFile(faults)
-    return Written(imported, build(tree, Path(f"{imported.profile.name}.yaml"), shipped=False), text)
+    profile = build(tree, Path(f"{imported.profile.name}.yaml"), shipped=False)
+    return Written(imported, profile, text, cautions(profile))
 
 
 def put(written: Written, path: Path, *, force: bool) -> Written:

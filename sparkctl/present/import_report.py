@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparkctl.model.secrets import redact_word
 from sparkctl.model.text import clean
 from sparkctl.recipes.draft import Imported
@@ -25,7 +27,9 @@ def report_lines(imported: Imported) -> list[str]:
     return lines
 
 
-def report_document(imported: Imported, text: str, path: str | None) -> dict[str, object]:
+def report_document(
+    imported: Imported, text: str, path: str | None, cautions: Sequence[tuple[str, str | None]] = ()
+) -> dict[str, object]:
     """Return the same as data; ``text`` is the profile's file."""
     ledger = imported.ledger
     return {
@@ -38,6 +42,7 @@ def report_document(imported: Imported, text: str, path: str | None) -> dict[str
         "unsupported": [{"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.of(Fate.UNSUPPORTED)],
         "withheld": [{"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.of(Fate.WITHHELD)],
         "notes": [_shown(remark.text) for remark in ledger.remarks],
+        "cautions": [{"message": _shown(message), "set": _or_none(setting)} for message, setting in cautions],
         "profile": text,
     }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _BLANK_CONTINUATION = re.compile(r"\\[ \t]+\n")
 _DEEPEST = 8  # a value may hold placeholders itself, even its own
-_LONGEST = 200_000
+_MOST = 2_000  # placeholders in one command, those in values counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,31 +22,45 @@ class Filled:
     missing: tuple[str, ...]
 
 
-def by_rule(text: str, values: Mapping[str, str], depth: int = 0) -> Filled:
+def by_rule(text: str, values: Mapping[str, str]) -> Filled:
     """Fill in as sparkrun does: only ``{identifier}``, those inside a value too; doubled braces collapse where some are.
 
     A text without a doubled opening brace keeps all it has: ``}}`` closes nested JSON there.
     """
-    doubled = "{{" in text
-    used: list[str] = []
-    missing: list[str] = []
-    out, end = "", 0
-    for match in _PLACEHOLDER.finditer(text):
-        if _is_doubled(match):
-            continue
-        out += _collapsed(text[end : match.start()], doubled)
-        end = match.end()
-        name = match[1]
-        if name not in values or depth >= _DEEPEST or len(out) > _LONGEST:
-            missing.append(name)
-            out += match[0]
-            continue
-        inner = by_rule(values[name], values, depth + 1)
-        used += [name, *inner.used]
-        missing += inner.missing
-        out += inner.text
-    out += _collapsed(text[end:], doubled)
-    return Filled(_BLANK_CONTINUATION.sub("\\\\\n", out), *(tuple(dict.fromkeys(names)) for names in (used, missing)))
+    return _Filling(values).fill(text, 0)
+
+
+class _Filling:
+    """One text being filled in; values that hold placeholders of each other end at a limit."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = values
+        self.left = _MOST
+
+    def fill(self, text: str, depth: int) -> Filled:
+        doubled = "{{" in text
+        used: list[str] = []
+        missing: list[str] = []
+        parts: list[str] = []
+        end = 0
+        for match in _PLACEHOLDER.finditer(text):
+            if _is_doubled(match):
+                continue
+            parts.append(_collapsed(text[end : match.start()], doubled))
+            end = match.end()
+            name = match[1]
+            self.left -= 1 + len(self.values.get(name, "")) // 100
+            if name not in self.values or depth >= _DEEPEST or self.left < 0:
+                missing.append(name)
+                parts.append(match[0])
+                continue
+            inner = self.fill(self.values[name], depth + 1)
+            used += [name, *inner.used]
+            missing += inner.missing
+            parts.append(inner.text)
+        parts.append(_collapsed(text[end:], doubled))
+        names = (tuple(dict.fromkeys(used)), tuple(dict.fromkeys(missing)))
+        return Filled(_BLANK_CONTINUATION.sub("\\\\\n", "".join(parts)), *names)
 
 
 def _collapsed(text: str, doubled: bool) -> str:
@@ -79,6 +93,7 @@ def by_format(text: str, values: Mapping[str, str]) -> Filled:
 def _is_doubled(match: re.Match[str]) -> bool:
     """``{{name}}`` is the text {name}, not a placeholder; ``{{{name}}}`` is one in braces."""
     text, start, end = match.string, match.start(), match.end()
-    before = len(text[:start]) - len(text[:start].rstrip("{"))
-    after = len(text[end:]) - len(text[end:].lstrip("}"))
-    return before % 2 == 1 and after >= 1
+    before = 0
+    while before < start and text[start - 1 - before] == "{":
+        before += 1
+    return before % 2 == 1 and text[end : end + 1] == "}"

@@ -40,7 +40,10 @@ _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*[A-Za-z0-9._-]*(?::[\w.-]+)?(?:@sha
 
 def is_line(text: str) -> bool:
     """Tell whether a text has a `docker run` in it."""
-    return re.search(rf"(?<![\w.-])({'|'.join(PROGRAMS)})\s[^\n]*?\b(run|create)\b", shell.untangled(text)) is not None
+    return (
+        re.search(rf"(?<![\w.-])({'|'.join(PROGRAMS)})\s[^\n]{{0,200}}?\b(run|create)\b", shell.untangled(text))
+        is not None
+    )
 
 
 def read(text: str, ledger: Ledger, defined: Mapping[str, str]) -> Draft:
@@ -48,6 +51,8 @@ def read(text: str, ledger: Ledger, defined: Mapping[str, str]) -> Draft:
 
     Raises `InvalidInput` where there is none, or no image.
     """
+    if len(text) > shell.MAX_CHARS:
+        raise InvalidInput(f"a text of {len(text)} characters is no `docker run` line")
     draft = Draft(Kind.DOCKER, ledger, beside=beside_of(text))
     found: list[Word] | None = None
     for command in shell.read(text if draft.beside else shell.untangled(text), defined):

@@ -23,10 +23,10 @@ class Kind(StrEnum):
 
 @dataclass(slots=True)
 class Draft:
-    """Texts are in a profile's notation (see `references`), but for ``script``, which is a shell's own.
+    """Texts are in a profile's notation (see `references`).
 
     ``entrypoint`` and ``words`` are the command as Docker takes it; ``words`` None: the image's own. ``engine_hint`` is
-    what the source calls its engine; ``nodes_from_ranks``: tensor and pipeline parallel size say how many nodes it takes.
+    what the source calls its engine.
     """
 
     kind: Kind
@@ -38,6 +38,7 @@ class Draft:
     model: str | None = None
     parameters: str | None = None
     nodes: int = 1
+    by_ranks: bool = False  # each rank is a node: a Spark has one GPU
     port: int | None = None
     entrypoint: str | None = None
     words: list[str] | None = None

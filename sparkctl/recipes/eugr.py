@@ -75,6 +75,7 @@ def _nodes(recipe: Recipe) -> None:
     solo, cluster = (plain.truth(recipe.data.get(key)) for key in ("solo_only", "cluster_only"))
     if cluster and not solo:
         recipe.draft.nodes = max(2, ranks(recipe))
+    recipe.draft.by_ranks = not solo
     for key in ("solo_only", "cluster_only"):
         if key in recipe.data:
             recipe.ledger.mapped(key, "nodes")

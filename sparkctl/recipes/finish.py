@@ -8,13 +8,18 @@ from collections.abc import Sequence
 
 from sparkctl.errors import InvalidInput
 from sparkctl.model.plan import Timeouts
-from sparkctl.model.profile import ContainerOptions, JsonText, Model, Profile, StartRules
+from sparkctl.model.profile import ArgValue, ContainerOptions, JsonText, Model, Profile, StartRules
 from sparkctl.recipes import launch, naming, secrecy
 from sparkctl.recipes.draft import Draft, Imported, Kind
 from sparkctl.recipes.launch import Launch
 from sparkctl.recipes.references import has_references, literal, settled
 from sparkctl.recipes.script import as_script, shell_text, unwrapped
 
+_PARALLEL = (
+    ("tensor-parallel-size", "tp", "tp-size"),
+    ("pipeline-parallel-size", "pp", "pp-size"),
+    ("data-parallel-size", "dp", "dp-size"),
+)
 _IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
 
 
@@ -31,6 +36,8 @@ def finish(draft: Draft, engines: Sequence[str], name: str | None = None) -> Imp
     flags = secrecy.flags(draft, found.flags)
     if command is not None:
         command = secrecy.words(draft, command)
+    if draft.by_ranks and found.engine in ("vllm", "sglang"):
+        draft.nodes = min(8, max(draft.nodes, _ranks(flags)))
     if draft.kind in (Kind.SPARKRUN, Kind.EUGR, Kind.SERVICES) and draft.nodes > 1:
         draft.ledger.remark(f"It is for {draft.nodes} Sparks.", "nodes")
     profile = Profile(
@@ -49,6 +56,15 @@ def finish(draft: Draft, engines: Sequence[str], name: str | None = None) -> Imp
     )  # fmt: skip
     comments = tuple((remark.path, remark.text) for remark in draft.ledger.remarks if remark.path is not None)
     return Imported(draft.kind, profile, draft.ledger, comments)
+
+
+def _ranks(flags: Sequence[tuple[str, ArgValue]]) -> int:
+    """Return how many GPUs the parallel sizes among the flags take."""
+    count = 1
+    for names in _PARALLEL:
+        sizes = [value for key, value in flags if key.lstrip("-") in names and isinstance(value, str)]
+        count *= int(sizes[-1]) if sizes and sizes[-1].isdigit() and 0 < int(sizes[-1]) <= 8 else 1
+    return count
 
 
 def _name(draft: Draft, found: Launch) -> str:

@@ -45,6 +45,8 @@ def unwrapped(script: str, env: Mapping[str, str]) -> Unwrapped:
     commands = shell.read(script.strip(), {name: value for name, value in env.items() if not has_references(value)})
     found: dict[str, str] = {}
     whole = Unwrapped(None, (), script)
+    if len(script) > shell.MAX_CHARS:
+        return whole
     rest = [command for command in commands if not _HARMLESS.match(_line(command))]
     for position, command in enumerate(rest):
         if command.redirections or command.after not in ("", "&&", ";") or any(word.unknown for word in command.words):

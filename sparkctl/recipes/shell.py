@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sparkctl.recipes.references import is_name, literal, reference
 
-MAX_CHARS = 256 * 1024
+MAX_CHARS = 128 * 1024  # longer texts are read so far
 _TYPOGRAPHY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u200b": None,
                              "\ufeff": None, "\u2028": "\n", "\u2029": "\n"})  # fmt: skip
 _DASH = re.compile(r"(?<![^\s])[\u2013\u2014](?=[A-Za-z])")

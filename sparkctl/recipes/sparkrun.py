@@ -146,6 +146,7 @@ def _nodes(recipe: Recipe, defined: Mapping[str, str]) -> None:
         "trtllm",
     ):
         count = max(count, ranks(recipe))  # one GPU a Spark: each rank is a node
+        recipe.draft.by_ranks = True
     recipe.draft.nodes = max(1, min(count, 8))
     for key in ("min_nodes", "solo_only", "cluster_only"):
         if key in data:

@@ -83,6 +83,7 @@ def _parsed(text: str, as_written: bool) -> tuple[list[Any], list[tuple[str, int
             nodes.append(loader.get_node())
         for node in nodes:
             _doubles(node, twice)
+            _merges(node)
         return [loader.construct_document(node) for node in nodes], twice
     finally:
         loader.dispose()
@@ -127,6 +128,40 @@ def _doubles(root: Any, twice: list[tuple[str, int]]) -> None:
                     if key.value in keys and key.value != "<<":
                         twice.append((key.value, key.start_mark.line + 1))
                     keys.add(key.value)
+
+
+def _merges(root: Any) -> None:
+    """Refuse merge keys (``<<``) that unfold to more than any recipe holds: they are copied, not shared."""
+    import yaml
+
+    sizes: dict[int, int] = {}
+
+    def size(node: Any) -> int:
+        if not isinstance(node, yaml.MappingNode):
+            return 0
+        if id(node) not in sizes:
+            sizes[id(node)] = 0  # one that merges itself
+            total = len(node.value)
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value == "<<":
+                    total += sum(map(size, value.value if isinstance(value, yaml.SequenceNode) else [value]))
+            if total > MAX_ITEMS:
+                raise ValueError("its merge keys unfold to more than any recipe holds")
+            sizes[id(node)] = total
+        return sizes[id(node)]
+
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        size(node)
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            waiting += [value for _, value in node.value]
 
 
 def _measure(value: object, name: str) -> None:

@@ -94,7 +94,8 @@ def _tell(found: object, as_json: bool) -> None:
 
     assert isinstance(found, Written)
     if as_json:
-        output.document(report_document(found.imported, found.text, None if found.path is None else str(found.path)))
+        path = None if found.path is None else str(found.path)
+        output.document(report_document(found.imported, found.text, path, found.cautions))
     else:
         for line in report_lines(found.imported):
             narrate.say(line, 12)
@@ -102,6 +103,10 @@ def _tell(found: object, as_json: bool) -> None:
             output.remote(found.text.rstrip("\n").split("\n"))
         else:
             output.text(str(found.path))
+    for message, setting in found.cautions if not as_json else ():
+        narrate.warning(
+            None, message, None if setting is None else f"in the profile, or for one start: --set {setting}"
+        )
     if found.over_shipped:
         narrate.warning(
             None, f"it stands over the shipped profile {found.profile.name}", "--name gives it another name"

@@ -67,6 +67,17 @@ def test_an_eugr_recipe() -> None:
     assert profile.mounts == ("~/.cache/huggingface:/root/.cache/huggingface",)
 
 
+@pytest.mark.parametrize(
+    ("more", "nodes"),
+    [("", 1), ("defaults: {tensor_parallel: 2}", 2), ("solo_only: true\ndefaults: {tensor_parallel: 2}", 1),
+     ("cluster_only: true", 2), ("defaults: {tensor_parallel: 2, pipeline_parallel: 2}", 4), ("defaults: {x: 1}", 1)],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ['recipe_version: "1"', 'recipe_version: "2"\nruntime: vllm'])
+def test_each_rank_is_a_spark(kind: str, more: str, nodes: int) -> None:
+    command = "vllm serve m -tp {tensor_parallel} -pp {pipeline_parallel}" if "parallel" in more else "vllm serve m"
+    assert recipe(f"{kind}\nmodel: m\ncontainer: x/y:1\n{more}\ncommand: {command}\n").profile.nodes == nodes
+
+
 SPARKRUN = """\
 recipe_version: "2"
 sparkrun_version: 0.4.2
