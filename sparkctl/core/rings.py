@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -115,11 +115,12 @@ class Rings:
 
     def fine(self, series: Series) -> tuple[tuple[float, float | None], ...]:
         """Return (seconds before the newest sample, value) of each sample of the last 15 minutes, oldest first."""
-        return tuple(
-            (self._now - at, _known(value))
-            for at, value in self._fine.of(_COLUMN[series])
-            if self._now - at <= FINE_SPAN
-        )
+        return tuple((age, _known(value)) for age, value in self._ages(series))
+
+    def _ages(self, series: Series) -> Iterator[tuple[float, float]]:
+        for at, value in self._fine.of(_COLUMN[series]):
+            if (age := self._now - at) <= FINE_SPAN:
+                yield age, value
 
     def coarse(self, series: Series) -> tuple[tuple[float, Spread | None], ...]:
         """Return (seconds before the newest sample, spread) of each 15 s of the last 6 hours that had a sample."""
@@ -141,14 +142,11 @@ class Rings:
 
     def _cells(self, series: Series, seconds: float, count: int) -> tuple[Spread | None, ...]:
         width = seconds / count
+        if seconds <= FINE_SPAN:
+            return _gathered(self._ages(series), width, count)
         found: list[Spread | None] = [None] * count
         weights = [0] * count
-        entries: Iterator[tuple[float, Spread | None]]
-        if seconds <= FINE_SPAN:
-            entries = ((age, None if v is None else Spread(v, v, v)) for age, v in self.fine(series))
-        else:
-            entries = iter(self.coarse(series))
-        for age, spread in entries:
+        for age, spread in self.coarse(series):
             at = count - 1 - int(age / width)
             if spread is None or at < 0:
                 continue
@@ -196,6 +194,21 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
+def _gathered(values: Iterable[tuple[float, float]], width: float, count: int) -> tuple[Spread | None, ...]:
+    """Return the spread of each stretch: plain numbers until the end, for a picture gathers thousands of them."""
+    stretches: list[list[float]] = [[] for _ in range(count)]
+    for age, value in values:
+        at = count - 1 - int(age / width)
+        if at >= 0 and not math.isnan(value):
+            stretches[at].append(value)
+    return tuple(_spread(each) if each else None for each in stretches)
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    least, most = min(values), max(values)
+    return Spread(min(most, max(least, sum(values) / len(values))), least, most)  # a sum may be a bit off
+
+
 def _joined(before: Spread | None, weight: int, more: Spread) -> Spread:
     if before is None:
         return more
@@ -205,6 +218,10 @@ def _joined(before: Spread | None, weight: int, more: Spread) -> Spread:
 
 def _filled(kind: str, value: float, count: int) -> array[float]:
     return array(kind, [value]) * count
+
+
+def _turned(places: array[float], first: int) -> array[float]:
+    return places[first:] + places[:first]
 
 
 class _Points:
@@ -232,10 +249,10 @@ class _Points:
 
     def of(self, column: int) -> Iterator[tuple[float, float]]:
         """Yield the samples from the oldest on."""
-        for step in range(len(self._at)):
-            place = (self._next + step) % len(self._at)
-            if not math.isnan(self._at[place]):
-                yield self._at[place], self._values[place * self._columns + column]
+        values = _turned(self._values[column :: self._columns], self._next)
+        for at, value in zip(_turned(self._at, self._next), values, strict=True):
+            if not math.isnan(at):
+                yield at, value
 
 
 class _Slots:

@@ -15,7 +15,7 @@ _ASCII_STEPS = "_.-~=+*#"
 _DOTS = 4  # in a cell of braille, one above the other; two stand beside each other
 _LEFTS, _RIGHTS = (0, 0x40, 0x44, 0x46, 0x47), (0, 0x80, 0xA0, 0xB0, 0xB8)  # the lowest none, one, two, three, four
 _SIGNS = " " + "".join(map(chr, range(0x2801, 0x2900)))
-_KEPT = 16  # curves, those of one picture: figures come every second or two, pictures more often
+_KEPT = 24  # curves, those of one picture: figures come every second or two, pictures more often
 
 Values = Sequence[float | None]
 
