@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,19 +19,7 @@ from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
 from sparkctl.tui.setup import Setup
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, black_hole, on, opened, screen, setup, until
-
-
-@pytest.fixture(autouse=True)
-def _operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No config, profile or state of whoever runs the tests."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "SPARKCTL_STATE"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-
-
-def on_sparks(sparks: SimulatedSparks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
-    monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-    return on(sparks, tmp_path / "state", commands=Grammar(), **more)
+from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, until
 
 
 async def test_what_was_found_in_a_recording_is_here_as_of_the_moment_that_is_shown(tmp_path: Path) -> None:

@@ -14,13 +14,6 @@ from tests.sim.clients import FAST
 from tests.tui.driving import Driver, idle, on, screen, until
 
 
-@pytest.fixture(autouse=True)
-def _operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No config, profile or state of whoever runs the tests."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "SPARKCTL_STATE"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-
-
 async def type_line(pilot: Driver, line: str) -> None:
     await pilot.press("colon")
     await pilot.pause()

@@ -32,13 +32,6 @@ from tests.tui.driving import on, opened, screen, setup, until
 from tests.tui.test_instance import log, type_line
 
 
-@pytest.fixture(autouse=True)
-def _operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No config, profile or state of whoever runs the tests."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "SPARKCTL_STATE"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-
-
 def test_the_table_of_actions_has_the_keys_that_the_log_has() -> None:
     bound = {one.id: one.key for one in (*Logs.BINDINGS, *LogView.BINDINGS, *LogPane.BINDINGS)}  # type: ignore[union-attr]
     for one in ACTIONS:

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sparkctl.cli.commands import CommandLine as Grammar
 from sparkctl.core import paths
 from sparkctl.core.history import History
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, black_hole, on, opened, screen, setup, until
+from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, until
 
 
 @pytest.fixture(autouse=True)
-def mine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No config, profile or state of whoever runs the tests; the operator's own profiles are here."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "SPARKCTL_STATE"):
-        monkeypatch.setenv(name, str(tmp_path / name))
+def mine(_operator: None) -> Path:
+    """Where the operator's own profiles are."""
     folder = paths.user_profiles_dir()
     folder.mkdir(parents=True)
     return folder
-
-
-def on_sparks(sparks: SimulatedSparks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
-    monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-    return on(sparks, tmp_path / "state", commands=Grammar(), **more)
 
 
 def with_editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
