@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from sparkctl.core.serving import meant
 from sparkctl.model.events import CachesDropped, Ended, Event, PhaseChanged, PlanMade, Warned
 from sparkctl.tui.setup import Started
 
@@ -70,10 +71,13 @@ class Jobs:
         task.add_done_callback(self._over)
         return job
 
-    def leave(self, node: str, instance: str) -> None:
-        """Stop watching the start of an instance: it is about to be stopped."""
+    def leave(self, down: Started) -> None:
+        """Stop watching the starts that a ``down`` is about to end: what it names, on the nodes that it is about."""
+        names, _ = meant(down.words[1:])
         for job in self.running:
-            if job.instance == instance and node in job.started.nodes:
+            is_named = "--all" in down.words or (job.instance is not None and job.instance in names)
+            is_there = not (down.nodes and job.started.nodes) or set(down.nodes) & set(job.started.nodes)
+            if job.started.verb == "up" and is_named and is_there:
                 job.started.context.interrupt.press()
 
     async def aclose(self) -> tuple[str, ...]:

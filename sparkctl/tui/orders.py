@@ -54,8 +54,6 @@ class Orders:
         assert panel.room is not None
         if await panel.room.dialogs.ask(question(one, words, panel.situation())) != DO:
             return
-        if words[0] == "down" and panel.node is not None:
-            panel.room.jobs.leave(panel.node, words[1])
         try:
             panel.room.run(words)
         except SparkctlError as error:

@@ -193,6 +193,8 @@ class Room:
         if started.verb == "doctor" and not any(word.startswith("--collect") for word in words):
             started = self._watched(started)
             self._panel.open("doctor")
+        if started.verb == "down":
+            self.jobs.leave(started)
         self.jobs.start(started)
         if len(started.nodes) == 1 and started.nodes[0] in self._panel.names:
             self._panel.choose(self._panel.names.index(NodeName(started.nodes[0])))

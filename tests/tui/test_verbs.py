@@ -12,6 +12,7 @@ from sparkctl.cli.commands import CommandLine as Grammar
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.errors import InvalidInput
+from sparkctl.model.events import Outcome
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
 from sparkctl.tui.palette import Actions
@@ -217,6 +218,31 @@ async def test_quitting_ends_the_watching_and_says_what_goes_on(
             await pilot.press("q")
         assert "qwen36 is still starting on spark1, without us" in "".join(pilot.app.return_value or ())
         assert sparks.docker["spark1"].running, "an engine is never stopped by leaving"
+
+
+@pytest.mark.parametrize("line", ["down --all", "down qwen36 --node=spark2", "down --grace 1s qwen36 -n spark2"])
+async def test_a_start_that_is_stopped_is_left_wherever_it_is_and_has_not_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    async with SimulatedSparks("empty", speed=0.2) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await type_line(pilot, "up qwen36-vllm --node spark1")
+        await type_line(pilot, "up qwen36 --node spark2")
+        await until(pilot, lambda text: all(len(docker.running) == 1 for docker in sparks.docker.values()))
+        room, panel = pilot.app.room, pilot.app  # type: ignore[attr-defined]
+        panel.choose(0)  # type: ignore[attr-defined]
+        one, other = room.jobs.running
+        await type_line(pilot, line)
+        await until(pilot, "? ")
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda _: other.ended is not None)
+        assert other.ended.outcome is Outcome.INTERRUPTED
+        if "--all" in line:
+            await until(pilot, lambda _: one.ended is not None)
+            assert one.ended.outcome is Outcome.INTERRUPTED
+        else:
+            assert one in room.jobs.running, "the other Spark's start is still watched"
+        await until(pilot, "spark2 ○ nothing runs")
 
 
 async def test_the_palette_offers_what_can_be_done_and_nothing_else(
