@@ -394,7 +394,7 @@ class Panel(App[tuple[str, ...]]):
         """Open a screen for a situation, this one unless given, or go back to it where it is open."""
         places = [screen.PLACE if isinstance(screen, PanelScreen) else None for screen in self.screen_stack]
         if name not in places:
-            self.push_screen(screens.make(name, now or self.situation()))
+            self.keyboard.hold_for(self.push_screen(screens.make(name, now or self.situation())))
             return
         for _ in places[places.index(name) + 1 :]:
             self.pop_screen()

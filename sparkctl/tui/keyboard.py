@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ class Keyboard:
         self._typed: deque[events.Key | events.Paste] = deque()
         self._typing: asyncio.Task[None] | None = None
         self._opening: set[asyncio.Task[None]] = set()
+        self._coming: set[asyncio.Task[None]] = set()
         self._away: set[asyncio.Task[None]] = set()
         self._deaf_until = 0.0
 
@@ -61,6 +63,12 @@ class Keyboard:
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
 
+    def hold_for(self, mounting: Awaitable[object]) -> None:
+        """Keep what is typed, escape as well, until that is there which it is typed for."""
+        task = self._panel.spawn(_patiently(mounting))
+        self._coming.add(task)
+        task.add_done_callback(self._coming.discard)
+
     def leave_to(self, other: asyncio.Task[None]) -> None:
         """Drop what is typed until a task is over, which gives the terminal to another program."""
         self._typed.clear()
@@ -85,6 +93,9 @@ class Keyboard:
     async def _type(self) -> None:
         try:
             while self._typed:
+                if self._opening or self._coming:
+                    await self._opened()
+                    continue
                 event = self._typed.popleft()
                 if await _through(self._panel, partial(self._panel.hand_over, event)):
                     await self._settled()
@@ -98,7 +109,7 @@ class Keyboard:
             now = self._target()
             for pump in now.ancestors_with_self:
                 await _through(pump)
-            if self._opening:
+            if self._opening or self._coming:
                 await self._opened()
             calm = calm + 1 if now is before and now is self._target() else 0
             before = now
@@ -106,13 +117,19 @@ class Keyboard:
     async def _opened(self) -> None:
         loop = asyncio.get_running_loop()
         since = loop.time()
-        await asyncio.wait(self._opening)
+        await asyncio.wait(self._opening | self._coming)
         if loop.time() - since > PATIENCE:
             self._typed.clear()
 
     def _target(self) -> DOMNode:
         """Return whom the next key is for."""
         return self._panel.focused or self._panel.screen
+
+
+async def _patiently(mounting: Awaitable[object]) -> None:
+    with suppress(TimeoutError):  # what is left meanwhile is never mounted
+        async with asyncio.timeout(PATIENCE):
+            await mounting
 
 
 async def _through(pump: MessagePump, do: Callable[[], Awaitable[None]] | None = None) -> bool:

@@ -113,4 +113,9 @@ class LogPane(Vertical):
         """Save the shown lines to a file named after the instance and the time."""
         stamp = self._now().astimezone(self._zone).strftime("%Y%m%d-%H%M%S")
         name = "".join(char if char.isalnum() or char in "-_." else "-" for char in self._instance).lstrip(".") or "log"
-        self.view.save((self._directory or Path.cwd()) / f"{name}-{stamp}.log")
+        try:
+            folder = self._directory or Path.cwd()
+        except OSError as gone:
+            self.view.say(f"not saved: the directory that sparkctl was started in: {gone.strerror or gone}")
+        else:
+            self.view.save(folder / f"{name}-{stamp}.log")

@@ -256,8 +256,13 @@ class Logs(PanelScreen):
         if old is not None:
             old.remove()
             old.view.book.close()
-        self.query_one("#log").mount(self._pane)
-        self.call_after_refresh(self._pane.view.focus)
+        self.panel.keyboard.hold_for(self._come(self._pane))
+
+    async def _come(self, pane: LogPane) -> None:
+        """Mount a log; keys wait for it, since a prompt can be opened only in what is there."""
+        await self.query_one("#log").mount(pane)
+        if pane is self._pane:
+            self.set_focus(pane.view)
 
     def _marker(self, room: Room, one: Source) -> LineMarker:
         """Return what marks the ready line and failures, as far as it is known which engine it is."""

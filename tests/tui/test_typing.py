@@ -67,6 +67,25 @@ async def test_a_question_takes_the_keys_behind_the_one_that_asks_it(
         assert sparks.docker["spark2"].running, "tab was for the question, not for the next Spark"
 
 
+@pytest.mark.parametrize("is_clicked", [True, False])
+async def test_keys_wait_for_a_log_that_is_being_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_clicked: bool
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        if is_clicked:  # no key goes before that would wait until all is there
+            pilot.app.open("logs")  # type: ignore[attr-defined]
+            at_once(pilot, "/wMTPx\r")
+        else:
+            at_once(pilot, "l", "/wMTPx\r")
+        await holds(pilot, lambda: isinstance(view := pilot.app.focused, LogView) and view.sight.sought == "wMTPx")
+        (view,) = pilot.app.screen.query(LogView)
+        assert not view.state.is_wrapped, "w was a letter, not a key"
+        at_once(pilot, "escape", "l", "escape", "tab")
+        await until(pilot, lambda text: "sparkctl ›" not in text and "spark2 ●" in text)
+        await holds(pilot, lambda: pilot.app.node == "spark2")  # type: ignore[attr-defined]
+
+
 async def test_keys_wait_for_the_picker_until_profiles_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -373,6 +373,20 @@ async def test_saving_what_is_shown(app: LogApp) -> None:
         assert "is there already" in app.status()
 
 
+async def test_where_nothing_can_be_saved_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    app = LogApp(tmp_path)
+    app.pane._directory = None  # where sparkctl was started
+    folder.rmdir()
+    async with app.run_test(size=(120, 12)) as pilot:
+        app.view.add(0, numbered(10))
+        await settled(pilot)
+        await typed(pilot, "ctrl+s")
+        assert "not saved: the directory that sparkctl was started in" in app.status()
+
+
 async def test_ascii(tmp_path: Path) -> None:
     app = LogApp(tmp_path, ("ä-spark", "b"), ascii_only=True)
     async with app.run_test(size=(80, 12)) as pilot:
