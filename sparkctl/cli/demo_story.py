@@ -11,17 +11,31 @@ from typing import Protocol
 
 from sparkctl.cli.panel import Demo
 from sparkctl.core.clock import Clock
+from sparkctl.core.expectation import kind_of
 from sparkctl.core.history import History
 from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.phase import PartTime, Phase
 from sparkctl.tui.setup import Told
 
 HASTE = 8.0  # seconds of the demo in one of ours, while something starts or stops
 _DAY = 86400.0
+_SGLANG = (
+    ("dropping-caches", None, 1.7), ("creating", None, 0.5), ("starting", None, 13.0), ("loading", "join", 29.0),
+    ("loading", "weights", 190.0), ("loading", "profiling", 6.1), ("loading", "kv-cache", 5.9), ("loading", "graphs", 55.0),
+)  # fmt: skip
+_DRAFT = (("loading", "weights", 9.0), ("loading", "profiling", 5.3), ("loading", "draft", 32.0))
+_WARMED = (("warming", "http", 2.6), ("warming", "warm-up", 21.6), ("warming", "first token", 1.2))
+_VLLM = (
+    ("dropping-caches", None, 2.0), ("creating", None, 2.0), ("starting", None, 15.1), ("loading", "join", 41.0),
+    ("loading", "weights", 91.0), ("loading", "profiling", 7.0), ("loading", "compile", 42.0), ("loading", "kv-cache", 22.0),
+    ("loading", "graphs", 11.8), ("warming", "http", 5.3), ("warming", "first token", 1.3),
+)  # fmt: skip
 _STARTED = (
-    ("qwen36", "spark2", 361.0, 4.1),
-    ("qwen36-vllm", "spark2", 258.0, 2.2),
-    ("qwen36-ngram", "spark1", 323.0, 0.2),
-)  # seconds to ready, days ago
+    ("qwen36", "spark2", (*_SGLANG, *_DRAFT, *_WARMED), 4.1),
+    ("qwen36-vllm", "spark2", _VLLM, 2.2),
+    ("qwen36-ngram", "spark1", (*_SGLANG, *_WARMED), 0.2),
+)  # seconds of each part as the simulated engines take them, days ago
+_BEFORE = 2.0  # seconds until the first part begins: connecting and looking
 _TOO_MUCH = ("--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
 
 STORY = (
@@ -64,5 +78,10 @@ def demo(clock: RatedClock, *, with_story: bool) -> Demo:
 def remember(state: Path) -> None:
     """Let the operator have started both before: how long that takes is known then."""
     history, library = History(state), ProfileLibrary()
-    for profile, node, seconds, days in _STARTED:
-        history.remember_start(profile, library.load(profile).digest, node, seconds, time.time() - days * _DAY)
+    for name, node, took, days in _STARTED:
+        profile = library.load(name)
+        parts = [PartTime(Phase(phase), step, seconds) for phase, step, seconds in took]
+        history.remember_start(
+            name, profile.digest, node, _BEFORE + sum(one.seconds for one in parts), time.time() - days * _DAY,
+            kind=kind_of(profile.image, profile.model.path), parts=parts,
+        )  # fmt: skip

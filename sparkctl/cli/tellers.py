@@ -135,7 +135,7 @@ class WordTeller:
         before, now = self._phase, time.monotonic()
         moved_on = before is not None and event.phase not in (before.phase, Phase.FAILED)
         if before is not None and moved_on and before.phase in _WORTH_A_LINE and self.live.on:
-            words = f"{phase_word(before.phase)} done   {spoken(now - self._phase_since)}"
+            words = f"{phase_word(before.phase)} done   {spoken(now - self._phase_since)}{_usually(before)}"
             self._line(before.node, "good", symbol(Phase.READY, self.ascii), words)
         new_phase = before is None or before.phase is not event.phase
         if new_phase:
@@ -193,6 +193,12 @@ class WordTeller:
         narrate.say(f"{node}  {paint(mark, style, self.colour)} {words}", len(node) + 4)
         if self._phase is not None and self._phase.phase not in _SETTLED and self.live.on:
             self._show(self._phase)
+
+
+def _usually(event: PhaseChanged) -> str:
+    """Return how long a phase usually takes, with all its steps, where that is known."""
+    seconds = sum(one.seconds for one in event.expected_parts if one.phase is event.phase)
+    return f", usually {spoken(seconds)}" if seconds >= 1 else ""
 
 
 def _of_its_node(event: Ended, message: str) -> str:

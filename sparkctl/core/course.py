@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparkctl.model.events import PhaseChanged
-from sparkctl.model.phase import Phase, Step
+from sparkctl.model.phase import PartTime, Phase, Step
 
-_MOST = 32  # stretches: an engine that goes to and fro between two steps makes no endless list
+MOST = 32  # stretches: an engine that goes to and fro between two steps makes no endless list
 _END = (Phase.READY, Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
 _LEAVES = (Phase.STOPPING, Phase.STOPPED)
 
@@ -21,6 +22,11 @@ class Stretch:
     began: float
     ended: float | None = None
 
+    @property
+    def part(self) -> tuple[Phase, str | None]:
+        """Which part of a start it is."""
+        return self.phase, None if self.step is None else self.step.name
+
     def seconds(self, now: float) -> float:
         """Return how long it took, or has taken."""
         return max(0.0, (now if self.ended is None else self.ended) - self.began)
@@ -29,13 +35,14 @@ class Stretch:
 @dataclass(frozen=True, slots=True)
 class Course:
     """One start as far as it was watched. ``elapsed`` counts from the beginning of the verb as of ``told`` (unix seconds),
-    ``expected`` is the usual length of the whole start."""
+    ``expected`` is the usual length of the whole start, ``expected_parts`` that of its parts."""
 
     stretches: tuple[Stretch, ...] = ()
     phase: Phase = Phase.PLANNED
     told: float = 0.0
     elapsed: float | None = None
     expected: float | None = None
+    expected_parts: tuple[PartTime, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -58,8 +65,9 @@ def after(course: Course | None, event: PhaseChanged) -> Course | None:
     if course is None or _begins_anew(course, event):
         course = Course()
     course = replace(
-        course, phase=event.phase, told=event.ts, elapsed=event.elapsed, expected=event.expected or course.expected
-    )
+        course, phase=event.phase, told=event.ts, elapsed=event.elapsed, expected=event.expected or course.expected,
+        expected_parts=event.expected_parts or course.expected_parts,
+    )  # fmt: skip
     stretches = course.stretches
     last = stretches[-1] if stretches else None
     if last is not None and _is_same(last, event) and not course.is_over:
@@ -70,7 +78,7 @@ def after(course: Course | None, event: PhaseChanged) -> Course | None:
         stretches = (*stretches[:-1], replace(last, ended=event.ts))
     if not course.is_over:
         stretches = (*stretches, Stretch(event.phase, event.step, event.ts))
-    return replace(course, stretches=stretches[-_MOST:])
+    return replace(course, stretches=stretches[-MOST:])
 
 
 def _begins_anew(course: Course, event: PhaseChanged) -> bool:
@@ -83,3 +91,45 @@ def _is_same(last: Stretch, event: PhaseChanged) -> bool:
     if last.phase is not event.phase:
         return False
     return event.step is None or last.step is None or last.step.name == event.step.name
+
+
+# --- against what is expected -----------------------------------------------------------------------------------------
+
+
+def merged(stretches: Sequence[Stretch]) -> list[Stretch]:
+    """Return the stretches with those of the same part that follow each other as one."""
+    found: list[Stretch] = []
+    for one in stretches:
+        last = found[-1] if found else None
+        if last is not None and last.part == one.part:
+            found[-1] = Stretch(one.phase, one.step, last.began, one.ended)
+        else:
+            found.append(one)
+    return found
+
+
+def usual(course: Course) -> list[float | None]:
+    """Return the expected seconds of each `merged` stretch of a course, None where they are not known."""
+    return [None if at is None else course.expected_parts[at].seconds for at in _places(course)]
+
+
+def ahead(course: Course) -> tuple[PartTime, ...]:
+    """Return the parts that are still to come after the one that a course is at, as far as they are known."""
+    last = max((at for at in _places(course) if at is not None), default=-1)
+    return tuple(
+        one
+        for at, one in enumerate(course.expected_parts)
+        if at > last and one.phase.rank >= course.phase.rank and one.part != (course.phase, None)
+    )
+
+
+def _places(course: Course) -> list[int | None]:
+    """Return where each stretch is among the expected parts; of a part that comes twice, the second is the second."""
+    left = list(enumerate(course.expected_parts))
+    places: list[int | None] = []
+    for one in merged(course.stretches):
+        found = next((each for each in left if each[1].part == one.part), None)
+        if found is not None:
+            left.remove(found)
+        places.append(None if found is None else found[0])
+    return places

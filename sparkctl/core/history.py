@@ -5,19 +5,20 @@ All files are the operator's alone (0600 in a 0700 directory); secrets are maske
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import re
 import tempfile
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from sparkctl.core.expectation import expectation, is_duration, readable
+from sparkctl.core.starts import StartsFile
 from sparkctl.model.log import LogLine
+from sparkctl.model.phase import Expectation, PartTime
 from sparkctl.model.secrets import redact
 
 _KEPT_LOGS = 20  # per instance and node
@@ -140,17 +141,30 @@ class History:
         base = self.directory / "logs"
         return sorted(path.name for path in base.iterdir()) if base.is_dir() else []
 
-    def remember_start(self, profile: str, digest: str, node: str, seconds: float, when: float | None = None) -> None:
-        """Note that a start reached ready after ``seconds``, now or at unix time ``when``."""
-        self._append(
-            {
-                "ts": round(time.time() if when is None else when),
-                "profile": profile,
-                "hash": digest,
-                "node": node,
-                "seconds": seconds,
-            }
-        )
+    def remember_start(
+        self,
+        profile: str,
+        digest: str,
+        node: str,
+        seconds: float,
+        when: float | None = None,
+        *,
+        kind: str = "",
+        parts: Sequence[PartTime] = (),
+        has_joined: bool = False,
+    ) -> None:
+        """Note that a start reached ready after ``seconds``, now or at unix time ``when``.
+
+        ``kind`` is what `expectation.kind_of` gives. Of a start that was joined while it ran already, the seconds are
+        not its own: nothing is expected of it.
+        """
+        record: dict[str, object] = {
+            "ts": round(time.time() if when is None else when), "profile": profile, "hash": digest, "node": node,
+            "seconds": seconds,
+        }  # fmt: skip
+        record |= {"kind": kind} if kind else {}
+        record |= {"parts": readable(parts)} if parts else {}
+        self._append(record | ({"joined": True} if has_joined else {}))
 
     def remember_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
         """Note that a start failed at unix time ``when``. The same container twice counts once."""
@@ -163,7 +177,7 @@ class History:
         for record in self._records():
             if record.get("profile") != profile or record.get("node") != node or not _is_time(record.get("ts")):
                 continue
-            if _is_duration(record.get("seconds")):
+            if is_duration(record.get("seconds")):
                 found.clear()
             elif isinstance(record.get("failed"), str) and record["ts"] >= earliest:
                 found.setdefault(str(record.get("container")), (float(record["ts"]), record["failed"]))
@@ -186,17 +200,9 @@ class History:
         Path(name).replace(path)
         return path
 
-    def expected_start(self, profile: str, digest: str, node: str) -> float | None:
-        """Return the median seconds of the last five starts: of this very profile on this node, else of its name."""
-        records = self._start_records()
-        same = [r["seconds"] for r in records if r.get("hash") == digest and r.get("node") == node]
-        named = [r["seconds"] for r in records if r.get("profile") == profile]
-        chosen: list[float] = (same or named)[-5:]
-        if not chosen:
-            return None
-        import statistics  # 4 ms, and most verbs never ask
-
-        return statistics.median(chosen)
+    def expected(self, profile: str, digest: str, node: str, kind: str = "") -> Expectation:
+        """Return how long a start usually takes, and each of its parts; see `expectation`."""
+        return expectation(self._records(), profile, digest, node, kind)
 
     def recent_profiles(self, most: int) -> tuple[str, ...]:
         """Return the names of the profiles that were started last, the latest first."""
@@ -211,38 +217,25 @@ class History:
             if not isinstance(profile, str) or not isinstance(when, int | float) or not _is_time(when):
                 continue
             node = str(record.get("node"))
-            if _is_duration(record.get("seconds")):
+            if is_duration(record.get("seconds")):
                 last[profile] = LastStart(profile, node, float(when), seconds=float(record["seconds"]))
             elif isinstance(failed, str):
                 last[profile] = LastStart(profile, node, float(when), failed=failed)
         return tuple(last.values())
 
     @property
-    def _starts(self) -> Path:
-        return self.directory / "starts.jsonl"
+    def _starts(self) -> StartsFile:
+        return StartsFile(self.directory / "starts.jsonl")
 
     def _append(self, record: dict[str, object]) -> None:
         make_private(self.directory)
-        with os.fdopen(os.open(self._starts, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a") as file:
-            file.write(json.dumps(record) + "\n")
+        self._starts.append(record)
 
     def _start_records(self) -> list[dict[str, Any]]:
-        return [record for record in self._records() if _is_duration(record.get("seconds"))]
+        return [record for record in self._records() if is_duration(record.get("seconds"))]
 
     def _records(self) -> list[dict[str, Any]]:
-        try:
-            lines = self._starts.read_text(errors="replace").splitlines()[-500:]
-        except OSError:
-            return []
-        records = []
-        for line in lines:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue  # a line that a crash cut in half
-            if isinstance(record, dict):
-                records.append(record)
-        return records
+        return self._starts.records()
 
     def _log_folder(self, instance: str, node: str) -> Path:
         return self.directory / "logs" / _safe(instance) / _safe(node)
@@ -269,11 +262,6 @@ def _prune(folder: Path) -> None:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _is_duration(value: object) -> bool:
-    """Tell whether a median may be made of it: JSON as Python reads it knows NaN and Infinity."""
-    return isinstance(value, int | float) and abs(value) < 1e9 and math.isfinite(value) and value >= 0
 
 
 def _is_time(value: object) -> bool:

@@ -15,7 +15,7 @@ from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
 from sparkctl.model.metrics import Numbers
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.phase import Phase, Step
+from sparkctl.model.phase import PartTime, Phase, Step
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.sample import Sample
 from sparkctl.model.verdict import Verdict
@@ -121,7 +121,7 @@ class PlanMade:
 @dataclass(frozen=True, slots=True)
 class PhaseChanged:
     """A phase was entered or moved on. ``elapsed`` counts from the beginning of the verb, ``expected`` is the whole
-    start's usual length (median of earlier starts), both seconds."""
+    start's usual length and ``expected_parts`` that of its phases and steps (medians of earlier starts), all in seconds."""
 
     ts: float
     node: NodeName
@@ -131,6 +131,7 @@ class PhaseChanged:
     elapsed: float | None = None
     expected: float | None = None
     detail: str | None = None
+    expected_parts: tuple[PartTime, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

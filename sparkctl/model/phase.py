@@ -38,3 +38,25 @@ class Step:
     done: int | None = None
     total: int | None = None
     fraction: float | None = None  # 0..1
+
+
+@dataclass(frozen=True, slots=True)
+class PartTime:
+    """What a part of a start took or usually takes, in seconds: of a phase, or of the step of this name in it."""
+
+    phase: Phase
+    step: str | None
+    seconds: float
+
+    @property
+    def part(self) -> tuple[Phase, str | None]:
+        """Which part that is."""
+        return self.phase, self.step
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a start usually takes, in seconds, and its ``parts`` in their order; None and empty where that is not known."""
+
+    seconds: float | None = None
+    parts: tuple[PartTime, ...] = ()

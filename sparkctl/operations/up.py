@@ -33,6 +33,7 @@ from sparkctl.operations.savelog import save_log
 from sparkctl.operations.start_guard import StartGuard, unwatch
 from sparkctl.operations.stop import stop, sweep
 from sparkctl.operations.stream import Emit, stream
+from sparkctl.operations.timing import Timing
 from sparkctl.operations.watch import StartWatch, Watched, secrets_of
 
 _UNCHANGED = "interrupted before anything was changed"
@@ -98,10 +99,16 @@ class _Up:
         self.stopped_another = False
         self.drop_was_told = False  # that the page cache cannot be dropped here
         self.guard: StartGuard | None = None
+        self.timing = Timing(ctx, request.profile)
 
     async def run(self, emit: Emit) -> Ended:
         """Do it all. Ctrl-C ends it wherever nothing is half done; see `_create` for the one place where it waits."""
-        self.emit = emit
+
+        def told(event: Event) -> None:
+            self.timing.take(event)
+            emit(event)
+
+        self.emit = told
         node, guard = self.request.node, self.ctx.interrupt.guard
         if self.request.profile.nodes != 1:
             raise InvalidInput(
@@ -112,6 +119,7 @@ class _Up:
             session.report_to(self.emit)
             plan, scene = await guard(self._look(session), _UNCHANGED)
             self.emit(PlanMade(self.ctx.clock.now(), node.name, plan))
+            self.timing.look_up(plan)
             self._caution()
             decision = self._decide(plan, scene)
             if self.request.dry_run:
@@ -206,6 +214,7 @@ class _Up:
     ) -> tuple[Ended | None, str]:
         """Return the id of the container to watch, the one that runs already or a new one; or the end that there is none."""
         if decision.attach is not None:
+            self.timing.has_joined = True
             self._warn_of(f"{plan.instance} is already being started on {plan.node}; watching it")
             await self._arm(session, plan)
             await self._guard(decision.attach.id)
@@ -282,9 +291,7 @@ class _Up:
         watch = StartWatch(
             session, self.request.engine, plan, container_id, self.ctx, self._step, self.began, self.request.again
         )
-        watch.expected = self.ctx.history.expected_start(plan.profile, plan.profile_hash, plan.node) or (
-            self.request.profile.start.expected
-        )
+        watch.expected = self.timing.expected
         try:
             watch.saved = self.ctx.history.log_writer(plan.instance, plan.node, container_id, secrets_of(plan))
         except OSError as error:
@@ -338,7 +345,7 @@ class _Up:
 
     def _remember(self, plan: LaunchPlan, seconds: float) -> None:
         try:
-            self.ctx.history.remember_start(plan.profile, plan.profile_hash, plan.node, seconds)
+            self.timing.remember(plan, seconds)
         except OSError as error:
             self.emit(Warned(self.ctx.clock.now(), plan.node, f"this start's duration was not kept: {error}", None))
 
@@ -365,8 +372,9 @@ class _Up:
             self._warn_of(message, None if setting is None else f"{self.request.again} --set {setting}")
 
     def _phase(self, plan: LaunchPlan, phase: Phase) -> None:
-        elapsed = self.ctx.clock.monotonic() - self.began
-        self.emit(PhaseChanged(self.ctx.clock.now(), plan.node, plan.instance, phase, None, elapsed))
+        elapsed, usual = self.ctx.clock.monotonic() - self.began, self.timing.expected
+        event = PhaseChanged(self.ctx.clock.now(), plan.node, plan.instance, phase, None, elapsed, usual.seconds)
+        self.emit(replace(event, expected_parts=usual.parts))
 
     def _ended(self, plan: LaunchPlan, outcome: Outcome, **more: object) -> Ended:
         verdict = more.get("verdict")

@@ -14,7 +14,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import LogArrived, PhaseChanged, Warned
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeState
-from sparkctl.model.phase import Phase, Step
+from sparkctl.model.phase import Expectation, Phase, Step
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict
@@ -69,7 +69,7 @@ class StartWatch:
         self.log = LogReader(engine, plan.ready)
         self.began = ctx.clock.monotonic() if began is None else began
         self.again = again or f"sparkctl up {plan.profile} --node {plan.node}"
-        self.expected: float | None = None
+        self.expected = Expectation()
         self.saved: LogWriter | None = None
         self._secrets = secrets_of(plan)
         self._phase_began = ctx.clock.monotonic()
@@ -111,7 +111,8 @@ class StartWatch:
         self.emit(
             PhaseChanged(
                 self.ctx.clock.now(), self.plan.node, self.plan.instance, phase,
-                None if phase is Phase.READY else self.log.step, now - self.began, self.expected,
+                None if phase is Phase.READY else self.log.step, now - self.began, self.expected.seconds, None,
+                self.expected.parts,
             )
         )  # fmt: skip
 

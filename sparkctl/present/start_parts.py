@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.core.course import Course, Stretch
+from sparkctl.core.course import Course, Stretch, ahead, merged, usual
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.units import GIB, clock
@@ -20,6 +19,11 @@ _LATE = 1.2  # times what is expected
 _AHEAD = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _PAST = {Phase.DROPPING_CACHES: "caches", Phase.CREATING: "created", Phase.STARTING: "started"}
 _NOTICED = 0.05 * GIB
+_ABOUT = 16  # columns of what a part usually takes
+_BRIEF = 1.0  # seconds: of what is over sooner nobody wants to know how long it usually takes
+_LEAST_BAR = 8
+_NEXT = 2  # parts to come that a tile names
+_WANDERS = 5.0  # seconds by which a part may be longer without a word
 
 
 def is_late(taken: float, expected: float | None) -> bool:
@@ -32,17 +36,20 @@ def is_late(taken: float, expected: float | None) -> bool:
 
 def start_parts(one: InstanceView, seen: Glance, space: Space) -> list[Part]:
     """Return the time against what is expected, the step with its progress, and what was and what is still to come."""
-    told = seen.starts.get(one.name)
+    told, course = seen.starts.get(one.name), seen.courses.get(one.name)
     elapsed = None if told is None or told.elapsed is None else told.elapsed + max(0.0, seen.now - told.ts)
     expected = None if told is None else told.expected
     stops = one.phase is Phase.STOPPING
+    if told is None and course is not None and not (stops or course.is_over):
+        elapsed, expected = course.seconds(seen.now), course.expected
     name = "stop" if stops else "start"
     rows = [_time_row(name, elapsed, expected, one, space)]
-    if one.step is not None:
-        rows.append(step_row(one.step, space))
+    now = None if stops or course is None or course.is_over else _now_row(course, one, seen.now, space)
+    if now is None and one.step is not None:
+        now = step_row(one.step, space)
+    rows += [now] if now is not None else []
     if elapsed is not None and is_late(elapsed, expected):
         rows.append(row(label(""), Span("longer than usual", Tone.ATTENTION)))
-    course = seen.courses.get(one.name)
     if stops or course is None or course.is_over:
         return [Part(1, tuple(rows))]
     along = _along(course, seen, space)
@@ -73,6 +80,37 @@ def step_row(step: Step, space: Space) -> Row:
     return cut(row(label(name if short else "now"), *line, "  ", Span(beside, Tone.VALUE)), space.columns)
 
 
+def _now_row(course: Course, one: InstanceView, now: float, space: Space) -> Row | None:
+    """Return the part that a start is at by its time against what is expected, where its own progress is not told."""
+    stretches, expected = merged(course.stretches), usual(course)
+    if (
+        not stretches
+        or not _is_worth_telling(expected[-1])
+        or (one.step is not None and step_share(one.step) is not None)
+    ):
+        return None
+    if one.step is not None and one.step.name != stretches[-1].part[1]:
+        return None  # a word of another source, and newer
+    most, taken, name = expected[-1] or 1.0, stretches[-1].seconds(now), _doing(stretches[-1])
+    line = gauge(taken / most, space.bar, space.ascii_only, Tone.ATTENTION if _is_slow(taken, most) else Tone.ACCENT)
+    room = space.columns - LABEL - space.bar - 2
+    short = len(name) < LABEL
+    ways = [f"{clock(taken)} of about {clock(most)}", f"{clock(taken)} of {clock(most)}", clock(taken)]
+    ways = ways if short else [f"{way} {name}" for way in ways]
+    beside = next((way for way in ways if len(way) <= room), ways[-1])
+    return cut(row(label(name if short else "now"), *line, "  ", Span(beside, Tone.VALUE)), space.columns)
+
+
+def _is_worth_telling(expected: float | None) -> bool:
+    """Tell whether a part is known to last so long that its time says something."""
+    return expected is not None and expected >= _BRIEF
+
+
+def _is_slow(taken: float, expected: float | None) -> bool:
+    """Tell whether a part takes longer than usual, by more than its start may wander."""
+    return expected is not None and taken > max(_LATE * expected, expected + _WANDERS)
+
+
 def step_share(step: Step) -> float | None:
     """Return how far a step is, 0..1, None where that is not known."""
     if step.fraction is not None:
@@ -89,9 +127,10 @@ def step_done(step: Step) -> str:
 
 def _along(course: Course, seen: Glance, space: Space) -> Row:
     """Return ``caches ✓ −38.2   weights ✓   then warming up``; what the page cache gave back stays longest."""
-    done = [(_past(one), _given_back(one, seen)) for one in _merged(course.stretches) if one.ended is not None]
-    ahead = [phase_word(phase) for phase in _AHEAD if phase.rank > course.phase.rank]
-    then = Span(f"then {', '.join(ahead)}", Tone.LABEL) if ahead else None
+    done = [(_past(one), _given_back(one, seen)) for one in merged(course.stretches) if one.ended is not None]
+    coming = [name for name, _ in _coming(course)]
+    more = " …" if len(coming) > _NEXT else ""
+    then = Span(f"then {', '.join(coming[:_NEXT])}{more}", Tone.LABEL) if coming else None
     while True:
         spans: list[Span] = [label("")]
         for name, more in done:
@@ -101,6 +140,14 @@ def _along(course: Course, seen: Glance, space: Space) -> Row:
         if not done or width(spans) <= space.columns:
             return tuple(spans) if len(spans) > 1 else ()
         del done[min(1, len(done) - 1)]
+
+
+def _coming(course: Course) -> list[tuple[str, float | None]]:
+    """Return what is still to come, with the seconds that it usually takes: part by part where earlier starts tell."""
+    if course.expected_parts:
+        told = [one for one in ahead(course) if _is_worth_telling(one.seconds)]
+        return [(phase_word(one.phase) if one.step is None else step_name(Step(one.step)), one.seconds) for one in told]
+    return [(phase_word(phase), None) for phase in _AHEAD if phase.rank > course.phase.rank]
 
 
 def _past(one: Stretch) -> str:
@@ -123,32 +170,52 @@ def _given_back(one: Stretch, seen: Glance) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Time:
-    """The stretch of time, in seconds, that the bars of all phases are drawn on."""
+    """The stretch of time, in seconds, that the bars of all parts are drawn on, and their columns."""
 
     began: float
     whole: float
+    columns: int
+    ascii_only: bool
+
+    def line(self, began: float, seconds: float | None, mark: str, tone: Tone) -> Row:
+        """Return where a part lies in the whole; nothing of what is not known."""
+        if seconds is None:
+            return (Span(" " * self.columns, Tone.PLAIN),)
+        start = min(self.columns - 1, int((began - self.began) / self.whole * self.columns))
+        cells = max(1, min(self.columns - start, round(seconds / self.whole * self.columns)))
+        return row(" " * start, Span(mark * cells, tone), " " * (self.columns - start - cells))
 
 
 def course_parts(course: Course, now: float, space: Space) -> list[Part]:
-    """Return every phase with what it took, where that lies in the whole start, and those that are still to come."""
+    """Return every part with what it took and usually takes, where that lies in the whole start, and those to come."""
     until = course.told if course.is_over else now
-    merged = _merged(course.stretches)
-    taken = course.seconds(until)
-    parts = [Part(0, (_whole(course, taken, space),))]
-    if not merged:
+    stretches, expected = merged(course.stretches), usual(course)
+    coming = [] if course.is_over else _coming(course)
+    parts = [Part(0, (_whole(course, course.seconds(until), space),))]
+    if not stretches:
         return parts
-    began = merged[0].began
-    time = _Time(began, max(course.expected or 0.0, until - began, 1.0))
-    for at, one in enumerate(merged):
-        goes_on = at == len(merged) - 1 and not course.is_over
-        failed = at == len(merged) - 1 and course.phase is Phase.FAILED
-        row_ = _stretch_row(one, until, time, space, goes_on=goes_on, failed=failed)
-        parts.append(Part(1 if goes_on or failed else 4 + len(merged) - at, (row_,)))
-    ahead = [phase for phase in _AHEAD if phase.rank > course.phase.rank] if not course.is_over else []
-    sign = symbol(Phase.PLANNED, space.ascii_only)
-    parts += [
-        Part(5, (row(label(sign), " " * space.bar, Span(f"  {phase_word(phase)}", Tone.LABEL)),)) for phase in ahead
-    ]
+    rows = [
+        _Line(one, most, goes_on=at == len(stretches) - 1 and not course.is_over,
+              failed=at == len(stretches) - 1 and course.phase is Phase.FAILED)
+        for at, (one, most) in enumerate(zip(stretches, expected, strict=True))
+    ]  # fmt: skip
+    began = stretches[0].began
+    then = until + (0.0 if course.is_over else max(0.0, (expected[-1] or 0.0) - stretches[-1].seconds(until)))
+    end = then + sum(seconds or 0.0 for _, seconds in coming)
+    names = max(*(width(one.name()) for one in rows), *(len(name) + 2 for name, _ in coming), 0)
+    beside = names + (_ABOUT if course.expected_parts else 0)
+    bar = max(_LEAST_BAR, min(space.bar, space.columns - LABEL - beside))
+    time = _Time(began, max(course.expected or 0.0, end - began, 1.0), bar, space.ascii_only)
+    for at, one in enumerate(rows):
+        about = _about(one.expected, names - width(one.name()), "of about")
+        line = cut((*one.told(until, time), *about), space.columns)
+        parts.append(Part(1 if one.goes_on or one.failed else 4 + len(rows) - at, (line,)))
+    for name, seconds in coming:
+        line = time.line(then, seconds, "-" if space.ascii_only else "─", Tone.FRAME)
+        sign = label(symbol(Phase.PLANNED, space.ascii_only))
+        about = _about(seconds, names - len(name) - 2, "about")
+        parts.append(Part(5, (cut(row(sign, *line, Span(f"  {name}", Tone.LABEL), *about), space.columns),)))
+        then += seconds or 0.0
     return parts
 
 
@@ -165,21 +232,38 @@ def _doing(one: Stretch) -> str:
     return phase_word(one.phase) if one.step is None else step_name(one.step)
 
 
-def _stretch_row(one: Stretch, now: float, time: _Time, space: Space, *, goes_on: bool, failed: bool) -> Row:
-    """Return a phase: what it took, where that lies in the whole start, its name."""
-    sign, tone = ("✓", Tone.GOOD) if not goes_on else (symbol(one.phase, space.ascii_only), Tone.ATTENTION)
-    if failed:
-        sign, tone = symbol(Phase.FAILED, space.ascii_only), Tone.BAD
-    told = Tone.VALUE if goes_on or failed else Tone.LABEL
-    start = min(space.bar - 1, int((one.began - time.began) / time.whole * space.bar))
-    cells = max(1, min(space.bar - start, round(one.seconds(now) / time.whole * space.bar)))
-    mark = "=" if space.ascii_only else "━"
-    done = f"{step_done(one.step)} " if (goes_on or failed) and one.step is not None and step_done(one.step) else ""
-    name = row(Span(f"  {done}", Tone.VALUE), Span(_doing(one), told))
-    bar = Tone.BAD if failed else Tone.ACCENT if goes_on else Tone.OTHER
-    head = row(Span(f"{sign} ", tone), Span(f"{clock(one.seconds(now)):>5} ", Tone.VALUE))
-    line = row(" " * start, Span(mark * cells, bar), " " * (space.bar - start - cells))
-    return cut((*head, *line, *name), space.columns)
+def _about(seconds: float | None, gap: int, word: str) -> Row:
+    """Return how long a part usually takes, all in one column."""
+    if seconds is None or not _is_worth_telling(seconds):
+        return ()
+    return row(" " * gap, Span(f"{word:>{_ABOUT - 6}}{clock(seconds):>6}", Tone.UNIT))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A part of a start that has begun."""
+
+    of: Stretch
+    expected: float | None
+    goes_on: bool
+    failed: bool
+
+    def name(self) -> Row:
+        """Return its name with its progress."""
+        step, is_last = self.of.step, self.goes_on or self.failed
+        done = f"{step_done(step)} " if is_last and step is not None and step_done(step) else ""
+        return row(Span(f"  {done}", Tone.VALUE), Span(_doing(self.of), Tone.VALUE if is_last else Tone.LABEL))
+
+    def told(self, now: float, time: _Time) -> Row:
+        """Return what it took, where that lies in the whole start, and its name."""
+        sign, tone = ("✓", Tone.GOOD) if not self.goes_on else (symbol(self.of.phase, time.ascii_only), Tone.ATTENTION)
+        if self.failed:
+            sign, tone = symbol(Phase.FAILED, time.ascii_only), Tone.BAD
+        taken = self.of.seconds(now)
+        bar = Tone.BAD if self.failed else Tone.ACCENT if self.goes_on else Tone.OTHER
+        figure = Tone.ATTENTION if _is_slow(taken, self.expected) else Tone.VALUE
+        line = time.line(self.of.began, taken, "=" if time.ascii_only else "━", bar)
+        return row(Span(f"{sign} ", tone), Span(f"{clock(taken):>5} ", figure), *line, *self.name())
 
 
 def took_row(course: Course, space: Space) -> Row | None:
@@ -189,26 +273,10 @@ def took_row(course: Course, space: Space) -> Row | None:
         return None
     spans = list(_whole(course, taken, space))
     gap = "   "
-    for one in _merged(course.stretches):
+    for one in merged(course.stretches):
         piece = f"{gap}{_doing(one)} {clock(one.seconds(course.told))}"
         if width(spans) + len(piece) > space.columns:
             break
         spans.append(Span(piece, Tone.LABEL))
         gap = " · "
     return tuple(spans)
-
-
-def _merged(stretches: Sequence[Stretch]) -> list[Stretch]:
-    """Return the stretches with those of the same phase and step that follow each other as one."""
-    found: list[Stretch] = []
-    for one in stretches:
-        last = found[-1] if found else None
-        if last is not None and (last.phase, _name(last)) == (one.phase, _name(one)):
-            found[-1] = Stretch(one.phase, one.step, last.began, one.ended)
-        else:
-            found.append(one)
-    return found
-
-
-def _name(one: Stretch) -> str | None:
-    return None if one.step is None else one.step.name

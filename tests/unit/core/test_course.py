@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sparkctl.core.course import Course, after
-from sparkctl.model.events import PhaseChanged
-from sparkctl.model.node import NodeName
-from sparkctl.model.phase import Phase, Step
+from sparkctl.core.course import Course, after, ahead, usual
+from sparkctl.core.stopwatch import Stopwatch
+from sparkctl.model.events import NodeStateChanged, PhaseChanged
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import PartTime, Phase, Step
 
 NODE = NodeName("spark1")
 
@@ -59,3 +60,52 @@ def test_what_was_ready_already_has_no_course() -> None:
 def test_an_engine_that_goes_to_and_fro_makes_no_endless_list() -> None:
     steps = [told(100 + at, Phase.LOADING, Step("ab"[at % 2])) for at in range(500)]
     assert len(course_of(*steps).stretches) <= 32
+
+
+USUAL = (
+    PartTime(Phase.STARTING, None, 15.0), PartTime(Phase.LOADING, "weights", 130.0), PartTime(Phase.LOADING, "draft", 9.0),
+    PartTime(Phase.LOADING, "weights", 8.0), PartTime(Phase.WARMING, None, 20.0),
+)  # fmt: skip
+
+
+def test_each_part_has_its_own_expectation_and_what_is_ahead_is_known() -> None:
+    first = PhaseChanged(100, NODE, "qwen36", Phase.STARTING, None, 0.0, 182.0, None, USUAL)
+    course = course_of(first, told(110, Phase.LOADING), told(112, Phase.LOADING, Step("weights", 1, 9)))
+    assert usual(course) == [15.0, 130.0]
+    assert ahead(course) == USUAL[2:]
+    course = course_of(
+        first, told(110, Phase.LOADING, Step("weights")), told(240, Phase.LOADING, Step("draft")),
+        told(250, Phase.LOADING, Step("weights")),
+    )  # fmt: skip
+    assert usual(course) == [15.0, 130.0, 9.0, 8.0], "the second reading of weights is another part"
+    assert ahead(course) == USUAL[4:]
+    unknown = course_of(first, told(110, Phase.LOADING, Step("something new")))
+    assert usual(unknown) == [15.0, None]
+    assert ahead(unknown) == USUAL[1:]
+    assert usual(course_of(told(110, Phase.LOADING))) == [None]
+
+
+def timed(watch: Stopwatch, *phases: tuple[float, Phase, Step | None]) -> Stopwatch:
+    for elapsed, phase, step in phases:
+        watch.take(PhaseChanged(1e9 - 7 * elapsed, NODE, "qwen36", phase, step, elapsed))  # a wall clock that goes back
+    return watch
+
+
+START = ((2.0, Phase.CREATING, None), (4.0, Phase.LOADING, None), (5.0, Phase.LOADING, Step("weights", 1, 9)))
+REST = ((90.0, Phase.LOADING, Step("weights", 9, 9)), (94.0, Phase.WARMING, None), (100.0, Phase.READY, None))
+
+
+def test_a_stopwatch_goes_by_elapsed_time() -> None:
+    assert timed(Stopwatch(), *START).parts() == (), "it is not over"
+    assert timed(Stopwatch(), *START, *REST).parts() == (
+        PartTime(Phase.CREATING, None, 2.0), PartTime(Phase.LOADING, "weights", 90.0), PartTime(Phase.WARMING, None, 6.0),
+    )  # fmt: skip
+
+
+def test_what_a_lost_connection_hid_is_not_told() -> None:
+    watch = Stopwatch()
+    watch.take(NodeStateChanged(1.0, NODE, NodeState.UNKNOWN))  # before there was one
+    timed(watch, *START)
+    watch.take(NodeStateChanged(30.0, NODE, NodeState.UNREACHABLE))
+    watch.take(NodeStateChanged(50.0, NODE, NodeState.OK))
+    assert timed(watch, *REST).parts() == ()

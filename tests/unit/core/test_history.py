@@ -6,13 +6,17 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparkctl.core.history import History
 from sparkctl.model.log import LogLine
+from sparkctl.model.phase import Expectation, PartTime, Phase
 
 ID = "0123456789ab" + "c" * 52
 
@@ -128,7 +132,7 @@ def test_a_duration_that_is_none_is_ignored(history: History, seconds: str) -> N
     history.remember_start("qwen36", "0123", "spark1", 400.0)
     with (history.directory / "starts.jsonl").open("a") as file:
         file.write(f'{{"profile": "qwen36", "hash": "0123", "node": "spark1", "seconds": {seconds}}}\n{{"half')
-    assert history.expected_start("qwen36", "0123", "spark1") == 400.0
+    assert history.expected("qwen36", "0123", "spark1").seconds == 400.0
 
 
 # failed starts and receipts
@@ -147,7 +151,7 @@ def test_failures_count_since_the_last_good_start_and_only_lately(history: Histo
     assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((200.0, "bad-flag"), (300.0, "guard-stopped"))
     assert history.failures_since_ready("qwen36", "spark1", 250.0) == ((300.0, "guard-stopped"),)
     assert history.failures_since_ready("other", "spark1", 0.0) == ()
-    assert history.expected_start("qwen36", "hash", "spark1") == 300.0
+    assert history.expected("qwen36", "hash", "spark1").seconds == 300.0
 
 
 def test_the_same_container_fails_once_whoever_tells_it(history: History) -> None:
@@ -202,3 +206,97 @@ def test_the_last_start_of_each_profile_is_known_however_it_ended(history: Histo
     first, second = history.last_starts()
     assert (first.profile, first.node, first.seconds, first.failed) == ("qwen36", "spark2", 415.0, None)
     assert (second.profile, second.when, second.seconds, second.failed) == ("orpheus", 2_000.0, None, "port-taken")
+
+
+# what each part of a start took
+
+
+def took(weights: float, compile_: float | None = None) -> list[PartTime]:
+    parts = [PartTime(Phase.STARTING, None, 12.0), PartTime(Phase.LOADING, "weights", weights)]
+    return parts if compile_ is None else [*parts, PartTime(Phase.LOADING, "compile", compile_)]
+
+
+def start(history: History, parts: list[PartTime], digest: str = "h", node: str = "spark1", kind: str = "k") -> None:
+    history.remember_start("qwen36", digest, node, sum(one.seconds for one in parts), kind=kind, parts=parts)
+
+
+def test_a_part_is_expected_to_take_the_median_of_the_last_five_of_the_same_profile_there(history: History) -> None:
+    for weights in (900.0, 100.0, 110.0, 120.0, 130.0, 140.0):
+        start(history, took(weights))
+    start(history, took(10.0), digest="other")
+    start(history, took(20.0), node="spark2")
+    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(120.0))
+
+
+def test_else_that_of_the_same_image_and_model_and_else_nothing_is_known(history: History) -> None:
+    start(history, took(100.0), digest="with other arguments", node="spark2")
+    start(history, took(500.0), digest="of another model", kind="other")
+    known = history.expected("qwen36", "h", "spark1", "k")
+    assert known == Expectation(112.0, tuple(took(100.0)))
+    named = history.expected("qwen36", "h", "spark1", "nobody's")
+    assert (named.seconds, named.parts) == (312.0, ()), "the name alone tells of the whole, not of its parts"
+    assert history.expected("another", "h2", "spark1", "nobody's") == Expectation()
+
+
+def test_what_most_starts_do_not_have_is_not_expected(history: History) -> None:
+    for compiled in (60.0, None, None):
+        start(history, took(100.0, compiled))
+    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.0))
+    start(history, took(100.0, 50.0))
+    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.0, 55.0))
+
+
+def test_a_part_that_comes_twice_is_two_parts(history: History) -> None:
+    parts = [*took(190.0), PartTime(Phase.LOADING, "draft", 3.0), PartTime(Phase.LOADING, "weights", 9.0)]
+    start(history, parts)
+    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(parts)
+
+
+def test_a_start_that_was_joined_tells_nothing_of_how_long_it_takes(history: History) -> None:
+    history.remember_start("qwen36", "h", "spark1", 3.0, kind="k", has_joined=True)
+    assert history.expected("qwen36", "h", "spark1", "k") == Expectation()
+    assert history.recent_profiles(1) == ("qwen36",)
+
+
+DAMAGED = ['"parts"', "{}", '[["loading", "weights"]]', '[["dancing", null, 3]]', '[["loading", 4, 3]]', "[[]]",
+           '[["loading", "weights", NaN]]', '[["loading", "weights", -1]]', '[["ready", "' + "x" * 65 + '", 1]]']  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", DAMAGED)
+def test_damaged_parts_cost_themselves_and_files_of_before_are_read(history: History, parts: str) -> None:
+    start(history, took(100.0))
+    before = '{"ts": 1, "profile": "qwen36", "hash": "h", "node": "spark1", "seconds": 300.0}'
+    with (history.directory / "starts.jsonl").open("a") as file:
+        file.write(f'{before}\n{before[:-1]}, "kind": "k", "parts": {parts}}}\n{{"half')
+    assert history.expected("qwen36", "h", "spark1", "k") == Expectation(300.0, tuple(took(100.0)))
+    start(history, took(101.0))
+    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.5)), "only the half line is lost"
+
+
+@given(st.binary(max_size=300))
+def test_whatever_lies_there_is_no_reason_to_fail(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    history = History(tmp_path_factory.mktemp("state"))
+    (history.directory / "starts.jsonl").write_bytes(data)
+    history.expected("qwen36", "h", "spark1", "k")
+    start(history, took(100.0))
+    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.0))
+
+
+def test_the_file_does_not_grow_for_ever_and_keeps_the_newest(history: History) -> None:
+    start(history, took(1.0))
+    path = history.directory / "starts.jsonl"
+    with path.open("a") as file:
+        file.write("x" * 600_000 + "\n")
+    for weights in (100.0, 102.0):
+        start(history, took(weights))
+    assert path.stat().st_size < 300_000
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in history.directory.iterdir()] == ["starts.jsonl"]
+    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(101.0))
+
+
+def test_two_at_once_lose_nothing_of_each_other(history: History) -> None:
+    start(history, took(1.0))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda at: start(history, took(float(at)), digest=f"d{at}"), range(200)))
+    assert all(history.expected("x", f"d{at}", "spark1").parts for at in range(200))

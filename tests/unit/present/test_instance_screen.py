@@ -16,7 +16,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory import Memory
 from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.phase import Phase, Step
+from sparkctl.model.phase import PartTime, Phase, Step
 from sparkctl.model.plan import LaunchPlan, ReadyRule, Timeouts
 from sparkctl.model.sample import Gpu, GpuProcess, Process, Sample
 from sparkctl.model.units import GIB
@@ -127,6 +127,31 @@ def test_a_start_has_its_phases_with_their_time_against_what_is_expected() -> No
     assert "12/18 weights" in rows["weights"]
     assert "○" in rows["warming up"]
     assert rows["starting"].index("━") < rows["weights"].index("━"), "each where it lies in the whole"
+
+
+def test_each_part_stands_beside_what_it_usually_takes() -> None:
+    coming = replace(READY, phase=Phase.LOADING, status="Up 1 minute", step=Step("compile"))
+    usual = (
+        PartTime(Phase.STARTING, None, 21.0), PartTime(Phase.LOADING, "weights", 130.0),
+        PartTime(Phase.LOADING, "compile", 40.0), PartTime(Phase.LOADING, "graphs", 11.0),
+        PartTime(Phase.WARMING, "http", 0.4),
+    )  # fmt: skip
+    phases = (
+        (105.0, Phase.STARTING, None), (126.0, Phase.LOADING, Step("weights", 12, 18)), (244.0, Phase.LOADING, Step("compile"))
+    )  # fmt: skip
+    told = [
+        events.PhaseChanged(ts, NODE, "qwen36", phase, step, ts - 100, 415.0, None, usual) for ts, phase, step in phases
+    ]
+    seen = shown(scene(store(*told, one=coming), now=264.0)).splitlines()
+    rows = {name: next(line for line in seen if f" {name} " in line) for name in ("weights", "compile", "CUDA graphs")}
+    assert "✓  1:58 " in rows["weights"]
+    assert "of about  2:10" in rows["weights"]
+    assert "◐  0:20 " in rows["compile"]
+    assert "of about  0:40" in rows["compile"]
+    assert "about  0:11" in rows["CUDA graphs"]
+    assert "of about" not in rows["CUDA graphs"]
+    assert len({line.index("about") for line in rows.values()}) == 1, "all in one column"
+    assert not any("HTTP server" in line for line in seen), "what is over at once is not announced"
 
 
 def test_a_failure_says_why_first_and_where_the_proof_is() -> None:

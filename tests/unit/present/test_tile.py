@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkctl.core.course import after
 from sparkctl.core.rings import Rings
 from sparkctl.core.store import LoadView
 from sparkctl.model.container import ContainerState
@@ -17,7 +18,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory import Memory
 from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.phase import Phase, Step
+from sparkctl.model.phase import PartTime, Phase, Step
 from sparkctl.model.sample import Gpu, GpuProcess, Sample
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Cause, Evidence, Verdict
@@ -105,6 +106,23 @@ def test_a_start_has_its_step_and_its_time_against_what_is_expected() -> None:
     assert "4:10 of about 6:55" in shown
     late = replace(start, elapsed=600.0)
     assert "longer than usual" in lines(seen(coming, starts={"qwen36": late}))
+
+
+def test_a_step_without_progress_of_its_own_goes_by_its_time() -> None:
+    coming = replace(READY, phase=Phase.LOADING, step=Step("compile"), numbers=None)
+    usual = (PartTime(Phase.LOADING, "compile", 40.0), PartTime(Phase.LOADING, "graphs", 60.0))
+    start = PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, coming.step, 240.0, 415.0, None, usual)
+    course = after(None, start)
+    assert course is not None
+    shown = lines(seen(coming, starts={"qwen36": start}, courses={"qwen36": course}))
+    assert "0:10 of about 0:40" in shown
+    assert "then CUDA graphs" in shown
+    assert "4:10 of about 6:55" in lines(seen(coming, courses={"qwen36": course})), (
+        "also behind a newer list of containers"
+    )
+    unknown = after(None, replace(start, expected_parts=()))
+    assert unknown is not None
+    assert "0:10" not in lines(seen(coming, starts={"qwen36": start}, courses={"qwen36": unknown}))
 
 
 def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:

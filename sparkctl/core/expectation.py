@@ -1,0 +1,83 @@
+"""How long a start and its parts usually take, of those that went well before. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparkctl.model.phase import Expectation, PartTime, Phase
+
+_LAST = 5  # starts that count
+_MOST = 32  # parts of one start
+_NAME = 64  # characters of a step's name
+
+Record = Mapping[str, Any]
+
+
+def kind_of(image: str, model: str | None) -> str:
+    """Return what starts of the same image and model have in common: short, and nothing can be read out of it."""
+    return hashlib.sha256(f"{image}\n{model or ''}".encode()).hexdigest()[:12]
+
+
+def expectation(records: Sequence[Record], profile: str, digest: str, node: str, kind: str) -> Expectation:
+    """Return medians of the last five starts: of this very profile on this node, else of the same image and model; of the
+    whole start, not of its parts, else of the same profile's name.
+
+    A part is expected where half of the starts had it: compiled kernels are kept, and not every start compiles.
+    """
+    whole = [one for one in records if is_duration(one.get("seconds")) and not one.get("joined")]
+    same = [one for one in whole if one.get("hash") == digest and one.get("node") == node]
+    alike = [one for one in whole if kind and one.get("kind") == kind]
+    named = [one for one in whole if one.get("profile") == profile]
+    chosen = (same or alike or named)[-_LAST:]
+    if not chosen:
+        return Expectation()
+    from statistics import median  # 4 ms, and most verbs never ask
+
+    parts = [each for one in same if (each := written(one.get("parts")))] or [
+        each for one in alike if (each := written(one.get("parts")))
+    ]
+    return Expectation(float(median(one["seconds"] for one in chosen)), _usual(parts[-_LAST:]))
+
+
+def _usual(starts: Sequence[Sequence[PartTime]]) -> tuple[PartTime, ...]:
+    """Return the median of each part, in the order of the last start that had it."""
+    from statistics import median
+
+    took: dict[tuple[Phase, str | None, int], list[float]] = {}
+    for start in reversed(starts):
+        times: dict[tuple[Phase, str | None], int] = {}
+        for one in start:
+            times[one.part] = times.get(one.part, 0) + 1
+            took.setdefault((*one.part, times[one.part]), []).append(one.seconds)
+    usual = [PartTime(key[0], key[1], median(each)) for key, each in took.items() if 2 * len(each) >= len(starts)]
+    return tuple(sorted(usual, key=lambda one: one.phase.rank))
+
+
+def readable(parts: Sequence[PartTime]) -> list[list[object]]:
+    """Return parts as they are kept; `written` reads them again."""
+    return [[str(one.phase), one.step and one.step[:_NAME], round(one.seconds, 1)] for one in parts[:_MOST]]
+
+
+def written(value: object) -> tuple[PartTime, ...]:
+    """Return the parts that `readable` made, none at all where one of them is damaged."""
+    found: list[PartTime] = []
+    for one in value[: _MOST + 1] if isinstance(value, list) else ():
+        match one:
+            case [str(phase), str() | None as step, int() | float() as seconds] if (
+                phase in _PHASES and is_duration(seconds) and len(step or "") <= _NAME
+            ):
+                found.append(PartTime(Phase(phase), step, float(seconds)))
+            case _:
+                return ()
+    return tuple(found) if len(found) <= _MOST else ()
+
+
+_PHASES = frozenset(map(str, Phase))
+
+
+def is_duration(value: object) -> bool:
+    """Tell whether a median may be made of it: JSON as Python reads it knows NaN and Infinity."""
+    return isinstance(value, int | float) and abs(value) < 1e9 and math.isfinite(value) and value >= 0

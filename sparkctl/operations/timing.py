@@ -1,0 +1,43 @@
+"""What a start and its parts take: looked up before, measured while it goes on, kept when it went well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkctl.core.context import Context
+from sparkctl.core.expectation import kind_of
+from sparkctl.core.stopwatch import Stopwatch
+from sparkctl.model.events import Event
+from sparkctl.model.phase import Expectation
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.profile import Profile
+
+
+class Timing:
+    """Of one start. ``has_joined``: it was under way already, so what was seen of it is not all."""
+
+    def __init__(self, ctx: Context, profile: Profile) -> None:
+        self._ctx, self._profile = ctx, profile
+        self._stopwatch = Stopwatch()
+        self.expected = Expectation()
+        self.has_joined = False
+
+    def take(self, event: Event) -> None:
+        """Note what happens."""
+        self._stopwatch.take(event)
+
+    def look_up(self, plan: LaunchPlan) -> None:
+        """Find out how long it may take; the profile's own word counts until one was seen."""
+        known = self._ctx.history.expected(plan.profile, plan.profile_hash, plan.node, self._kind(plan))
+        self.expected = replace(known, seconds=known.seconds or self._profile.start.expected)
+
+    def remember(self, plan: LaunchPlan, seconds: float) -> None:
+        """Keep what it took. Raises OSError."""
+        parts = () if self.has_joined else self._stopwatch.parts()
+        self._ctx.history.remember_start(
+            plan.profile, plan.profile_hash, plan.node, seconds,
+            kind=self._kind(plan), parts=parts, has_joined=self.has_joined,
+        )  # fmt: skip
+
+    def _kind(self, plan: LaunchPlan) -> str:
+        return kind_of(plan.image, self._profile.model.path)
