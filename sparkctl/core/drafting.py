@@ -30,8 +30,8 @@ class Drafting:
         self._next = (self._next + 1) % _KEPT
 
     def cells(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
-        """Return the mean accept length of ``count`` equal stretches of the ``seconds`` before ``now``, oldest first; None: no
-        reading is in that one."""
+        """Return the mean accept length of ``count`` equal stretches, oldest first, the last of which has ``now`` in it; None:
+        no reading is in that one. Stretches begin at whole multiples of their width: a curve moves on, and does not shimmer."""
         return self._means(self._lengths, now, seconds / count, count)
 
     def rates(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
@@ -40,10 +40,11 @@ class Drafting:
 
     def _means(self, values: array[float], now: float, width: float, count: int) -> tuple[float | None, ...]:
         sums, seen = [0.0] * count, [0] * count
+        last = int(now / width)
         for ts, value in zip(self._at, values, strict=True):
             if math.isnan(value):
                 continue
-            at = count - 1 - int(max(0.0, now - ts) / width)
+            at = count - 1 - max(0, last - int(ts / width))
             if at >= 0:
                 sums[at] += value
                 seen[at] += 1

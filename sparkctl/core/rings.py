@@ -115,12 +115,13 @@ class Rings:
 
     def fine(self, series: Series) -> tuple[tuple[float, float | None], ...]:
         """Return (seconds before the newest sample, value) of each sample of the last 15 minutes, oldest first."""
-        return tuple((age, _known(value)) for age, value in self._ages(series))
+        return tuple((self._now - at, _known(value)) for at, value in self._recent(series))
 
-    def _ages(self, series: Series) -> Iterator[tuple[float, float]]:
+    def _recent(self, series: Series) -> Iterator[tuple[float, float]]:
+        """Yield (when on the axis, value)."""
         for at, value in self._fine.of(_COLUMN[series]):
-            if (age := self._now - at) <= FINE_SPAN:
-                yield age, value
+            if self._now - at <= FINE_SPAN:
+                yield at, value
 
     def coarse(self, series: Series) -> tuple[tuple[float, Spread | None], ...]:
         """Return (seconds before the newest sample, spread) of each 15 s of the last 6 hours that had a sample."""
@@ -133,7 +134,8 @@ class Rings:
     def cells(self, series: Series, seconds: float, count: int) -> tuple[Spread | None, ...]:
         """Return ``count`` equal stretches of the last ``seconds``, oldest first; None: nothing known in that one.
 
-        A stretch that is shorter than the time between samples may well have none.
+        They begin at whole multiples of their width on the node's clock, and the last has the newest sample in it: a curve
+        moves on, and does not shimmer. A stretch that is shorter than the time between samples may well have none.
         """
         made = self._made.get((series, seconds, count))
         if made is None:
@@ -142,12 +144,13 @@ class Rings:
 
     def _cells(self, series: Series, seconds: float, count: int) -> tuple[Spread | None, ...]:
         width = seconds / count
+        first = math.floor(self._now / width) - (count - 1)  # of the stretches, counted from the axis' zero
         if seconds <= FINE_SPAN:
-            return _gathered(self._ages(series), width, count)
+            return _gathered(self._recent(series), width, first, count)
         found: list[Spread | None] = [None] * count
         weights = [0] * count
         for age, spread in self.coarse(series):
-            at = count - 1 - int(age / width)
+            at = math.floor((self._now - age) / width) - first
             if spread is None or at < 0:
                 continue
             found[at] = _joined(found[at], weights[at], spread)
@@ -194,11 +197,11 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _gathered(values: Iterable[tuple[float, float]], width: float, count: int) -> tuple[Spread | None, ...]:
+def _gathered(values: Iterable[tuple[float, float]], width: float, first: int, count: int) -> tuple[Spread | None, ...]:
     """Return the spread of each stretch: plain numbers until the end, for a picture gathers thousands of them."""
     stretches: list[list[float]] = [[] for _ in range(count)]
-    for age, value in values:
-        at = count - 1 - int(age / width)
+    for when, value in values:
+        at = math.floor(when / width) - first
         if at >= 0 and not math.isnan(value):
             stretches[at].append(value)
     return tuple(_spread(each) if each else None for each in stretches)

@@ -128,8 +128,8 @@ def test_cells_are_what_a_plain_list_would_give(steps: list[tuple[float, int | N
         plain.append((uptime, available))
     expected: list[Spread | None] = []
     for cell in range(30):
-        upper, lower = 900 - cell * 30, 900 - (cell + 1) * 30
-        inside = [v * GIB for at, v in plain if v is not None and lower <= uptime - at < upper]
+        number = (uptime - plain[0][0]) // 30 - 29 + cell  # of 30 s each since the first sample
+        inside = [v * GIB for at, v in plain if v is not None and (at - plain[0][0]) // 30 == number]
         expected.append(Spread(sum(inside) / len(inside), min(inside), max(inside)) if inside else None)
     found = rings.cells(Series.AVAILABLE, 900, 30)
     for mine, theirs in zip(found, expected, strict=True):
