@@ -11,7 +11,7 @@ from textual import events
 from textual.widgets import Input
 
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
-from sparkctl.tui.keyboard import UNBIDDEN
+from sparkctl.tui.keyboard import PATIENCE, UNBIDDEN
 from sparkctl.tui.log_view import LogView
 from sparkctl.tui.room import Room
 from tests.sim.clients import FAST
@@ -84,6 +84,25 @@ async def test_keys_wait_for_a_log_that_is_being_opened(
         at_once(pilot, "escape", "l", "escape", "tab")
         await until(pilot, lambda text: "sparkctl ›" not in text and "spark2 ●" in text)
         await holds(pilot, lambda: pilot.app.node == "spark2")  # type: ignore[attr-defined]
+
+
+async def test_the_first_key_waits_as_well_for_what_is_being_mounted_and_so_does_escape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        mounted, keyboard = asyncio.Event(), pilot.app.keyboard  # type: ignore[attr-defined]
+        keyboard.hold_for(mounted.wait())
+        at_once(pilot, "escape", "p")
+        await pilot.pause(0.3)
+        assert "sparkctl ›" not in screen(pilot)
+        mounted.set()
+        await until(pilot, "sparkctl › profiles")
+        keyboard.hold_for(asyncio.Event().wait())  # never there: it was left
+        at_once(pilot, "escape")
+        await holds(pilot, lambda: not keyboard._coming, within=PATIENCE + 10)
+        at_once(pilot, "escape")
+        await until(pilot, lambda text: "sparkctl ›" not in text)
 
 
 async def test_keys_wait_for_the_picker_until_profiles_are_read(
