@@ -32,7 +32,8 @@ DEFAULT_PORTS = {Kind.SGLANG: 30000, Kind.VLLM: 8000, Kind.LLAMA: 8080, Kind.TTS
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Sizes in bytes. ``draft_tokens``: proposed per step, 0 without speculation; ``fraction``: of the memory."""
+    """Sizes in bytes. ``draft_tokens``: proposed per step, 0 without speculation; ``fraction``: of the memory. ``share``: of its
+    speed, that a GPU which is not well leaves."""
 
     kind: Kind
     argv: tuple[str, ...]
@@ -53,6 +54,7 @@ class Launch:
     metrics: bool
     api_key: str | None
     fault: Fault | None
+    share: float = 1.0
 
     @property
     def is_hybrid(self) -> bool:
@@ -74,7 +76,7 @@ class Launch:
     @property
     def steps_per_second(self) -> float:
         """Decode steps of one request: how often the active weights, and the draft head for each draft, can be read."""
-        return READ / max(self.active + self.draft_tokens * self.head, 400 << 20)
+        return self.share * READ / max(self.active + self.draft_tokens * self.head, 400 << 20)
 
     @property
     def tokens_per_second(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 from sparkctl.sim.clock import Schedule
@@ -12,11 +13,12 @@ from sparkctl.sim.decode_lines import decode_lines, earlier_lines
 from sparkctl.sim.decoding import Decoding
 from sparkctl.sim.engines import ENGINES, script_of
 from sparkctl.sim.launch import Kind, read_launch
-from sparkctl.sim.node import SimNode
+from sparkctl.sim.node import SimNode, Trouble
 from sparkctl.sim.serving import Serving
 from sparkctl.sim.steps import NOW, Exit, Grow, Hang, Leak, Listen, Load, Say, Script, Step
 
 SIGKILLED = Exit(137)
+STUCK = 0.33  # of its speed: about what is left of a busy GPU's clock, 800 of 2400 MHz
 COPYING, WARMING = 0.03, 0.42  # how busy the GPU is while weights come, and while graphs are captured
 
 
@@ -26,7 +28,8 @@ class EngineProcess:
     def __init__(self, node: SimNode, container: SimContainer) -> None:
         self.node = node
         self.container = container
-        self.launch = read_launch(container.image, container.command, container.env, node.fault)
+        launch = read_launch(container.image, container.command, container.env, node.fault)
+        self.launch = replace(launch, share=STUCK if Trouble.STUCK_CLOCK in node.options.troubles else 1.0)
         self.engine = ENGINES[self.launch.kind]
         self.pids = [node.spawn(container.id), node.spawn(container.id)]
         self.ready = asyncio.Event()
