@@ -140,9 +140,10 @@ def guard_words(guarded: Mapping[NodeName, tuple[str, ...] | None]) -> str | Non
 
 
 def header(title: Sequence[Span], right: Sequence[Span], columns: int, ascii_only: bool = False) -> Row:
-    """Return the first line: what this is on the left; how it stands and the time on the right. The time stays longest."""
+    """Return the first line: what this is on the left; how it stands and the time on the right. The time stays longest, and
+    a column between the two is left."""
     left, end = (Span(" "), *title), (*right, Span(" "))
-    while len(end) > 2 and width(left) + width(end) > columns:
+    while len(end) > 2 and width(left) + width(end) >= columns:
         end = end[1:]
     line = (*fit(left, max(0, columns - width(end))), *end)
     return fit(plain_ascii(line) if ascii_only else line, columns, "")

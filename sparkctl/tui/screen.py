@@ -132,10 +132,11 @@ class PanelScreen(Screen[None]):
             (panel.setup.readonly, "read-only", Tone.ACCENT),
         ]
         count = len(panel.names)
-        spans = [Span(f"{word} · ", tone) for on, word, tone in badges if on]
+        spans = [Span(f"{count} Spark{'s' if count != 1 else ''} · ", Tone.LABEL)]
         if (guard := guard_words(panel.guarded())) is not None:
             spans.append(Span(f"{guard} · ", Tone.LABEL))
-        spans.append(Span(f"{count} Spark{'s' if count != 1 else ''} · ", Tone.LABEL))
+        # what stands left goes first where it gets narrow: nobody is to take a recording for what is now
+        spans += [Span(f"{word} · ", tone) for on, word, tone in badges if on]
         if self.PLACE != OVERVIEW:  # there the tiles say it
             from sparkctl.present.glance import troubled
 
