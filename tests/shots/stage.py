@@ -33,8 +33,8 @@ Driver = Pilot[tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """``until`` ends the recording after the first event for which it holds; ``keys`` are pressed there, and ``shows`` is
-    what has to be seen then. ``place`` is the screen, None for the overview."""
+    """``until`` ends the recording after the first event for which it holds; ``keys`` are pressed there (``~text``: wait
+    until that is seen), and ``shows`` is what has to be seen then. ``place`` is the screen, None for the overview."""
 
     recording: str
     shows: str
@@ -58,7 +58,7 @@ SCENES: dict[str, Scene] = {
     "failure": Scene("failure", "failed", lambda event: isinstance(event, Ended)),
     "instance": Scene("evening", "accept", keys=("tab", "enter"), place=INSTANCE),
     "verdict": Scene("failure", "proof", keys=("enter",), place=INSTANCE),
-    "logs": Scene("failure", "OutOfMemoryError", keys=("l", "E"), place=LOGS),
+    "logs": Scene("failure", "OutOfMemoryError", keys=("l", "~26 lines", "E"), place=LOGS),
     "profiles": Scene("evening", "SGLang", keys=("p", "j"), place=PROFILES),
     "doctor": Scene("checkup", "problem", keys=("!",), place=DOCTOR),
 }
@@ -128,6 +128,10 @@ async def enact(pilot: Driver, scene: Scene) -> None:
             there.repaint()
             await pilot.pause()
             for key in scene.keys:
+                if key.startswith("~"):
+                    while key[1:] not in (now := shown(pilot)):
+                        await pilot.pause(0.02)
+                    continue
                 await pilot.press(key)
                 await pilot.pause()
             before = None
