@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -30,7 +30,7 @@ class Teller(Protocol):
         ...
 
 
-Verb = Callable[[], AsyncIterator[Event]]
+Verb = Callable[[], AsyncGenerator[Event, None]]
 _taken: ContextVar[list[Verb] | None] = ContextVar("taken", default=None)
 
 
@@ -53,7 +53,7 @@ def take() -> Iterator[list[Verb]]:
         _taken.reset(token)
 
 
-async def _drive(ctx: Context, verb: Callable[[], AsyncIterator[Event]], teller: Teller) -> int:
+async def _drive(ctx: Context, verb: Callable[[], AsyncGenerator[Event, None]], teller: Teller) -> int:
     loop = asyncio.get_running_loop()
 
     def press() -> None:
@@ -81,7 +81,7 @@ async def _drive(ctx: Context, verb: Callable[[], AsyncIterator[Event]], teller:
         ticker.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await ticker
-        await events.aclose()  # type: ignore[attr-defined]
+        await events.aclose()
     return code
 
 
@@ -94,6 +94,7 @@ async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait({showing, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
+    await asyncio.gather(stopping, return_exceptions=True)
     if showing.done():
         return showing.result()
     showing.cancel()

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.core.history import History
+from sparkctl.core.together import end
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.ask import Asker, Nobody
 
@@ -54,10 +55,7 @@ class Interrupt:
                 return task.result()
             raise Interrupted(goes_on)
         finally:
-            press.cancel()
-            if not task.done():
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+            await end((task, press))
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar, overload
 
 A = TypeVar("A")
@@ -30,3 +30,20 @@ async def together(*work: Work[Any]) -> tuple[Any, ...]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def end(tasks: Iterable[asyncio.Future[Any]], within: float | None = None) -> None:
+    """Cancel tasks and wait for their ends, ``within`` so many seconds at most.
+
+    Each is cancelled once: a second time would hit it while it puts away what it holds. So whoever takes longer goes on
+    with that, and the error of one is for its own done callback to tell.
+    """
+    left = {task for task in tasks if not task.done()}
+    for task in left:
+        if not isinstance(task, asyncio.Task) or not task.cancelling():
+            task.cancel()
+    if left:
+        ended, _ = await asyncio.wait(left, timeout=within)
+        for task in ended:
+            if not task.cancelled():
+                task.exception()  # looked at: no complaint when it is forgotten

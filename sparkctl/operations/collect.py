@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import platform
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,7 +53,7 @@ class _Node:
 
 def collect(
     ctx: Context, nodes: Sequence[Node], path: Path, config: str | None, environ: Mapping[str, str]
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """Read everything and write it to ``path``; exit 3 if a node could not be asked, which the bundle then says.
 
     ``config``: the text of the config file. ``environ``: its secrets are masked wherever they turn up.

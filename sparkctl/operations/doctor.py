@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 
 from sparkctl.core.context import Context
 from sparkctl.core.health import identity
@@ -32,7 +32,7 @@ _SPARK = "DGX Spark"
 Tell = Callable[[Iterable[Finding]], None]
 
 
-def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
+def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
     """Examine the nodes together, each finding told as soon as it is made; none waits for another node.
 
     Exit 5 if anything is a problem, 3 if a node could not be asked. Where nodes differ is told when all have answered.

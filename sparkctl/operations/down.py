@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from sparkctl.core.context import Context
@@ -37,7 +37,7 @@ class DownRequest:
     known: frozenset[str] = frozenset()
 
 
-def down(ctx: Context, request: DownRequest) -> AsyncIterator[Event]:
+def down(ctx: Context, request: DownRequest) -> AsyncGenerator[Event, None]:
     """Stop what was asked. Nothing running is success; a node that could not be asked never counts as stopped."""
     return stream(
         ctx,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
@@ -81,7 +81,7 @@ def _proven(before: Look, after: Look) -> bool | None:
     return after.drops > before.drops
 
 
-def drop_caches(ctx: Context, nodes: Sequence[Node]) -> AsyncIterator[Event]:
+def drop_caches(ctx: Context, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
     """Drop caches on each node in turn. The end is refused if a node lacks the right, unreachable if one is not there."""
 
     async def job(emit: Emit) -> Ended:

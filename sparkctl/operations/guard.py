@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
@@ -87,7 +87,7 @@ async def _state(session: Session, socket: str | None) -> GuardState | None:
         await link.close()
 
 
-def arm(ctx: Context, request: ArmRequest) -> AsyncIterator[Event]:
+def arm(ctx: Context, request: ArmRequest) -> AsyncGenerator[Event, None]:
     """Watch instances that run: when memory runs out, the one that grows is stopped. Refused where none runs."""
 
     async def job(emit: Emit) -> Ended:
@@ -166,7 +166,7 @@ async def _arm_on(
         await link.close()
 
 
-def disarm(ctx: Context, nodes: Sequence[Node], instance: str | None) -> AsyncIterator[Event]:
+def disarm(ctx: Context, nodes: Sequence[Node], instance: str | None) -> AsyncGenerator[Event, None]:
     """End the watches of an instance, or all. Nothing watched is success; a node that cannot be asked is not."""
 
     async def job(emit: Emit) -> Ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import replace
 
 from sparkctl.core.context import Context
@@ -51,9 +52,10 @@ async def _verdict(session: Session, container: Container, plan: LaunchPlan) -> 
         return None
     log = LogReader(load(engine), plan.ready)
     secrets = await session.docker.secrets(container.id)
-    async for batch in LogFollower(session.link, container.id).read():
-        log.read(masked(batch, secrets))
-        await asyncio.sleep(0)  # a long log holds up nobody else
+    async with aclosing(LogFollower(session.link, container.id).read()) as batches:
+        async for batch in batches:
+            log.read(masked(batch, secrets))
+            await asyncio.sleep(0)  # a long log holds up nobody else
     if container.is_alive:
         return None if log.fatal is None else judge.of_fatal_line(judge.root_failure(log) or log.fatal)
     if container.exit_code == _SIGKILLED and (receipt := await receipts.of(session, container.id)) is not None:

@@ -6,6 +6,7 @@ import re
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -111,8 +112,9 @@ class _Logs:
         follower = LogFollower(session.link, container.id, since=since, tail=self.request.tail)
         if self.request.follow:
             return await self._follow(session, container, follower, secrets)
-        async for batch in follower.read():
-            await self._show(session.node.name, masked(batch, secrets))
+        async with aclosing(follower.read()) as batches:
+            async for batch in batches:
+                await self._show(session.node.name, masked(batch, secrets))
         if not container.is_alive:
             await self._ask_guard(session, container)
         return self._ended(session.node.name)
@@ -139,9 +141,10 @@ class _Logs:
                 if out:
                     await session.docker.inspect(container.id)
                     out = False
-                async for batch in follower.follow():
-                    refusals = 0
-                    await self._show(name, masked(batch, secrets))
+                async with aclosing(follower.follow()) as batches:
+                    async for batch in batches:
+                        refusals = 0
+                        await self._show(name, masked(batch, secrets))
                 now = await session.docker.inspect(container.id)
                 if not now.is_alive:
                     return self._followed_to_end(name, now)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -205,9 +205,10 @@ class _Log:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _take(self, batches: AsyncIterator[tuple[LogLine, ...]]) -> None:
-        async for batch in batches:
-            for line in batch:
-                for text in self._preparer.feed(line.text):
-                    if (stats := self.engine.stats(text)) is not None:
-                        self._window.add(datetime.fromisoformat(line.when).timestamp(), stats)
+    async def _take(self, lines: AsyncGenerator[tuple[LogLine, ...], None]) -> None:
+        async with aclosing(lines) as batches:
+            async for batch in batches:
+                for line in batch:
+                    for text in self._preparer.feed(line.text):
+                        if (stats := self.engine.stats(text)) is not None:
+                            self._window.add(datetime.fromisoformat(line.when).timestamp(), stats)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 
 from sparkctl.core.clock import Clock
 from sparkctl.core.live import Store
@@ -22,9 +23,10 @@ async def replay(
     recording does, and for a name that is not in it.
     """
     store = Store()
-    async for event in paced(clock, events, speed):
-        if store.apply(event):
-            yield _chosen(store, names)
+    async with aclosing(paced(clock, events, speed)) as due:
+        async for event in due:
+            if store.apply(event):
+                yield _chosen(store, names)
     _refuse_strangers(store, names)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from sparkctl.core.context import Context
@@ -50,12 +51,13 @@ async def save_log(
         warn(f"the log of {instance} could not be saved: {broken}")
         return KeptLog(None, whole=False)
     try:
-        async for batch in LogFollower(session.link, container.id).read():
-            writer.write(masked(batch, secrets))
-            if writer.failed is not None:
-                break
-        else:
-            writer.close(whole=True)
+        async with aclosing(LogFollower(session.link, container.id).read()) as batches:
+            async for batch in batches:
+                writer.write(masked(batch, secrets))
+                if writer.failed is not None:
+                    break
+            else:
+                writer.close(whole=True)
         if writer.failed is not None:
             warn(f"the saved log of {instance} is not whole: {writer.failed}")
         return KeptLog(str(writer.path), whole=writer.failed is None)

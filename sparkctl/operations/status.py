@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
@@ -71,7 +72,7 @@ async def status(ctx: Context, nodes: Sequence[Node]) -> tuple[NodeView, ...]:
     return tuple(await together(*(one(node) for node in nodes)))
 
 
-async def watch(ctx: Context, nodes: Sequence[Node], every: float = 2.0) -> AsyncIterator[tuple[NodeView, ...]]:
+async def watch(ctx: Context, nodes: Sequence[Node], every: float = 2.0) -> AsyncGenerator[tuple[NodeView, ...], None]:
     """Yield a view of all nodes again and again; lost connections come back by themselves, visibly."""
     sessions = [Session(node, ctx.asker, ctx.clock) for node in nodes]
     returning: dict[str, asyncio.Task[None]] = {}
@@ -170,8 +171,9 @@ async def _phase_by_log(
     if engine not in names():
         return Phase.UNKNOWN, None, why_not
     log = LogReader(load(engine), rule)
-    async for batch in LogFollower(session.link, container.id, tail=_TAIL).read():
-        log.read(batch)
+    async with aclosing(LogFollower(session.link, container.id, tail=_TAIL).read()) as batches:
+        async for batch in batches:
+            log.read(batch)
     if rule.health is None and log.ready_line_seen:
         return Phase.READY, None, None
     return (log.phase if log.fatal is None else Phase.FAILED), log.step, why_not

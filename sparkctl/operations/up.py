@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
 
 from sparkctl.core.context import Context
@@ -82,7 +82,7 @@ class UpRequest:
         return command if changed is None else f"{command} --set {changed}=..."
 
 
-def up(ctx: Context, request: UpRequest) -> AsyncIterator[Event]:
+def up(ctx: Context, request: UpRequest) -> AsyncGenerator[Event, None]:
     """Start a profile on a node and stream what happens; the last event is `Ended`."""
     run = _Up(ctx, request)
     return stream(ctx, run.run, request.profile.name, request.node.name, on_interrupt=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
@@ -127,9 +128,10 @@ class StartWatch:
             try:
                 if failures and (ended := await self._ended()) is not None:
                     return ended
-                async for batch in follower.follow():
-                    failures = 0
-                    self._take(batch)
+                async with aclosing(follower.follow()) as batches:
+                    async for batch in batches:
+                        failures = 0
+                        self._take(batch)
                 ended = await self._ended()
                 if ended is not None:
                     return ended

@@ -103,11 +103,12 @@ class EngineProcess:
     async def _leave(self) -> Exit:
         leaving = asyncio.ensure_future(self._play(self.engine.farewell(self.launch)))
         killed = self._signal = asyncio.get_running_loop().create_future()
-        await asyncio.wait({leaving, killed}, return_when=asyncio.FIRST_COMPLETED)
-        if leaving.done():
-            return leaving.result() or Exit(0)
-        leaving.cancel()
-        return SIGKILLED
+        try:
+            await asyncio.wait({leaving, killed}, return_when=asyncio.FIRST_COMPLETED)
+            return leaving.result() or Exit(0) if leaving.done() else SIGKILLED
+        finally:
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
 
     async def _live(self) -> Exit:
         memory = self.node.memory

@@ -18,6 +18,7 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen, Screen
 
 from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, key_name, there_are
+from sparkctl.core.together import end
 from sparkctl.errors import SparkctlError
 from sparkctl.tui import screens
 from sparkctl.tui.deeds import Deeds
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from sparkctl.tui.room import Room
 
 _TICK = 1.0
+_PATIENCE = 2.0  # seconds
 
 
 def _palette() -> type[Provider]:
@@ -95,7 +97,6 @@ class Panel(App[tuple[str, ...]]):
         self.keyboard = Keyboard(self)
         self._deeds = Deeds(self)
         self.orders = Orders(self)
-        self._opening: asyncio.Task[None] | None = None
         self._leaving = False
         self._beside: set[asyncio.Task[None]] = set()
         self._unsaid: list[tuple[str, str]] = []
@@ -210,8 +211,7 @@ class Panel(App[tuple[str, ...]]):
         self.call_after_refresh(self._first_painted)
 
     def _first_painted(self) -> None:
-        self._opening = asyncio.create_task(self._open())
-        self._opening.add_done_callback(self.minded)
+        self.spawn(self._open())
 
     async def _open(self) -> None:
         """Load what asks nodes, beside the loop so that keys are answered meanwhile, and begin."""
@@ -228,7 +228,7 @@ class Panel(App[tuple[str, ...]]):
 
     def _tick(self) -> None:
         forget_much()
-        if self._room is not None:
+        if self._room is not None and not self._leaving:
             self._room.bridge.changed()
             self._read_config_again()
 
@@ -272,17 +272,22 @@ class Panel(App[tuple[str, ...]]):
         """End the panel. No engine is stopped by that."""
         if not self._leaving:
             self._leaving = True
-            self._opening = asyncio.create_task(self._leave())
-            self._opening.add_done_callback(self.minded)
+            self.spawn(self._leave())
 
     async def _leave(self) -> None:
+        farewell = () if self._room is None else self._room.farewell(self.names)
+        self.exit(farewell + await self._end_all())
+
+    async def _end_all(self) -> tuple[str, ...]:
+        """End what goes on beside the keys, what starts something first; return what is left to be said."""
+        self._leaving = True
         self.keyboard.close()
-        room = self._room
-        farewell: tuple[str, ...] = ()
-        if room is not None:
-            farewell = room.farewell(self.names)
-            farewell += await room.aclose()
-        self.exit(farewell)
+        await end(self._beside - {asyncio.current_task()}, _PATIENCE)
+        return () if self._room is None else await self._room.aclose()
+
+    async def on_unmount(self) -> None:
+        """Let nothing outlive the panel, whatever ended it."""
+        await self._end_all()
 
     def action_help_quit(self) -> None:
         """Say on ctrl+c, which ends nothing here, what does."""
@@ -305,7 +310,7 @@ class Panel(App[tuple[str, ...]]):
             self.leave()  # also where a palette or a field would keep the key for itself
         elif isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
             self.keyboard.take(event)
-        elif not (isinstance(event, events.MouseEvent) and self.keyboard.is_opening):
+        elif not (isinstance(event, events.MouseEvent) and (self.keyboard.is_opening or self._leaving)):
             await super().on_event(event)
 
     async def hand_over(self, event: events.Key | events.Paste) -> None:

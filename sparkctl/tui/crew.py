@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from sparkctl.core.context import Context
 from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR
 from sparkctl.core.session import Lent, Session
+from sparkctl.core.together import end
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.operations.follow import Follower
 from sparkctl.tui.player import Player
+
+_PATIENCE = 3.0  # seconds for putting connections away
 
 
 class Crew:
@@ -24,9 +26,9 @@ class Crew:
     def __init__(self, ctx: Context, emit: Callable[[Event], None], every: float = IN_FRONT_OF_AN_OPERATOR) -> None:
         self._ctx, self._emit, self._every = ctx, emit, every
         self._nodes: dict[NodeName, Node] = {}
-        self._tasks: dict[NodeName, asyncio.Task[None]] = {}
+        self._tasks: dict[NodeName | None, asyncio.Task[None]] = {}  # None: a recording's
+        self._ending: set[asyncio.Task[None]] = set()
         self._followers: dict[NodeName, Follower] = {}
-        self._playing: asyncio.Task[None] | None = None
 
     @property
     def every(self) -> float:
@@ -71,17 +73,12 @@ class Crew:
 
     def play(self, player: Player) -> None:
         """Play a recording in place of following anything."""
-        self._playing = asyncio.create_task(player.run())
+        self._tasks[None] = asyncio.create_task(player.run(), name="play")
 
     async def aclose(self) -> None:
         """End everything and wait for it."""
-        tasks = [*self._tasks.values(), *([self._playing] if self._playing else [])]
         self._nodes.clear()
-        for task in tasks:
-            task.cancel()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(3):
-                await asyncio.gather(*tasks, return_exceptions=True)
+        await end([*self._tasks.values(), *self._ending], _PATIENCE)
 
     def _begin(self, node: Node) -> None:
         follower = Follower(self._ctx, node, self._every, self._emit)
@@ -94,6 +91,8 @@ class Crew:
         del self._nodes[name]
         self._followers.pop(name, None)
         if task := self._tasks.pop(name, None):
+            self._ending.add(task)  # it puts away its connection, and nobody else holds it then
+            task.add_done_callback(self._ending.discard)
             task.cancel()
 
     def _ended(self, node: Node, task: asyncio.Task[None]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from sparkctl.model.events import Event, Examined, Found
@@ -55,12 +56,13 @@ class Examinations:
             old = self.looks.get(name)
             self.looks[name] = Look(now, before=() if old is None else old.shown, earlier=self.when(name))
 
-    async def follow(self, events: AsyncIterator[Event], names: Iterable[NodeName]) -> AsyncIterator[Event]:
+    async def follow(self, told: AsyncGenerator[Event, None], names: Iterable[NodeName]) -> AsyncGenerator[Event, None]:
         """Pass on what a `doctor` tells about these nodes, and keep it."""
         try:
-            async for event in events:
-                self._take(event)
-                yield event
+            async with aclosing(told) as events:
+                async for event in events:
+                    self._take(event)
+                    yield event
         finally:
             for name in names:
                 self._leave(name)

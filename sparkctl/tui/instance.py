@@ -150,7 +150,7 @@ class Instance(PanelScreen):
             return
         self._judged = one.container_id
         self._judge_trouble = "why it failed is being read from its log ..."
-        self._judging = asyncio.create_task(self._hold_inquest(room, node, str(one.container_id)))
+        self._judging = self.panel.spawn(self._hold_inquest(room, node, str(one.container_id)))
 
     async def _hold_inquest(self, room: Room, node: Node, container: str) -> None:
         from sparkctl.operations.inquest import inquest
@@ -206,7 +206,7 @@ class Instance(PanelScreen):
         self._read = container
         if self._reading is not None:
             self._reading.cancel()
-        self._reading = asyncio.create_task(self._look(room, node, container))
+        self._reading = self.panel.spawn(self._look(room, node, container))
 
     async def _look(self, room: Room, node: Node, container: str) -> None:
         try:

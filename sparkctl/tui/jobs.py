@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from sparkctl.core.serving import meant
+from sparkctl.core.together import end
 from sparkctl.model.events import CachesDropped, Ended, Event, PhaseChanged, PlanMade, Warned
 from sparkctl.tui.setup import Started
 
@@ -62,9 +63,10 @@ class Jobs:
         job = Job(started)
 
         async def run() -> None:
-            async for event in started.events():
-                job.take(event)
-                self._emit(event)
+            async with aclosing(started.events()) as events:
+                async for event in events:
+                    job.take(event)
+                    self._emit(event)
 
         task = asyncio.create_task(run(), name=" ".join(started.words))
         self._tasks[task] = job
@@ -87,11 +89,7 @@ class Jobs:
             job.started.context.interrupt.press()
         if tasks:
             await asyncio.wait(tasks, timeout=_PATIENCE)
-        for task in tasks:
-            task.cancel()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks, _PATIENCE)
         return tuple(job.ended.message for job in tasks.values() if job.ended and job.ended.message)
 
     def _over(self, task: asyncio.Task[None]) -> None:

@@ -37,6 +37,7 @@ class Keyboard:
         self._coming: set[asyncio.Task[None]] = set()
         self._away: set[asyncio.Task[None]] = set()
         self._deaf_until = 0.0
+        self._is_closed = False
 
     @property
     def is_opening(self) -> bool:
@@ -46,7 +47,7 @@ class Keyboard:
     def take(self, event: events.Key | events.Paste) -> None:
         """Take what was typed, now or in its turn. Escape gives up what is being opened, and what was typed for it."""
         is_escape = isinstance(event, events.Key) and event.key == "escape"
-        if self._away or (asyncio.get_running_loop().time() < self._deaf_until and not is_escape):
+        if self._is_closed or self._away or (asyncio.get_running_loop().time() < self._deaf_until and not is_escape):
             return
         if self._opening and is_escape:
             self._typed.clear()
@@ -54,9 +55,8 @@ class Keyboard:
                 task.cancel()
             return
         self._typed.append(event)
-        if self._typing is None:
-            self._typing = asyncio.create_task(self._type(), name="typing")
-            self._typing.add_done_callback(self._panel.minded)
+        if self._typing is None or self._typing.done():
+            self._typing = self._panel.spawn(self._type())
 
     def wait_for(self, opening: asyncio.Task[None]) -> None:
         """Keep what is typed until a task is over, which opens something and needs no key for that."""
@@ -86,21 +86,17 @@ class Keyboard:
 
     def close(self) -> None:
         """Take nothing more."""
+        self._is_closed = True
         self._typed.clear()
-        if self._typing is not None:
-            self._typing.cancel()
 
     async def _type(self) -> None:
-        try:
-            while self._typed:
-                if self._opening or self._coming:
-                    await self._opened()
-                    continue
-                event = self._typed.popleft()
-                if await _through(self._panel, partial(self._panel.hand_over, event)):
-                    await self._settled()
-        finally:
-            self._typing = None
+        while self._typed:
+            if self._opening or self._coming:
+                await self._opened()
+                continue
+            event = self._typed.popleft()
+            if await _through(self._panel, partial(self._panel.hand_over, event)):
+                await self._settled()
 
     async def _settled(self) -> None:
         """Return when everything that a key has led to is done: messages, screens, and what opens beside the loop."""

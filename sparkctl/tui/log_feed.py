@@ -1,6 +1,6 @@
 """Where a screen has an instance's log from: its container, followed through every break, a saved log, or a recording.
 
-One task, ended by `close`. What follows the log and what is masked in it is the ``logs`` verb's own; it goes over the
+One task of the room's, ended by `close`. What follows the log and what is masked in it is the ``logs`` verb's own; it goes over the
 connection by which the node is followed anyway.
 """
 
@@ -42,9 +42,6 @@ class Reader:
     rest: Callable[[], float] = lambda: 0.0
 
 
-_ENDING: set[asyncio.Task[None]] = set()
-
-
 class LogFeed:
     """The log of one instance on one node. ``tail``: only its last lines; their numbers then count from there.
 
@@ -58,14 +55,12 @@ class LogFeed:
         self._room, self._node, self._instance, self._reader, self._tail = room, node, instance, reader, tail
         self._taken = asyncio.Event()
         self._container: str | None = None
-        self._task = asyncio.create_task(self._run(), name=f"log of {instance} on {node}")
+        self._task = room.beside(self._run(), f"log of {instance} on {node}")
         self._task.add_done_callback(self._over)
 
     def close(self) -> None:
         """Read no further."""
         self._task.remove_done_callback(self._over)
-        _ENDING.add(self._task)  # a lost link lets it end late, and nobody else holds it then
-        self._task.add_done_callback(_ENDING.discard)
         self._task.cancel()
 
     async def _run(self) -> None:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkctl.core.actions import DOCTOR, OVERVIEW
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.core.context import Interrupt
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
+from sparkctl.core.together import end
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, PlanMade
 from sparkctl.model.node import Node, NodeName, NodeState
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 _DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
 _RECENT = 3
+_PATIENCE = 2.0  # seconds
 
 
 class Room:
@@ -66,6 +68,7 @@ class Room:
         self.notices: list[tuple[str, Tone]] = []
         self.recent = self.context.history.recent_profiles(_RECENT)
         self.examinations = Examinations()
+        self._beside: set[asyncio.Task[None]] = set()
         self._homes: dict[NodeName, str | None] = {}  # None: being asked
         self.recorded: Sequence[Event] = ()
         self.player: Player | None = None  # of a recording
@@ -178,8 +181,16 @@ class Room:
         """End everything of ours; return what is left to be said."""
         said = await self.jobs.aclose()
         self.bridge.close()
+        await end(self._beside, _PATIENCE)  # they read over the crew's connections
         await self.crew.aclose()
         return said
+
+    def beside(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Let something go on, at most until the room is closed; whoever starts it says what its defects are."""
+        task = asyncio.create_task(work, name=name)
+        self._beside.add(task)  # it may take long to end, and be held by nobody else then
+        task.add_done_callback(self._beside.discard)
+        return task
 
     # --- what the operator starts ---
 

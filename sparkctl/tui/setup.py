@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,7 +24,7 @@ class Started:
     words: tuple[str, ...]
     nodes: tuple[str, ...]
     context: Context
-    events: Callable[[], AsyncIterator[Event]]
+    events: Callable[[], AsyncGenerator[Event, None]]
 
 
 class Commands(Protocol):

@@ -35,6 +35,7 @@ async def dial(host: str, port: int, family: int = 0, bind: tuple[str, int] | No
         for task in running:
             task.cancel()
             task.add_done_callback(_close_late_comer)
+        await asyncio.gather(*running, return_exceptions=True)
     raise _most_telling(errors)
 
 

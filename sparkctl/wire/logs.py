@@ -6,7 +6,8 @@ The SDK would need three times the processor, and it cannot tell why a stream en
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from urllib.parse import quote, urlencode
 
 from sparkctl.errors import DockerDown, DockerError, NoSuchContainer
@@ -30,6 +31,10 @@ _READ = 1 << 16  # small enough that one batch never holds up a screen
 _LONGEST_HEAD = 1 << 16
 _QUIET_LIMIT = 30.0  # seconds; a daemon that has the log on disk is never silent that long
 _OK = 200
+
+Lines = AsyncGenerator[
+    tuple[LogLine, ...], None
+]  # for `aclosing`: one that is left alone keeps its channel until it is collected
 
 
 class LogFollower:
@@ -65,7 +70,7 @@ class LogFollower:
         """Tell whether lines were rotated away between the last break and the reading that followed it."""
         return self._joiner.gap
 
-    def follow(self) -> AsyncIterator[tuple[LogLine, ...]]:
+    def follow(self) -> Lines:
         """Yield lines as they come, in batches, until the container ends; go on from `position` when called again.
 
         Ends only at Docker's own end mark; ask Docker whether the container has really ended. Raises LinkLost or
@@ -73,23 +78,25 @@ class LogFollower:
         """
         return self._followed()
 
-    def read(self) -> AsyncIterator[tuple[LogLine, ...]]:
+    def read(self) -> Lines:
         """Yield the lines there are now, in batches; raises as `follow`."""
         return self._stream(follow=False)
 
-    async def _followed(self) -> AsyncIterator[tuple[LogLine, ...]]:
-        async for lines in self._stream(follow=True):
-            yield lines
+    async def _followed(self) -> Lines:
+        async with aclosing(self._stream(follow=True)) as batches:
+            async for lines in batches:
+                yield lines
         # Docker ends a follow without the last piece of a container that ends right after it (its own CLI loses the
         # crash message, too); by then the log is whole, so what is left is read from there
         try:
-            async for lines in self._stream(follow=False):
-                yield lines
+            async with aclosing(self._stream(follow=False)) as batches:
+                async for lines in batches:
+                    yield lines
         except NoSuchContainer:
             if lines := self._joiner.finish():
                 yield lines
 
-    async def _stream(self, follow: bool) -> AsyncIterator[tuple[LogLine, ...]]:
+    async def _stream(self, follow: bool) -> Lines:
         api, terminal = await self._ask_about()
         path = f"/v{api}/containers/{quote(self._id, safe='')}/logs?{self._query(follow)}"
         reader, writer = await self._link.open_unix(SOCKET)
@@ -100,8 +107,9 @@ class LogFollower:
             await body.begin()
             if self._joiner.position is not None:
                 self._joiner.go_to(self._joiner.position)
-            async for lines in self._lines(body, TerminalParser() if terminal else FrameParser()):
-                yield lines
+            async with aclosing(self._lines(body, TerminalParser() if terminal else FrameParser())) as batches:
+                async for lines in batches:
+                    yield lines
             if not follow and (lines := self._joiner.finish()):
                 yield lines
         except (BrokenStream, ConnectionError) as error:
@@ -111,7 +119,7 @@ class LogFollower:
         finally:
             writer.close()
 
-    async def _lines(self, body: _Body, parser: PieceParser) -> AsyncIterator[tuple[LogLine, ...]]:
+    async def _lines(self, body: _Body, parser: PieceParser) -> Lines:
         while not body.done:
             if lines := self._joiner.take(parser.feed(await body.read())):
                 yield lines

@@ -78,8 +78,8 @@ class SshLink:
         All who wait share one series of attempts. Raises the last error after ``give_up_after`` seconds, and at once
         `Untrusted` and `LoginRefused`.
         """
-        if self._returning is None or self._returning.done():
-            self._returning = asyncio.ensure_future(self._return())
+        if self._returning is None or self._returning.done() or self._returning.cancelling():
+            self._returning = asyncio.ensure_future(self._return(self._returning))
         task = self._returning
         self._waiting += 1
         try:
@@ -92,7 +92,9 @@ class SshLink:
             if not self._waiting:
                 task.cancel()  # nobody waits for it any more
 
-    async def _return(self) -> None:
+    async def _return(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait({before})  # given up by all who waited for it, and about to end
         attempt = 0
         while True:
             attempt += 1

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sparkctl.errors import LinkLost, UnknownHostKey
+from sparkctl.errors import LinkLost, UnknownHostKey, Unreachable
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.probe import look as probe
 from sparkctl.sim import SimulatedSparks
 from sparkctl.wire.link import Link
 from sparkctl.wire.open import open_link
+from tests.sim import clients
 
 
 def _node(sparks: SimulatedSparks, known_hosts: str | None = None) -> Node:
@@ -49,6 +50,20 @@ async def test_a_look_and_a_lock(link: Link) -> None:
     await held.release()
 
 
+async def test_who_wants_the_connection_back_is_not_taken_for_the_one_who_gave_up_just_before(
+    link: Link, sparks: SimulatedSparks
+) -> None:
+    await sparks.sshd["spark1"].close()
+    await clients.eventually(lambda: link.status.state is NodeState.UNREACHABLE)
+    one = asyncio.create_task(link.reconnect())
+    await clients.eventually(lambda: bool(link.status.attempt))
+    one.cancel()
+    other = asyncio.create_task(link.reconnect(give_up_after=0.5))
+    with pytest.raises(Unreachable):
+        await other
+    assert one.cancelled()
+
+
 async def test_nobody_listens(link: Link) -> None:
     with pytest.raises(ConnectionRefusedError):
         await link.open_tcp("127.0.0.1", 8003)
@@ -59,8 +74,8 @@ async def test_a_cut_is_noticed_and_mended(link: Link, sparks: SimulatedSparks) 
     assert await held.readline() == b"@@ held\n"
     sparks.sshd["spark1"].cut()
     with pytest.raises(LinkLost):
-        await asyncio.wait_for(held.readline(), 5)
-    await link.reconnect(give_up_after=5)
+        await asyncio.wait_for(held.readline(), clients.PATIENCE)
+    await link.reconnect(give_up_after=clients.PATIENCE)
     assert link.status.state is NodeState.OK
     assert (await link.run(["cat", "/etc/hostname"])).stdout == b"spark1\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -23,7 +24,7 @@ from sparkctl.tui.keyboard import UNBIDDEN
 from sparkctl.tui.room import Room
 from sparkctl.tui.sheet import Sheet
 from tests.sim.clients import FAST
-from tests.tui.driving import black_hole, on, opened, screen, setup, until
+from tests.tui.driving import PATIENCE, black_hole, holds, on, on_sparks, opened, screen, setup, toasts, until
 
 QUICK = ["demo", "--scenario", "two-stacks", "--speed", "40"]
 
@@ -42,6 +43,37 @@ def recording(tmp_path: Path) -> Path:
     ran = sparkctl(*QUICK, "top", "--once", "--record", str(path))
     assert ran.returncode == 0, ran.stderr
     return path
+
+
+def ours() -> list[str]:
+    """The tasks of the product itself that are not over: those of the simulated machines and of libraries are not its own."""
+    found = []
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        code = getattr(task.get_coro(), "cr_code", None)  # None: the end of a generator that was left alone
+        where = "a generator" if code is None else code.co_filename
+        if code is None or ("/sparkctl/" in where and "/sparkctl/sim/" not in where):
+            found.append(f"{task.get_name()}: {where}")
+    return found
+
+
+@pytest.mark.parametrize("keys", [(), ("enter",), ("enter", "l"), ("p",), ("colon",), ("u",), ("exclamation_mark",)])
+async def test_however_the_panel_ends_nothing_of_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        async with on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+            await until(pilot, lambda text: text.count("● ready") == 2)
+            await pilot.press(*keys)
+            assert ours(), "followers at least"
+        assert ours() == []
+
+
+async def test_a_panel_that_is_left_before_it_knows_a_node_follows_none(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        async with on(sparks, tmp_path) as pilot:
+            pilot.app.leave()  # type: ignore[attr-defined]
+            await pilot.pause(0.3)
+        assert ours() == []
 
 
 async def test_a_recording_is_shown_with_the_same_screen_and_nothing_is_asked(recording: Path, tmp_path: Path) -> None:
@@ -91,7 +123,7 @@ async def test_a_config_that_is_saved_is_taken_in_and_one_with_faults_is_not(tmp
         await until(pilot, "esc goes back")
         await pilot.press("escape")
         path.write_text("nodes: [{name: one}]\n")
-        await pilot.pause(1.5)
+        await holds(pilot, lambda: any("not taken in" in one for one in toasts(pilot)))
         assert "two " in screen(pilot), "the one that was read last stays"
 
 
@@ -179,7 +211,9 @@ async def test_a_defect_ends_the_panel_without_a_traceback_on_the_screen(
         async with panel.run_test() as pilot:
             await until(pilot, "unreachable")
             monkeypatch.setattr(Room, "scene", broken)
-            await pilot.pause(2)
+            async with asyncio.timeout(PATIENCE):
+                while panel.defect is None:  # noqa: ASYNC110  the panel has no event for its own end
+                    await asyncio.sleep(0.05)
 
     with pytest.raises(ZeroDivisionError):
         await look()

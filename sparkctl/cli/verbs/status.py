@@ -75,6 +75,7 @@ def _print(views: Sequence[NodeView], as_json: bool, plain_letters: bool) -> Non
 async def _watch(context: Context, nodes: Sequence[Node], as_json: bool, plain_letters: bool) -> int:
     """Repaint on a terminal, print again elsewhere; Ctrl-C is how it ends, so it is no error."""
     import time
+    from contextlib import aclosing
 
     from sparkctl.cli import output
     from sparkctl.cli.drive import until_stopped
@@ -84,12 +85,13 @@ async def _watch(context: Context, nodes: Sequence[Node], as_json: bool, plain_l
 
     async def show() -> None:
         painting = output.is_terminal() and not as_json
-        async for views in watch(context, nodes):
-            if painting:
-                picture = status_lines(views, plain_letters or ascii_only(sys.stdout), output.width())
-                output.screen([time.strftime("%H:%M:%S"), "", *picture])
-            else:
-                _print(views, as_json, plain_letters)
+        async with aclosing(watch(context, nodes)) as looks:
+            async for views in looks:
+                if painting:
+                    picture = status_lines(views, plain_letters or ascii_only(sys.stdout), output.width())
+                    output.screen([time.strftime("%H:%M:%S"), "", *picture])
+                else:
+                    _print(views, as_json, plain_letters)
 
     await until_stopped(show())
     return 0

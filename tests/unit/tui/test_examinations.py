@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from sparkctl.model.events import Event, Examined, Found
 from sparkctl.model.finding import Severity
@@ -16,7 +16,7 @@ def found(check: str, ts: float, node: NodeName = ONE, severity: Severity = Seve
     return Found(ts, node, check, severity, f"{check} at {ts:.0f}")
 
 
-async def told(*events: Event) -> AsyncIterator[Event]:
+async def told(*events: Event) -> AsyncGenerator[Event, None]:
     for event in events:
         yield event
 
