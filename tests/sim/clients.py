@@ -15,6 +15,7 @@ import docker
 
 from sparkctl.sim import SimulatedSparks
 
+PATIENCE = 60.0  # seconds: a test that passes never waits so long, however slow the machine
 FAST = {"speed": 50.0, "decode_speed": 200.0}  # a start in a fifth of a second
 LOOK = (Path(__file__).parents[2] / "sparkctl/probe/look.sh").read_bytes()
 SGLANG_IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
@@ -50,7 +51,7 @@ async def sdk(connection: asyncssh.SSHClientConnection, directory: Path) -> Asyn
     """The docker SDK over a forwarded socket; use it in threads."""
     path = str(directory / "docker.sock")
     async with connection.forward_local_path(path, "/var/run/docker.sock"):
-        client = await asyncio.to_thread(docker.DockerClient, base_url=f"unix://{path}", timeout=10)
+        client = await asyncio.to_thread(docker.DockerClient, base_url=f"unix://{path}", timeout=PATIENCE)
         try:
             yield client
         finally:
@@ -58,8 +59,8 @@ async def sdk(connection: asyncssh.SSHClientConnection, directory: Path) -> Asyn
 
 
 async def in_thread(work: Any, *args: Any, **words: Any) -> Any:
-    """Run an SDK call in a thread, ten seconds at most."""
-    return await asyncio.wait_for(asyncio.to_thread(work, *args, **words), 10)
+    """Run an SDK call in a thread."""
+    return await asyncio.wait_for(asyncio.to_thread(work, *args, **words), PATIENCE)
 
 
 def launch(client: docker.DockerClient, engine: str = "sglang", **more: Any) -> Any:
@@ -91,13 +92,13 @@ async def http(
     verb = "GET" if body is None else "POST"
     head = f"{verb} {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n"
     writer.write(head.encode() + data)
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE)
     first, _, content = answer.partition(b"\r\n\r\n")
     return int(first.split()[1]), content
 
 
 async def eventually(claim: Callable[[], bool]) -> None:
-    """Wait, five seconds at most, until a claim holds."""
-    async with asyncio.timeout(5):
+    """Wait until a claim holds."""
+    async with asyncio.timeout(PATIENCE):
         while not claim():  # noqa: ASYNC110  the simulation has no event for each of its claims
             await asyncio.sleep(0.01)

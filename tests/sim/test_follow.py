@@ -53,7 +53,7 @@ async def stacks() -> AsyncIterator[SimulatedSparks]:
 
 
 async def until(
-    views: AsyncIterator[tuple[LoadView, ...]], claim: Callable[[LoadView], object], within: float = 20.0
+    views: AsyncIterator[tuple[LoadView, ...]], claim: Callable[[LoadView], object], within: float = clients.PATIENCE
 ) -> LoadView:
     async with asyncio.timeout(within):
         async for (view,) in views:
@@ -128,7 +128,7 @@ async def test_a_login_that_was_refused_is_tried_again_where_that_is_wanted(
 async def test_a_container_that_goes_between_two_questions_is_gone_and_docker_is_known(
     stacks: SimulatedSparks,
 ) -> None:
-    async with Session(node_of(stacks)) as session, asyncio.timeout(20):
+    async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
         await session.link.connect()
         (listed,) = await session.docker.list()
         await session.docker.stop(listed.id, 1.0)
@@ -146,7 +146,7 @@ async def test_a_guard_is_told_of_as_it_comes_and_goes(tmp_path: Path) -> None:
             told.put_nowait(event.watched)
 
     async def until_told(watched: tuple[str, ...]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(clients.PATIENCE):
             while await told.get() != watched:
                 pass
 

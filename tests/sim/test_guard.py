@@ -33,6 +33,7 @@ from sparkctl.present.guard_table import guard_lines
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.sim.guard import SimGuard
 from sparkctl.sim.memory import GIB
+from tests.sim import clients
 from tests.sim.clients import FAST
 from tests.sim.test_command import demo, result
 
@@ -77,7 +78,7 @@ def acts(events: Sequence[Event]) -> list[GuardAct]:
 
 async def until(sparks: SimulatedSparks, what: str) -> None:
     """Wait until the guard of spark1 has told ``what``."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(clients.PATIENCE):
         while what not in [event["what"] for event in sparks.guards["spark1"].events]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

@@ -50,7 +50,10 @@ def nodes_of(sparks: SimulatedSparks) -> list[Node]:
 
 
 async def seen(
-    sparks: SimulatedSparks, directory: Path, claim: Callable[[tuple[LoadView, ...]], object], within: float = 25.0
+    sparks: SimulatedSparks,
+    directory: Path,
+    claim: Callable[[tuple[LoadView, ...]], object],
+    within: float = clients.PATIENCE,
 ) -> tuple[LoadView, ...]:
     """The first views of which the claim holds."""
     views = watch(Context(History(directory), "tester", clock=Hasty()), nodes_of(sparks), every=0.1)

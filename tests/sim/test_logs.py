@@ -50,7 +50,7 @@ async def test_raw_follow_ends_with_the_final_chunk(
     reader, writer = await connection.open_unix_connection("/var/run/docker.sock", encoding=None)
     path = f"/v1.51/containers/{container.id}/logs?follow=1&stdout=1&stderr=1&timestamps=1&tail=all"
     writer.write(f"GET {path} HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n".encode())
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), clients.PATIENCE)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert b"Transfer-Encoding: chunked" in head
@@ -65,9 +65,9 @@ async def test_a_follower_who_leaves_is_let_go(
     await in_thread(clients.until_ready, container)
     reader, writer = await connection.open_unix_connection("/var/run/docker.sock", encoding=None)
     writer.write(f"GET /containers/{container.id}/logs?follow=1&stderr=1 HTTP/1.1\r\nHost: d\r\n\r\n".encode())
-    await asyncio.wait_for(reader.readuntil(b"roll!"), 10)
+    await asyncio.wait_for(reader.readuntil(b"roll!"), clients.PATIENCE)
     writer.write_eof()
-    await asyncio.wait_for(reader.read(), 5)
+    await asyncio.wait_for(reader.read(), clients.PATIENCE)
     assert reader.at_eof()
 
 
@@ -95,7 +95,7 @@ async def test_the_end_stores_what_had_no_newline_and_lets_followers_go() -> Non
     await asyncio.sleep(0)
     journal.write("half a line")
     journal.end()
-    assert await asyncio.wait_for(following, 5) == [b"half a line"]
+    assert await asyncio.wait_for(following, clients.PATIENCE) == [b"half a line"]
 
 
 @pytest.mark.parametrize(("tail", "expected"), [(None, 3), (2, 2), (0, 0), (9, 3)])

@@ -36,7 +36,7 @@ async def stacks() -> AsyncIterator[SimulatedSparks]:
 
 
 async def test_a_simulated_spark_says_what_a_real_one_would(stacks: SimulatedSparks) -> None:
-    async with Session(node_of(stacks)) as session, asyncio.timeout(20):
+    async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
         await session.link.connect()
         sampler = Sampler(session, every=0.05)
         events = sampler.samples()
@@ -62,7 +62,7 @@ async def test_a_simulated_spark_says_what_a_real_one_would(stacks: SimulatedSpa
 
 
 async def test_the_rate_is_changed_while_it_runs(stacks: SimulatedSparks) -> None:
-    async with Session(node_of(stacks)) as session, asyncio.timeout(20):
+    async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
         await session.link.connect()
         sampler = Sampler(session, every=60)
         events = sampler.samples()
@@ -74,7 +74,7 @@ async def test_the_rate_is_changed_while_it_runs(stacks: SimulatedSparks) -> Non
 
 async def test_a_lost_connection_comes_back_with_a_new_probe(stacks: SimulatedSparks) -> None:
     states = []
-    async with Session(node_of(stacks)) as session, asyncio.timeout(20):
+    async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
         session.report_to(lambda event: states.append(event.state))
         await session.link.connect()
         events = Sampler(session, every=0.05).samples()
@@ -92,7 +92,7 @@ async def test_a_lost_connection_comes_back_with_a_new_probe(stacks: SimulatedSp
 async def test_a_wall_clock_that_jumps_moves_nothing_else(stacks: SimulatedSparks, tmp_path: Path) -> None:
     ctx, nodes = Context(History(tmp_path), "milo@desk"), [node_of(stacks)]
     views = []
-    async with asyncio.timeout(20), aclosing(watch(ctx, nodes, every=0.1)) as looks:
+    async with asyncio.timeout(clients.PATIENCE), aclosing(watch(ctx, nodes, every=0.1)) as looks:
         for ahead in (0.0, 86_400.0, -86_400.0, 0.0):
             stacks.nodes["spark1"].clock_ahead = ahead
             async for (view,) in looks:

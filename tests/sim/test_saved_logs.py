@@ -28,6 +28,7 @@ from sparkctl.operations.logs import LogsRequest, logs
 from sparkctl.operations.progress import LogReader
 from sparkctl.operations.up import UpRequest, up
 from sparkctl.sim import SimulatedSparks
+from tests.sim import clients
 from tests.sim.clients import FAST
 from tests.unit.core.test_history import full_disk
 
@@ -222,7 +223,7 @@ async def test_a_followed_log_ends_with_its_container_and_says_where_it_is_kept(
     following = logs(ctx, LogsRequest(INSTANCE, [node], follow=True))
     assert "Load weight" in await _until_ready(following)
     await told(down(ctx, DownRequest(INSTANCE, [node])))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(clients.PATIENCE):
         ended, warnings, _ = await told(following)
     assert (ended.exit_code, warnings) == (0, [])
     assert re.match(f"{INSTANCE} (was removed from|has ended on) spark1", ended.message or "")

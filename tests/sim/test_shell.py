@@ -91,13 +91,13 @@ async def test_sudo_by_password(right: Sudo, password: str, status: int) -> None
 async def test_the_lock_is_exclusive_and_dies_with_its_channel(connection: asyncssh.SSHClientConnection) -> None:
     line = command_line(["sh", "-c", "flock 'quoted \\ script'", "sparkctl-lock", "/tmp/l", '{"by": "milo\'s laptop"}'])
     first = await connection.create_process(line)
-    assert await asyncio.wait_for(first.stdout.readline(), 5) == "@@ held\n"
+    assert await asyncio.wait_for(first.stdout.readline(), clients.PATIENCE) == "@@ held\n"
     second = await connection.run(line)
     assert (second.exit_status, second.stdout) == (75, '@@ taken\n{"by": "milo\'s laptop"}\n')
     first.stdin.write_eof()
-    await asyncio.wait_for(first.wait(), 5)
+    await asyncio.wait_for(first.wait(), clients.PATIENCE)
     third = await connection.create_process(line)
-    assert await asyncio.wait_for(third.stdout.readline(), 5) == "@@ held\n"
+    assert await asyncio.wait_for(third.stdout.readline(), clients.PATIENCE) == "@@ held\n"
     third.close()
     await third.wait_closed()
 
@@ -105,7 +105,7 @@ async def test_the_lock_is_exclusive_and_dies_with_its_channel(connection: async
 async def test_a_broken_connection_frees_the_lock(sparks: SimulatedSparks) -> None:
     async with clients.ssh(sparks) as connection:
         held = await connection.create_process(command_line(["sh", "-c", "x", "sparkctl-lock", "/tmp/l", "me"]))
-        assert await asyncio.wait_for(held.stdout.readline(), 5) == "@@ held\n"
+        assert await asyncio.wait_for(held.stdout.readline(), clients.PATIENCE) == "@@ held\n"
         sparks.sshd["spark1"].cut()
         await clients.eventually(lambda: not sparks.nodes["spark1"].locks)
 

@@ -24,6 +24,7 @@ from sparkctl.tui.setup import Setup
 from sparkctl.tui.sheet import Sheet
 
 Driver = Pilot[tuple[str, ...]]
+PATIENCE = 60.0  # seconds: a test that passes never waits so long, however slow the machine
 
 
 def setup(nodes: tuple[Node, ...], state: Path, **more: Any) -> Setup:
@@ -67,7 +68,7 @@ def toasts(pilot: Driver) -> list[str]:
     return [str(one.message) for one in pilot.app._notifications]
 
 
-async def until(pilot: Driver, claim: str | Callable[[str], object], within: float = 20) -> str:
+async def until(pilot: Driver, claim: str | Callable[[str], object], within: float = PATIENCE) -> str:
     """Wait until a text is on the screen, or a claim about it holds; return the screen."""
     holds = (lambda shown: claim in shown) if isinstance(claim, str) else claim
     shown = ""
@@ -78,6 +79,13 @@ async def until(pilot: Driver, claim: str | Callable[[str], object], within: flo
     except TimeoutError:
         raise AssertionError(f"{claim!r} never came:\n{shown}") from None
     return shown
+
+
+async def holds(pilot: Driver, claim: Callable[[], object], within: float = PATIENCE) -> None:
+    """Wait until a claim about anything else holds."""
+    async with asyncio.timeout(within):
+        while not claim():
+            await pilot.pause(0.02)
 
 
 def idle(sparks: SimulatedSparks, node: str) -> None:

@@ -26,7 +26,7 @@ from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from tests.tui.driving import opened, setup
+from tests.tui.driving import holds, opened, setup
 
 HOSTILE = (
     "[/red]", "[link=file:///x]x[/link]", "[@click=app.quit]x[/]", "[INST] hi [/INST]", "\x1b]52;c;aGk=\x07", "\x1b[2J",
@@ -76,7 +76,7 @@ async def painted(events: Sequence[Event], words: str, size: tuple[int, int], ke
         async with opened(made, size) as pilot:
             panel = pilot.app
             lines: list[str] = []
-            await pilot.pause(0.3)
+            await holds(pilot, lambda: panel.room is not None and panel.room.player.progress.is_over)
             panel.say(words, severity="error")  # type: ignore[attr-defined]
             await pilot.pause()
             for key in keys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from sparkctl.cli.commands import CommandLine as Grammar
 from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.log_view import LogView
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, idle, on, screen, until
+from tests.tui.driving import Driver, holds, idle, on, screen, until
 
 
 async def type_line(pilot: Driver, line: str) -> None:
@@ -55,7 +56,7 @@ async def test_the_footer_of_it_has_six_and_stop_is_about_this_instance(
             await pilot.press("x")
             await until(pilot, "Stop qwen36-ngram on spark1?")
             await pilot.press("tab", "enter")
-            await until(pilot, "It is not on this Spark now.", within=30)
+            await until(pilot, "It is not on this Spark now.")
             await pilot.press("x")
             await pilot.pause()
             assert sparks.docker["spark2"].running, "nothing else is stopped in its place"
@@ -70,7 +71,7 @@ async def test_a_failed_start_says_why_and_its_proof_is_one_key_away(
         async with on(sparks, tmp_path, commands=Grammar()) as pilot:
             await until(pilot, lambda text: text.count("○ nothing runs") == 2)
             await type_line(pilot, "up qwen36 --node spark1")
-            await until(pilot, "✕ failed", within=40)
+            await until(pilot, "✕ failed")
             await pilot.press("enter")
             shown = await until(pilot, "copy verdict")
             assert "CUDA ran out of memory" in shown.splitlines()[2]
@@ -99,7 +100,7 @@ async def test_a_failure_that_this_panel_did_not_see_is_judged_when_it_is_opened
         async with on(sparks, tmp_path, commands=Grammar()) as pilot:
             await until(pilot, lambda text: text.count("○ nothing runs") == 2)
             await type_line(pilot, "up qwen36 --node spark1")
-            await until(pilot, "✕ failed", within=40)
+            await until(pilot, "✕ failed")
         async with on(sparks, tmp_path, (120, 40), commands=Grammar()) as pilot:
             await until(pilot, "✕ failed")
             await pilot.press("enter")
@@ -108,10 +109,7 @@ async def test_a_failure_that_this_panel_did_not_see_is_judged_when_it_is_opened
             assert "e edit args.mem-fraction-static 0.82" in shown
             assert "R restart as it was" in shown
             await pilot.press("e")
-            for _ in range(500):
-                if opened_at.exists() and opened_at.read_text():
-                    break
-                await pilot.pause(0.02)
+            await holds(pilot, lambda: opened_at.exists() and opened_at.read_text())
             line, _, path = opened_at.read_text().strip().partition(" ")
             assert (line[0], path.endswith("qwen36.yaml")) == ("+", True)
             await pilot.press("R")
@@ -119,14 +117,11 @@ async def test_a_failure_that_this_panel_did_not_see_is_judged_when_it_is_opened
             await pilot.press("escape")
 
 
-async def log(pilot: Driver, holds: object) -> LogView:
+async def log(pilot: Driver, claim: Callable[[LogView], object]) -> LogView:
     """Wait until a log is on the screen of which a claim holds."""
-    for _ in range(500):
-        for view in pilot.app.screen.query(LogView):
-            if holds(view):  # type: ignore[operator]
-                return view
-        await pilot.pause(0.02)
-    raise AssertionError(screen(pilot))
+    found: list[LogView] = []
+    await holds(pilot, lambda: found.extend(view for view in pilot.app.screen.query(LogView) if claim(view)) or found)
+    return found[0]
 
 
 @pytest.mark.parametrize("size", [(40, 10), (60, 15), (200, 50)])

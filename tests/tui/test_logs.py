@@ -100,7 +100,7 @@ async def test_of_a_container_that_is_gone_the_saved_log_is_shown(
             await pilot.press("enter", "x")
             await until(pilot, "Stop qwen36-ngram on spark1?")
             await pilot.press("tab", "enter")
-            await until(pilot, "It is not on this Spark now.", within=30)
+            await until(pilot, "It is not on this Spark now.")
             await pilot.press("l")
             await until(pilot, "this is its saved log")
             await log(pilot, lambda view: len(view.book.spool) > 20)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from sparkctl.tui.keyboard import PATIENCE, UNBIDDEN
 from sparkctl.tui.log_view import LogView
 from sparkctl.tui.room import Room
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, idle, on_sparks, screen, toasts, until
+from tests.tui.driving import Driver, holds, idle, on_sparks, screen, toasts, until
 
 SIGNS = {" ": "space", "-": "minus", ":": "colon", "/": "slash", "?": "question_mark", "\t": "tab", "\r": "enter"}
 
@@ -30,12 +29,6 @@ def at_once(pilot: Driver, *keys: str) -> None:
             pilot.app.post_message(events.Key(name, character))
 
 
-async def holds(pilot: Driver, claim: Callable[[], bool], within: float = 20) -> None:
-    async with asyncio.timeout(within):
-        while not claim():
-            await pilot.pause(0.02)
-
-
 def click(pilot: Driver, x: int, y: int) -> None:
     for event in (events.MouseDown, events.MouseUp):
         pilot.app.post_message(event(None, x, y, 0, 0, 1, False, False, False))
@@ -45,7 +38,7 @@ async def test_a_line_typed_in_one_go_is_the_whole_line(tmp_path: Path, monkeypa
     async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         at_once(pilot, ":up qwen36 --node spark2\r")
-        await until(pilot, "spark2 ● ready", within=40)
+        await until(pilot, "spark2 ● ready")
         assert "spark1 ○ nothing runs" in screen(pilot)
 
 
@@ -63,7 +56,7 @@ async def test_a_question_takes_the_keys_behind_the_one_that_asks_it(
         idle(sparks, "spark1")
         await until(pilot, lambda text: text.count("● ready") == 2 and "idle" in text)
         at_once(pilot, "x", "tab", "enter")
-        await until(pilot, lambda text: "spark1 ○ nothing runs" in text, within=30)
+        await until(pilot, lambda text: "spark1 ○ nothing runs" in text)
         assert sparks.docker["spark2"].running, "tab was for the question, not for the next Spark"
 
 

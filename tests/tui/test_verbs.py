@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input
+from textual.command import CommandPalette
+from textual.widgets import Input, OptionList
 
 from sparkctl.cli.commands import CommandLine as Grammar
 from sparkctl.core.context import Context
@@ -17,7 +17,7 @@ from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
 from sparkctl.tui.palette import Actions
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, idle, on_sparks, screen, toasts, until
+from tests.tui.driving import Driver, holds, idle, on_sparks, screen, toasts, until
 
 
 async def type_line(pilot: Driver, line: str) -> None:
@@ -44,7 +44,7 @@ async def test_stopping_asks_first_and_cancel_is_what_enter_does(
         await until(pilot, lambda text: "Stop qwen36-ngram" not in text)
         assert sparks.docker["spark1"].running, "nothing was stopped"
         await pilot.press("x", "tab", "enter")
-        await until(pilot, lambda text: "spark1 ○ nothing runs" in text, within=30)
+        await until(pilot, lambda text: "spark1 ○ nothing runs" in text)
         assert not sparks.docker["spark1"].running
         assert sparks.docker["spark2"].running
 
@@ -69,7 +69,7 @@ async def test_who_answers_somebody_is_stopped_by_its_typed_name_alone(
         await until(pilot, lambda text: "Stop qwen36-ngram" not in text)
         assert sparks.docker["spark1"].running, "nothing was stopped"
         await pilot.press("X", *"qwen36-ngram", "enter")
-        await until(pilot, lambda text: "spark1 ○ nothing runs" in text, within=30)
+        await until(pilot, lambda text: "spark1 ○ nothing runs" in text)
         assert sparks.docker["spark2"].running
 
 
@@ -84,7 +84,7 @@ async def test_a_profile_is_picked_started_and_gets_ready(tmp_path: Path, monkey
         assert "96.0 GiB" in shown
         assert "est." in shown, "memory afterwards is an estimate"
         await pilot.press("enter")
-        await until(pilot, "spark2 ● ready", within=40)
+        await until(pilot, "spark2 ● ready")
         assert "qwen36 is ready on spark2" in screen(pilot)
         assert "spark1 ○ nothing runs" in screen(pilot)
 
@@ -96,7 +96,7 @@ async def test_a_start_that_fails_says_why_with_its_proof(tmp_path: Path, monkey
     ):
         await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         await type_line(pilot, "up qwen36 --node spark1")
-        shown = await until(pilot, lambda text: "✕ failed" in text and "proof" in text, within=40)
+        shown = await until(pilot, lambda text: "✕ failed" in text and "proof" in text)
         assert "CUDA ran out of memory" in shown
         assert "line " in shown
         assert "qwen36 failed on spark1" in shown
@@ -255,9 +255,10 @@ async def test_the_palette_offers_what_can_be_done_and_nothing_else(
         assert "start a profile" in offered
         assert "stop the instance and wait for its memory" not in offered, "nothing runs"
         await pilot.press("ctrl+p")
-        await pilot.pause(0.5)
+        await holds(pilot, lambda: isinstance(pilot.app.screen, CommandPalette))
         await pilot.press(*"page cache")
-        await pilot.pause(1)
+        hits = pilot.app.screen.query_one(OptionList)
+        await holds(pilot, lambda: hits.option_count and "page cache" in str(hits.get_option_at_index(0).prompt))
         await pilot.press("enter")
         await until(pilot, "page cache dropped on spark1")
 
@@ -302,7 +303,7 @@ async def test_a_refused_line_comes_back_with_what_is_wrong_above_it(
         assert not toasts(pilot), "it is said once, and stays"
         pilot.app.screen.query_one(Input).value = "up qwen36 --node spark2"
         await pilot.press("enter")
-        await until(pilot, "spark2 ● ready", within=40)
+        await until(pilot, "spark2 ● ready")
         await pilot.press("colon", "up")
         assert pilot.app.screen.query_one(Input).value == "up qwen36 --node spark2"
         await pilot.press("up")
@@ -341,9 +342,7 @@ async def test_a_result_is_said_once_below_the_tiles_and_in_the_corner_where_the
         await type_line(pilot, "down qwen36-vllm --node spark2")
         await until(pilot, "Stop qwen36-vllm on spark2?")
         await pilot.press("tab", "enter")
-        async with asyncio.timeout(20):
-            while not toasts(pilot):
-                await pilot.pause(0.05)
+        await holds(pilot, lambda: toasts(pilot))
         assert len([one for one in toasts(pilot) if "qwen36-vllm" in one]) == 1
 
 

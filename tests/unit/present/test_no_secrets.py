@@ -72,7 +72,9 @@ def shown(profile: Profile, made: LaunchPlan) -> str:
     return "\n".join(texts)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     env=st.lists(st.sampled_from(ENV), max_size=3),
     args=st.lists(st.sampled_from(ARGS), max_size=3),

@@ -26,7 +26,7 @@ FLOOR = 512 * MIB
 LOADING, SERVING, THIRD = "1a" * 32, "5e" * 32, "3d" * 32
 
 
-def until(what: str, claim: Any, within: float = 8.0) -> Any:
+def until(what: str, claim: Any, within: float = 40.0) -> Any:
     """Return what ``claim()`` returns as soon as it is something."""
     deadline = time.monotonic() + within
     while not (found := claim()):
@@ -184,7 +184,7 @@ class Client:
 
     def __init__(self, path: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(5.0)
+        self.socket.settimeout(40.0)
         self.socket.connect(path)
         self.events: list[GuardEvent] = []
         self._file = self.socket.makefile("rb")

@@ -142,7 +142,7 @@ def test_an_end_that_takes_its_time_is_waited_for_and_nobody_else_is_ended(tmp_p
         client.watch(LOADING)
         machine.docker.lasts = 5.0
         machine.proc.set(0.2)
-        until("the end", lambda: "ended" in client.happened(), within=12.0)
+        until("the end", lambda: "ended" in client.happened())
         time.sleep(1.5)
         assert {one for _, one in machine.docker.kills()} == {LOADING}
         assert client.happened().count("killed") == 1
@@ -393,7 +393,7 @@ def test_a_drop_that_the_kernel_does_not_count_has_failed(tmp_path: Path) -> Non
         client.watch(cache_below=20 * GIB)
         machine.proc.set(40.0, free=19.0, cache=21.0)
         client.ask(do="phase", container=LOADING, weights=True)
-        until("the failure", lambda: client.happened() == ["drop-failed"], within=15.0)
+        until("the failure", lambda: client.happened() == ["drop-failed"])
         assert log.read_text() == "3 /proc/sys/vm/drop_caches\n", "and is not tried for ever"
 
 

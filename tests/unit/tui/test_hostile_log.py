@@ -37,7 +37,9 @@ PIECES = st.sampled_from([*NASTY, b"\x1b[", b"\x1b]", b"\x9b", b"m", b";", b"[",
 ARBITRARY = st.lists(st.binary(max_size=40) | PIECES, max_size=6).map(b"".join)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(said=st.lists(ARBITRARY, max_size=12), typed=st.text(max_size=10), name=st.text(min_size=1, max_size=10))
 def test_arbitrary_bytes_are_printable_text(tmp_path: Path, said: list[bytes], typed: str, name: str) -> None:
     async def drive() -> list[str]:

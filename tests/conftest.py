@@ -1,0 +1,22 @@
+"""How far random examples may go: nobody's landing fails for an example that his change has nothing to do with.
+
+As it is, each property is tried with the same examples every time, on however slow a machine, and a failing one is told as it
+was found. To hunt with new ones, shrunk to the smallest that fails: pytest --hypothesis-profile=hunt
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, Phase, settings
+
+settings.register_profile(
+    "steady",
+    derandomize=True,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),  # shrinking a hostile text takes minutes
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+settings.register_profile(
+    "hunt", derandomize=False, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("steady")
