@@ -246,9 +246,9 @@ def test_top_tells_what_both_engines_do() -> None:
         assert slowest < numbers["generation_rate"] < fastest
         assert 1.5 < numbers["acceptance"]["length"] < 3.6
         assert 0 < numbers["acceptance"]["rate"] < 1
-        assert numbers["steps"] * numbers["batch"] * numbers["acceptance"]["length"] == pytest.approx(
-            numbers["generation_rate"], rel=0.02
-        )
+        made = numbers["steps"] * numbers["batch"] * numbers["acceptance"]["length"]
+        # where a request ends between the two readings, some of what its last step accepted is no token any more
+        assert 0.98 < made / numbers["generation_rate"] < 1.25
         assert numbers["estimator"] == numbers["acceptance"]["estimator"] == estimator
     assert told["sglang"]["metrics_hint"] == "args.enable-metrics: true"
     assert told["vllm"]["metrics_hint"] is None
