@@ -19,7 +19,7 @@ from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
 from sparkctl.tui.setup import Setup
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, until
+from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, screen, setup, until
 
 
 async def test_what_was_found_in_a_recording_is_here_as_of_the_moment_that_is_shown(tmp_path: Path) -> None:
@@ -86,9 +86,12 @@ async def test_all_sparks_are_examined_the_worst_comes_first_and_its_remedy_is_c
         assert sparks.docker["spark1"].running, "a command with sudo is for the operator's own hands"
         await pilot.press("y")
         assert pilot.app.clipboard.startswith("echo 'milo ALL=(root) NOPASSWD: /usr/bin/tee")
+        await until(pilot, "examined ")  # findings are told while it goes on, and r begins nothing then
+        seen = pilot.app.room.examinations  # type: ignore[attr-defined]
+        before = seen.when(NodeName("spark1"))
         await pilot.press("r")
-        await until(pilot, "examining spark1")
-        await until(pilot, "1 problem")
+        await holds(pilot, lambda: seen.when(NodeName("spark1")) > before)
+        await until(pilot, lambda text: "1 problem" in text and "examined " in text)
 
 
 async def test_dropping_caches_is_done_from_here_after_a_question(
