@@ -1,4 +1,5 @@
-"""The log view against Textual's own ``Log``, each in a real terminal: a key's way to the screen while lines pour in."""
+"""The log view against Textual's own ``Log`` and an empty Textual app, each in a real terminal: a key's way to the screen
+while lines pour in. The empty app tells what the machine allows at that moment: on a busy one keys wait there as well."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ from tests.bench.figures import Goal, LoadMeter, Report, Series, quantile
 from tests.bench.processes import ROOT, operators_env
 
 ROUNDS, RATE, LINES, KEYS = 3, 20_000, 1_000_000, 80
-OURS, THEIRS, IDLE = "log view", "textual Log", "log view at rest"
+OURS, THEIRS, IDLE, EMPTY = "log view", "textual Log", "log view at rest", "empty Textual app"
+OWN = ("f", "j", "/", "esc")  # keys of the log itself
+_FIRST_ROW, _LAST_ROW = rb"\x1b\[2;1H", rb"\x1b\[39;1H"  # of the log, painted anew; the prompt stands on the last one
 ROWS, COLUMNS = 40, 120
 
 
@@ -39,14 +42,14 @@ def run(rounds: int = ROUNDS) -> Report:
     for round_ in range(rounds + 1):
         if round_ == 1:
             taken.clear()  # the first round warms up
-        for which, name, rate in (("ours", OURS, RATE), ("log", THEIRS, RATE), ("ours", IDLE, 0)):
+        apps = (("ours", OURS, RATE), ("empty", EMPTY, 0), ("log", THEIRS, RATE), ("ours", IDLE, 0))
+        for which, name, rate in apps:
             with _Terminal(which, rate, 0) as terminal:
                 terminal.wait_for(rb"mark 0; full")
                 waits = [terminal.press(b"x", rb"mark %d;" % number) for number in range(1, KEYS + 1)]
                 if name == OURS:
-                    words = (rb"paused", rb"following") * (KEYS // 2)
-                    own = [terminal.press(b"f", word) for word in words]
-                    note("own key p95", quantile(own, 0.95))
+                    for key, own in _own_keys(terminal).items():
+                        note(f"{key} p95", quantile(own, 0.95))
             note(f"{name} p95", quantile(waits, 0.95))
             note(f"{name} median", statistics.median(waits))
             note(f"{name} rate", terminal.figures["rate"] / 1000)
@@ -59,6 +62,22 @@ def run(rounds: int = ROUNDS) -> Report:
         if which == "ours":
             note("page", terminal.figures["page"])
     return _report(taken, load.read())
+
+
+def _own_keys(terminal: _Terminal) -> dict[str, list[float]]:
+    """Return the waits for each of the log's own keys: follow and pause, a line down, the prompt opened and closed."""
+    waits: dict[str, list[float]] = {key: [] for key in OWN}
+    for _ in range(KEYS // 2):
+        waits["f"] += [terminal.press(b"f", rb"paused"), terminal.press(b"f", rb"following")]
+    terminal.press(b"f", rb"paused")
+    terminal.press(b"g", _FIRST_ROW)
+    for _ in range(KEYS // 2):
+        waits["j"].append(terminal.press(b"j", _FIRST_ROW))
+        waits["/"].append(terminal.press(b"/", rb"ext, !text or"))  # the cursor stands on the hint's first letter
+        terminal.rest(0.3)  # the prompt stands and is painted no more
+        waits["esc"].append(terminal.press(b"\x1b", _LAST_ROW))
+        terminal.rest(0.3)
+    return waits
 
 
 def _while_searching(terminal: _Terminal) -> list[float]:
@@ -75,16 +94,18 @@ def _report(taken: dict[str, list[float]], load: tuple[float, float]) -> Report:
         return Series(label, unit, tuple(taken[name]))
 
     ours, theirs = series(f"{OURS} p95", "ms", f"{OURS}, p95"), series(f"{THEIRS} p95", "ms", f"{THEIRS}, p95")
-    own, searching = series("own key p95", "ms", f"{OURS}, f, p95"), series("searching p95", "ms", "searching, p95")
+    own = {key: series(f"{key} p95", "ms", f"{OURS}, {key}, p95") for key in OWN}
+    searching = series("searching p95", "ms", "searching, p95")
     held, heavy = series(f"{OURS} held", "MiB", f"{OURS}, held"), series(f"{THEIRS} held", "MiB", f"{THEIRS}, held")
-    rest = series(f"{IDLE} p95", "ms", f"{IDLE}, p95")
+    rest, empty = (series(f"{name} p95", "ms", f"{name}, p95") for name in (IDLE, EMPTY))
     every = (
         ours,
         theirs,
         rest,
+        empty,
         series(f"{OURS} median", "ms", f"{OURS}, median"),
         series(f"{THEIRS} median", "ms", f"{THEIRS}, median"),
-        own,
+        *own.values(),
         searching,
         series(f"{OURS} rate", "k lines/s", f"{OURS}, took"),
         series(f"{THEIRS} rate", "k lines/s", f"{THEIRS}, took"),
@@ -95,8 +116,13 @@ def _report(taken: dict[str, list[float]], load: tuple[float, float]) -> Report:
     goals = (
         Goal(f"key to paint at p95, {OURS} / {THEIRS}", ours.median / theirs.median),
         Goal(f"key to paint at p95, {OURS} / {IDLE}", ours.median / rest.median),
+        Goal(f"key to paint at p95, {OURS} / {EMPTY}", ours.median / empty.median),
         Goal(f"key to paint at p95, {OURS}", ours.median, 50, unit="ms"),
-        Goal("its own key (f) at p95", own.median, 50, unit="ms"),
+        *(Goal(f"its own key {key} at p95", one.median, 50, unit="ms") for key, one in own.items()),
+        *(
+            Goal(f"its own key {key} at p95 / a key in an {EMPTY}", one.median / empty.median)
+            for key, one in own.items()
+        ),
         Goal(f"key to paint at p95 while {LINES:,} lines are searched", searching.median, 50, unit="ms"),
         Goal(f"{LINES:,} lines, {OURS} / {THEIRS}", held.median / heavy.median, 0.1),
         Goal(f"{LINES:,} lines, {OURS}", held.median, 20, unit="MiB"),
@@ -154,7 +180,7 @@ class _Terminal:
 
     def press(self, key: bytes, mark: bytes) -> float:
         """Press a key at some moment and return the ms until its mark is written."""
-        self._read_for(random.uniform(0.02, 0.08))
+        self.rest(random.uniform(0.02, 0.08))
         begun = time.perf_counter()
         os.write(self.master, key)
         self.wait_for(mark)
@@ -169,7 +195,8 @@ class _Terminal:
             self._seen = self._seen[-64:] + self._read(0.1)
         self._seen = b""
 
-    def _read_for(self, seconds: float) -> None:
+    def rest(self, seconds: float) -> None:
+        """Read on for so long, and forget what was read."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._read(left)

@@ -1,7 +1,8 @@
-"""The app that `tests.bench.logview` looks at: ``python -m tests.bench.logview_app OURS|LOG RATE LINES REPORT``.
+"""The app that `tests.bench.logview` looks at: ``python -m tests.bench.logview_app ours|log|empty RATE LINES REPORT``.
 
 It takes LINES at once, then RATE lines a second until it is told to quit; ``x`` counts up a label at the top. What it
-held and how much it took is written to the file REPORT when it quits.
+held and how much it took is written to the file REPORT when it quits. To ``ours`` keys come as they do in the panel, one
+at a time; ``empty`` is the label and nothing else.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 import sparkctl.tui  # noqa: F401 - before Textual, as in the panel: it says how often may be painted
 
 # isort: split
+from textual import events
 from textual.app import App, ComposeResult
 from textual.widgets import Label, Log
 
@@ -23,8 +25,10 @@ from sparkctl import engines
 from sparkctl.core.logbook import LogBook
 from sparkctl.core.logmarks import LineMarker
 from sparkctl.model.log import LogLine
+from sparkctl.tui.keyboard import Keyboard
 from sparkctl.tui.log_feed import AT_ONCE
 from sparkctl.tui.log_pane import LogPane
+from sparkctl.tui.terminal import Terminal
 
 SAMPLES = (
     "(EngineCore_DP0 pid=152) INFO 11-20 15:59:12 [loggers.py:248] Engine 000: Avg prompt throughput: 11.1 tokens/s, "
@@ -42,6 +46,13 @@ def anonymous() -> float:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:")) / 1024
 
 
+class Keys(Terminal):
+    """Reads keys as the panel does; nobody has given alt with a letter a meaning."""
+
+    def _keeps_alt(self, character: str) -> bool:
+        return False
+
+
 class Bench(App[None]):
     """A label that counts key presses, and a log under it."""
 
@@ -49,11 +60,12 @@ class Bench(App[None]):
     DEFAULT_CSS = "Label { height: 1; width: 100%; }"
 
     def __init__(self, which: str, rate: int, lines: int, report: Path) -> None:
-        super().__init__()
+        super().__init__(driver_class=Keys if which == "ours" else None)
         vllm = engines.load("vllm")
         self.pane = LogPane(LogBook(markers=[LineMarker(vllm, vllm.defaults.ready_line)]))
         self.log_widget = Log()
-        self.is_ours = which == "ours"
+        self.is_ours, self.has_no_log = which == "ours", which == "empty"
+        self.keyboard = Keyboard(self)  # type: ignore[arg-type] - of the panel it wants what is here, too
         self.rate, self.lines, self.report = rate, lines, report
         self.label = Label("mark 0;")
         self.count = self.taken = 0
@@ -62,12 +74,32 @@ class Bench(App[None]):
     def compose(self) -> ComposeResult:
         """The label first."""
         yield self.label
-        yield self.pane if self.is_ours else self.log_widget
+        if not self.has_no_log:
+            yield self.pane if self.is_ours else self.log_widget
 
     def on_ready(self) -> None:
         """Begin."""
+        if self.has_no_log:
+            self.label.update("mark 0; full")
+            return
         (self.pane.view if self.is_ours else self.log_widget).focus()
         self.run_worker(self.feed())
+
+    async def on_event(self, event: events.Event) -> None:
+        """Take keys as the panel does."""
+        if self.is_ours and isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
+            self.keyboard.take(event)
+        else:
+            await super().on_event(event)
+
+    async def hand_over(self, event: events.Key | events.Paste) -> None:
+        """Let a key do what it does now."""
+        await super().on_event(event)
+
+    def minded(self, task: asyncio.Task[None]) -> None:
+        """Let a defect end the app."""
+        if not task.cancelled() and (defect := task.exception()) is not None:
+            self._handle_exception(defect)  # type: ignore[arg-type]
 
     def take(self, count: int) -> None:
         """Give the log ``count`` lines, all different objects as they are when they come from a node."""
