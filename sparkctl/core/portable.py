@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from sparkctl.core.planning import container_name, usual_network, wanted
 from sparkctl.engines.base import Engine
 from sparkctl.model.profile import ArgValue, JsonText, Profile
+from sparkctl.model.text import clean
 from sparkctl.recipes import secrecy
 from sparkctl.recipes.beside import beside
 from sparkctl.recipes.draft import Draft, Kind
@@ -18,11 +19,12 @@ from sparkctl.recipes.references import literal
 class Portable:
     """Texts in a profile's notation: ``${NAME}`` is the operator's own, ``$${`` the text ``${``; ``~`` the node's home.
 
-    ``words`` stand behind the image; ``options`` as in `LaunchPlan`; ``remarks`` are what should be known of it;
-    ``beside`` is what the form has no word for.
+    ``title`` is one line. ``words`` stand behind the image; ``options`` as in `LaunchPlan`; ``remarks`` are what should
+    be known of it; ``beside`` is what the form has no word for.
     """
 
     profile: Profile
+    title: str | None
     name: str
     words: tuple[str, ...]
     gpus: str | None
@@ -50,10 +52,16 @@ def portable(profile: Profile, engine: Engine) -> Portable:
         ),
     )
     return Portable(
-        profile=profile, name=container_name(profile), words=engine.argv(told), gpus=wanted(box.gpus, engine.defaults.gpus),
+        profile=profile, title=_line(profile.title), name=container_name(profile),
+        words=engine.argv(told), gpus=wanted(box.gpus, engine.defaults.gpus),
         network=box.network or usual_network(profile.port or engine.defaults.port, box.options), env=tuple(draft.env.items()),
         beside=beside(profile), remarks=tuple(remark.text for remark in draft.ledger.remarks),
     )  # fmt: skip
+
+
+def _line(text: str | None) -> str | None:
+    """Return a text as one line: a second one behind a comment's sign would be read as more than words."""
+    return None if text is None else " ".join(clean(text).split()) or None
 
 
 def _noted(value: ArgValue) -> ArgValue:

@@ -12,10 +12,11 @@ from sparkctl.core.yamlfile import resolve
 from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
 from sparkctl.model.plan import GuardRule, Timeouts
 from sparkctl.model.profile import ArgValue, JsonText, Model, Profile, Values
+from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, MIB
 
 WIDTH = 110
-_PLAIN = re.compile(r"[A-Za-z0-9_./~${(+][^\n]*")
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_./~${(+]|-[A-Za-z0-9-])[^\n]*")
 _UNSAFE = re.compile(r": |:$| #|[\t\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^[-?] ")
 _IN_FLOW = re.compile(r"[,\[\]{}]")
 _KEY = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./ -]*")
@@ -113,7 +114,9 @@ class _Writer:
                  "entrypoint": box.entrypoint}  # fmt: skip
         lines = [(key, _scalar(value)) for key, value in plain.items() if value is not None]
         if box.ulimits:
-            lines.append(("ulimits", _flow_map([(key, _scalar(value, flow=True)) for key, value in box.ulimits])))
+            lines.append(
+                ("ulimits", _flow_map([(key, _scalar(value, flow=True, words=True)) for key, value in box.ulimits]))
+            )
         if box.devices:
             lines.append(("devices", _flow_list([_scalar(device, flow=True) for device in box.devices])))
         if not lines and not box.options:
@@ -130,7 +133,7 @@ class _Writer:
             if DOCKER_OPTIONS.get(name) is OptionKind.FLAG:
                 text = values[0]
             else:
-                several = [_scalar(value, flow=len(values) > 1) for value in values]
+                several = [_scalar(value, flow=len(values) > 1, words=True) for value in values]
                 text = several[0] if len(several) == 1 else _flow_list(several)
             yield from self._above(f"container.options.{name}", 4)
             yield f"    {name}: {text}"
@@ -291,8 +294,9 @@ def _has_controls(text: str) -> bool:
 
 def _comment(texts: Sequence[str], indent: int) -> Iterator[str]:
     for text in texts:
-        clean = " ".join(text.split())
-        for line in textwrap.wrap(clean, WIDTH - indent - 2, break_long_words=False, break_on_hyphens=False):
+        for line in textwrap.wrap(
+            " ".join(clean(text).split()), WIDTH - indent - 2, break_long_words=False, break_on_hyphens=False
+        ):
             yield f"{' ' * indent}# {line}"
 
 

@@ -16,7 +16,7 @@ _GROUP = tuple[str, ...]
 
 def as_docker(one: Portable) -> list[str]:
     """Return the `docker run` line, one flag a line; ``${VAR}`` is taken from the shell that runs it."""
-    head = [f"# {one.profile.title}"] if one.profile.title else []
+    head = [f"# {one.title}"] if one.title else []
     groups: list[_GROUP] = [("docker", "run", "-d"), *_groups(one), (one.profile.image,), *_by_flag(one.words)]
     body = " \\\n  ".join(" ".join(_shell(word) for word in group) for group in groups)
     return [*head, f"{BESIDE}{one.beside}", *body.split("\n")]
@@ -38,7 +38,7 @@ def as_systemd(one: Portable) -> list[str]:
         "# and name it by EnvironmentFile= below; what they are called stands in ExecStart as ${NAME}.",
         f"{BESIDE}{one.beside}",
         "[Unit]",
-        f"Description={(one.profile.title or one.profile.name).replace('%', '%%')}",
+        f"Description={(one.title or one.profile.name).replace('%', '%%')}",
         "After=docker.service network-online.target",
         "Requires=docker.service",
         "",

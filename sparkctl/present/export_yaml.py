@@ -61,7 +61,7 @@ def as_compose(one: Portable) -> list[str]:
     if volumes:
         document["volumes"] = {name: {} for name in volumes}
     document["x-sparkctl"] = one.beside
-    title = [f"# {one.profile.title}"] if one.profile.title else []
+    title = [f"# {one.title}"] if one.title else []
     return [*title, *_yaml(document)]
 
 

@@ -87,6 +87,9 @@ def _launched(draft: Draft, engines: Sequence[str]) -> Launch:
         script = None  # its text depends on the operator's environment: it stays as it is
         draft.ledger.remark("The script takes values from your shell; they are not filled in here.", "command")
     if script is not None:
+        if draft.engine is None:
+            plain = [word.strip() if word == script else word for word in plain if word is not None]
+            script = script.strip()
         bare = unwrapped(script, draft.env)
         if bare.words is None:
             shell = tuple(word for word in plain if word is not None)

@@ -41,6 +41,7 @@ _OTHERS = {
     "ollama": "/",
     "tritonserver": "/v2/health/ready",
 }
+_IMAGES = {"llama.cpp": "/health", "llama-cpp": "/health", "ollama/ollama": "/", "text-generation-inference": "/health"}
 
 
 @dataclass(slots=True)
@@ -71,7 +72,13 @@ def read(
     found = _vllm(_model_first(words, model)) or _sglang(words) or _other(words, engines)
     if found is None and not (words and not words[0].startswith("-") and _is_program(words[0])):
         found = _by_image(words, image, hint)
-    return found or _plain(words)
+    return found or _with_health(_plain(words), image)
+
+
+def _with_health(found: Launch, image: str) -> Launch:
+    """An image may be known by its name where its command says nothing."""
+    found.health = found.health or next((path for name, path in _IMAGES.items() if name in image), None)
+    return found
 
 
 def _model_first(words: Sequence[str], model: str | None) -> Sequence[str]:
@@ -113,7 +120,10 @@ def of_script(script: str, command: tuple[str, ...], hint: str | None) -> Launch
     model = (match or path) and (match or path)[1]  # type: ignore[index]
     port, name = _PORT.search(script), _NAMED.search(script)
     number = int(port[1]) if port and 0 < int(port[1]) < 65536 else None
-    return Launch(engine, command, model, name[1] if name else None, number)
+    health = next(
+        (path for program, path in _OTHERS.items() if re.search(rf"(?<![\w-]){program}(?![\w-])", script)), None
+    )
+    return Launch(engine, command, model, name[1] if name else None, number, health=health)
 
 
 def flags_of(words: Sequence[str], aliases: dict[str, str] | None = None) -> list[tuple[str, ArgValue]] | None:

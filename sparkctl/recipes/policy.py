@@ -12,6 +12,7 @@ _KEEPS_MODELS = re.compile(
     r"|vllm|sglang|ollama|comfyui|triton|flashinfer|torch|nim|tuning",
     re.IGNORECASE,
 )
+_CODE = re.compile(r"\.(py|sh|so(\.\d+)*|pth|conf|service|bashrc|profile|pem|key)$|(^|/)\.ssh(/|$)")
 _SYSTEM = ("boot", "dev", "etc", "proc", "run", "sys", "sbin", "bin", "lib", "usr")
 _SOCKET = re.compile(r"docker\.sock|containerd\.sock|podman\.sock")
 _DEVICES = re.compile(r"/dev/(infiniband(/.*)?|nvidia.*|dri(/.*)?|kfd|fuse)$|[\w.-]+/[\w.-]+=")
@@ -24,6 +25,8 @@ def may_mount(ledger: Ledger, key: str, source: str) -> bool:
         return ledger.permits(key, "whoever has Docker's socket is root on the node")
     if not source.startswith(("/", "~")):
         return True
+    if _CODE.search(source):
+        return ledger.permits(key, f"{source} on the node is no directory of models or caches")
     parts = [part for part in source.split("/") if part not in ("", "~")]
     if (
         ".." not in parts

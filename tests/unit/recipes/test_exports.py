@@ -21,7 +21,7 @@ from sparkctl.present import export_lines, export_yaml
 from sparkctl.wire.docker_body import create_body
 from tests.nightly.recipes import _flags
 from tests.unit.recipes.reading import imported
-from tests.unit.recipes.test_written import BOXES, JSON_TEXT, KEYS, LINE, MODELS, PROFILES, VARIABLES, pairs
+from tests.unit.recipes.test_written import BOXES, JSON_TEXT, KEYS, LINE, MODELS, PHASES, PROFILES, VARIABLES, pairs
 
 FORMS = {
     "docker": (export_lines.as_docker, "pasted"),
@@ -90,13 +90,13 @@ def the_same(profile: Profile, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["docker", "systemd", "compose"])
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(profile=REALISTIC)
 def test_it_means_the_same(form: str, profile: Profile) -> None:
     the_same(profile, form)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(profile=REALISTIC.filter(lambda one: one.engine != "container" and one.model.path is not None))
 def test_as_a_recipe_too(profile: Profile) -> None:
     the_same(profile, "sparkrun")
@@ -163,3 +163,12 @@ def test_a_secret_in_a_profile_is_not_exported() -> None:
         assert "hunter22" not in text
         assert "sekret12" not in text
         assert len(one.remarks) == 2
+
+
+def test_a_title_of_several_lines_is_a_comment_of_one() -> None:
+    profile = replace(PLAIN, title="Mine\nrm -rf ~")
+    for form, (write, _) in FORMS.items():
+        text = "\n".join(write(portable(profile, engines.load("vllm"))))
+        if form != "sparkrun":  # the title is a key's text there
+            assert not any(line.startswith("rm -rf") for line in text.splitlines())
+        assert again(profile, form).title == profile.title

@@ -7,7 +7,7 @@ import re
 import string
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sparkctl.core.profiles import ProfileLibrary
@@ -51,6 +51,7 @@ ARG: st.SearchStrategy[ArgValue] = st.one_of(
     st.lists(TEXT, max_size=3).map(tuple),
 )  # fmt: skip
 GIB = 1 << 30
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # making so large an example smaller takes minutes
 COUNTS = st.none() | st.integers(1, 10**9)
 
 
@@ -93,7 +94,7 @@ PROFILES = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(PROFILES)
 def test_what_is_written_is_read_back_the_same(profile: Profile) -> None:
     assert replace(read_back(profile), digest="") == profile
