@@ -165,7 +165,7 @@ class LogScroll(ScrollView, can_focus=True):
             self._paint_timer = None
         self._painted, self._painted_end = time.monotonic(), self.book.spool.end
         layout = self.place.layout
-        if layout.height <= 0:
+        if layout.height <= 0 and not self._measure():
             return
         self.place.settle()
         self._page = None
@@ -231,19 +231,28 @@ class LogScroll(ScrollView, can_focus=True):
         self.painter.styles = {}  # those of the parts are not there yet
 
     def on_mount(self) -> None:
-        """Begin."""
-        self.resized()
+        """Begin as soon as this has a place.
+
+        To ask for it now would make Textual lay it out beside the screen's own round, which then sends it no `Resize`.
+        """
+        self.call_after_refresh(self.resized)
 
     def on_resize(self) -> None:
         """Keep the place on another screen."""
         self.resized()
 
     def resized(self) -> None:
+        """Fit the page to the room that there is now."""
+        self._measure()
+        self.repaint()
+
+    def _measure(self) -> bool:
+        """Take the size of the page; False where this has no place on the screen yet."""
         region = self.scrollable_content_region
         self.painter.width = max(1, region.width)
         self.place.layout.height = region.height
         self.place.layout.width = self.painter.text_width
-        self.repaint()
+        return region.height > 0
 
     def action_scroll_up(self) -> None:
         """A row up."""

@@ -14,6 +14,8 @@ from textual.events import MouseScrollUp
 from sparkctl import engines
 from sparkctl.core.logbook import LogBook
 from sparkctl.core.logmarks import LineMarker
+from sparkctl.core.spool import Spool
+from sparkctl.tui.log_pane import LogPane
 from tests.unit.tui.logs import LogApp, lines, numbered, settled, typed
 
 FATAL = (
@@ -43,6 +45,20 @@ async def test_it_follows_until_somebody_goes_up(app: LogApp) -> None:
         await typed(pilot, "f")
         assert app.rows()[-1] == "  line 124"
         assert "following" in app.status()
+
+
+async def test_it_shows_its_lines_where_textual_sends_it_no_resize(app: LogApp) -> None:
+    async with app.run_test(size=(80, 12)) as pilot:
+        await settled(pilot)
+        second = LogPane(LogBook(["spark2"], spool=Spool(app.directory)), instance="second")
+        await app.mount(second)
+        app.screen._compositor._full_map_invalidated = True
+        assert second.view.region.height > 0, "whoever asks for its place is told it before the screen's own round"
+        second.view.book.add(0, numbered(3))
+        second.view.catch_up()
+        for _ in range(20):
+            await pilot.pause(0.02)
+        assert second.view.state.total == 3
 
 
 @pytest.mark.parametrize("keys", [("up",), ("k",), ("pageup",), ("home",), ("g",), ("f",)])
