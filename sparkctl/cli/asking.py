@@ -7,7 +7,7 @@ import sys
 import time
 
 from sparkctl.cli import keyboard, narrate
-from sparkctl.model.ask import Asker, ConfirmHostKey, Nobody, StartAgain, SudoPassword
+from sparkctl.model.ask import Asker, ConfirmHostKey, LoginQuestion, Nobody, StartAgain, SudoPassword
 from sparkctl.model.text import clean
 
 _TRIES = 3
@@ -60,6 +60,23 @@ class Terminal:
                 f"{question.node}: to {question.purpose}, sudo wants your password there (empty: go on without)"
             )
             return await keyboard.line(f"password on {question.node}: ", echo=False) or None
+
+    async def answers(self, question: LoginQuestion) -> tuple[str, ...] | None:
+        """Ask what the server wants to know, one after the other; the end of input, and nothing typed at all, mean no."""
+        async with self._asking:
+            narrate.say(
+                f"{question.node}: {clean(question.host)} {'asks' if question.prompts else 'says'}, in its own words:"
+            )
+            for words in (*question.name.splitlines(), *question.instructions.splitlines()):
+                if words.strip():
+                    narrate.say(f"  {clean(words)}")
+            found = [await keyboard.line(f"  {_prompt(one.text)}", echo=one.is_echoed) for one in question.prompts]
+        return tuple(found) if any(found) or not question.prompts else None
+
+
+def _prompt(text: str) -> str:
+    """Return a server's prompt as one line, with room behind it."""
+    return clean(" ".join(text.split())).rstrip() + " "
 
 
 def asker(*, allowed: bool = True) -> Asker:

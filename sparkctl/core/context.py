@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.core.history import History
 from sparkctl.core.together import end
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.ask import Asker, Nobody
+
+if TYPE_CHECKING:
+    from sparkctl.core.session import Session
+    from sparkctl.model.node import Node
 
 T = TypeVar("T")
 
@@ -60,10 +64,20 @@ class Interrupt:
 
 @dataclass(slots=True)
 class Context:
-    """What every verb is given: who acts, how to ask, what time it is, where history lies."""
+    """What every verb is given: who acts, how to ask, what time it is, where history lies.
+
+    ``lend``: how a look beside other things comes by a session; None: each has a connection of its own.
+    """
 
     history: History
     operator: str
     asker: Asker = field(default_factory=Nobody)
     clock: Clock = field(default_factory=SystemClock)
     interrupt: Interrupt = field(default_factory=Interrupt)
+    lend: Callable[[Node], Session] | None = None
+
+    def session(self, node: Node) -> Session:
+        """Return a session to be opened on a node: over a connection that is there, where somebody lends one."""
+        from sparkctl.core.session import Session
+
+        return Session(node, self.asker, self.clock) if self.lend is None else self.lend(node)

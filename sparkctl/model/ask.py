@@ -37,6 +37,28 @@ class StartAgain:
     failures: tuple[tuple[float, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LoginPrompt:
+    """One thing that an SSH server wants to know. ``text`` is its own; ``is_echoed``: what is typed may be seen."""
+
+    text: str
+    is_echoed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoginQuestion:
+    """What an SSH server asks before it lets the user in, as for a second factor; no answer is kept.
+
+    ``name`` and ``instructions`` are the server's own words, each may be empty. Without prompts it only tells something.
+    """
+
+    node: NodeName
+    host: str
+    name: str
+    instructions: str
+    prompts: tuple[LoginPrompt, ...]
+
+
 class Asker(Protocol):
     """Whoever can ask: a terminal, the panel's dialogs, or nobody."""
 
@@ -48,6 +70,10 @@ class Asker(Protocol):
         """Return the password, None where nobody can or wants to give one."""
         ...
 
+    async def answers(self, question: LoginQuestion) -> tuple[str, ...] | None:
+        """Return an answer for each prompt, None where nobody can or wants to answer."""
+        ...
+
 
 class Nobody:
     """Answers no and nothing: scripts, pipes and tests."""
@@ -57,5 +83,9 @@ class Nobody:
         return False
 
     async def password(self, question: SudoPassword) -> str | None:
+        """Return None."""
+        return None
+
+    async def answers(self, question: LoginQuestion) -> tuple[str, ...] | None:
         """Return None."""
         return None

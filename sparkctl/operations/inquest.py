@@ -28,7 +28,7 @@ _SIGKILLED = 137
 async def inquest(ctx: Context, node: Node, container_id: str) -> Ended | None:
     """Return how it ended, as the start that failed would have told it; None where nothing ended that can be judged: it
     lives on without a fatal line, or it is of an engine that is not known. Raises `NodeError` and `DockerError`."""
-    async with Session(node, ctx.asker, ctx.clock) as session:
+    async with ctx.session(node) as session:
         await session.link.connect()
         try:
             container = await session.docker.inspect(container_id)

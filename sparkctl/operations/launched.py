@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 
 from sparkctl.core.context import Context
 from sparkctl.core.record import masked
-from sparkctl.core.session import Session
 from sparkctl.model.container import Container
 from sparkctl.model.node import Node
 from sparkctl.model.plan import DockerRun, Label, LaunchPlan, ReadyRule, Timeouts
@@ -25,7 +24,7 @@ class Launched:
 
 async def launched(ctx: Context, node: Node, container_id: str) -> Launched:
     """Look how a container was started. Raises `NodeError` and `DockerError`, NoSuchContainer among them."""
-    async with Session(node, ctx.asker, ctx.clock) as session:
+    async with ctx.session(node) as session:
         await session.link.connect()
         container = await session.docker.inspect(container_id)
         return read_back(node, container, await session.docker.run_of(container_id))

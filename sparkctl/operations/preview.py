@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
 from sparkctl.core.planning import plan
-from sparkctl.core.session import Session
 from sparkctl.engines import load
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node, NodeName
@@ -18,7 +17,7 @@ from sparkctl.model.profile import Profile
 
 async def home_on(ctx: Context, node: Node) -> str:
     """Return the home of the node's user there, ``~`` where it does not say. Raises `NodeError`."""
-    async with Session(node, ctx.asker, ctx.clock) as session:
+    async with ctx.session(node) as session:
         await session.link.connect()
         look = await session.look("identity")
     return look.identity.home if look.identity else "~"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import asyncssh
 
@@ -18,8 +19,18 @@ DOCKER_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
 Attendant = Callable[["asyncssh.SSHReader[bytes]", "asyncssh.SSHWriter[bytes]"], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class SecondFactor:
+    """What is asked in place of a key: (text, whether what is typed may be seen) each, and what is right."""
+
+    prompts: tuple[tuple[str, bool], ...]
+    answers: tuple[str, ...]
+    name: str = ""
+    instructions: str = ""
+
+
 class Sshd:
-    """``client`` is the one key that is let in, as the node's user and nobody else."""
+    """``client`` is the one key that is let in, as the node's user and nobody else; with a ``second_factor`` no key is."""
 
     def __init__(
         self, node: SimNode, docker: Dockerd, guard: SimGuard, host_key: asyncssh.SSHKey, client: asyncssh.SSHKey
@@ -30,6 +41,8 @@ class Sshd:
         self.host_key = host_key
         self.authorized = asyncssh.import_authorized_keys(client.export_public_key().decode())
         self.logins: set[asyncssh.SSHServerConnection] = set()
+        self.second_factor: SecondFactor | None = None
+        self.asked = 0  # how often the second factor was asked for
         self._acceptor: asyncssh.SSHAcceptor | None = None
 
     async def listen(self) -> int:
@@ -83,9 +96,25 @@ class _Login(asyncssh.SSHServer):
             self._sshd.logins.discard(self._connection)
 
     def begin_auth(self, username: str) -> bool:
-        if self._connection is not None and username == USER:
+        if self._connection is not None and username == USER and self._sshd.second_factor is None:
             self._connection.set_authorized_keys(self._sshd.authorized)
         return True
+
+    def kbdint_auth_supported(self) -> bool:
+        return self._sshd.second_factor is not None
+
+    def get_kbdint_challenge(
+        self, username: str, lang: str, submethods: str
+    ) -> tuple[str, str, str, Sequence[tuple[str, bool]]] | bool:
+        factor = self._sshd.second_factor
+        if factor is None:
+            return False
+        self._sshd.asked += 1
+        return factor.name, factor.instructions, "", factor.prompts
+
+    def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
+        factor = self._sshd.second_factor
+        return factor is not None and username == USER and tuple(responses) == factor.answers
 
     def unix_connection_requested(self, dest_path: str) -> Attendant:
         guard = self._sshd.guard

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sparkctl.model.ask import ConfirmHostKey, StartAgain, SudoPassword
+from sparkctl.model.ask import ConfirmHostKey, LoginQuestion, StartAgain, SudoPassword
 from sparkctl.present.spans import Span, Tone, row, said
 from sparkctl.tui.dialogs import Choice, Question, paragraph
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from textual.screen import ModalScreen
 
     from sparkctl.tui.app import Panel
+
+
+_QUOTED = 66  # columns
 
 
 class Dialogs:
@@ -51,6 +54,25 @@ class Dialogs:
         body = paragraph(f"To {question.purpose}, sudo on {question.node} wants your password there.")
         return await self._ask_unbidden(Question(f"password on {question.node}", body, password=True))
 
+    async def answers(self, question: LoginQuestion) -> tuple[str, ...] | None:
+        """Ask what an SSH server wants to know, a dialog for each prompt; escape ends all of it. An empty answer is one."""
+        words = [line for line in (*question.name.splitlines(), *question.instructions.splitlines()) if line.strip()]
+        if not question.prompts:
+            self._panel.say("\n".join([f"{question.host}, before it lets you in on {question.node}:", *words]))
+            return ()
+        found: list[str] = []
+        for at, one in enumerate(question.prompts, 1):
+            body = paragraph(f"Before it lets you in, {question.node} ({question.host}) asks in its own words:")
+            for line in (*words, *one.text.splitlines()):
+                body += [row("  ", *part) for part in paragraph(line, Tone.STRONG, _QUOTED)]
+            many = f" ({at} of {len(question.prompts)})" if len(question.prompts) > 1 else ""
+            dialog = Question(f"login on {question.node}{many}", body, password=not one.is_echoed, may_be_empty=True)
+            answer = await self._ask_unbidden(dialog)
+            if answer is None:
+                return None
+            found.append(answer)
+        return tuple(found)
+
     async def _ask_unbidden(self, dialog: ModalScreen[str]) -> str | None:
         return await self.ask(dialog, self._panel.keyboard.startle)
 
@@ -68,4 +90,9 @@ class Dialogs:
 
             self._panel.push_screen(dialog, take)
             opened()
-            return await answered
+            try:
+                return await answered
+            except asyncio.CancelledError:
+                if self._panel.screen is dialog:
+                    dialog.dismiss(None)  # nobody waits for an answer any more
+                raise

@@ -72,7 +72,7 @@ async def _show_plan(panel: Panel) -> None:
     if one is None or room is None or node is None or one.container_id is None:
         return
     try:
-        run = await launched(room.context, node, one.container_id)
+        run = await launched(room.unasked, node, one.container_id)
     except (NodeError, DockerError) as error:
         panel.say(f"not known: {error.message}", severity="error")
         return

@@ -56,10 +56,11 @@ class Crew:
         return self._nodes.get(name)
 
     def session(self, node: Node) -> Session:
-        """Return a session for something beside the following: over its connection, or one of its own where it has none."""
+        """Return a session for something beside the following: over its connection, or one of its own where it has none.
+        Nobody is asked anything for it."""
         follower = self._followers.get(node.name)
         if follower is None or follower.session is None or follower.node != node:
-            return Session(node, self._ctx.asker, self._ctx.clock)
+            return Session(node, clock=self._ctx.clock)
         return Lent(follower.session)
 
     def again(self, name: NodeName) -> None:

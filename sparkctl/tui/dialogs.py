@@ -158,15 +158,16 @@ class Choice(Dialog[str]):
 
 
 class Question(Dialog[str]):
-    """A question whose answer is typed; a password is not shown. An empty answer means no."""
+    """A question whose answer is typed; a password is not shown. An empty answer means no, unless it ``may_be_empty``."""
 
     WRAPS = True
     BELOW = 1
 
-    def __init__(self, title: str, body: Sequence[Row], *, password: bool = False) -> None:
+    def __init__(self, title: str, body: Sequence[Row], *, password: bool = False, may_be_empty: bool = False) -> None:
         super().__init__(title, Tone.ATTENTION)
         self._body = body
         self._password = password
+        self._may_be_empty = may_be_empty
 
     def rows(self) -> Sequence[Row]:
         """Return the question."""
@@ -190,7 +191,7 @@ class Question(Dialog[str]):
         """Give the answer; it stays nowhere here."""
         answer = event.value
         self.query_one(Input).clear()
-        self.dismiss(answer or None)
+        self.dismiss(answer if self._may_be_empty else answer or None)
 
 
 class Reader(Dialog[None]):

@@ -156,7 +156,7 @@ class Instance(PanelScreen):
         from sparkctl.operations.inquest import inquest
 
         try:
-            end = await inquest(room.context, node, container)
+            end = await inquest(room.unasked, node, container)
         except (NodeError, DockerError) as error:
             self._judge_trouble = f"why it failed could not be read: {error.message}"
             self._judged = None if isinstance(error, NodeError) else container  # a node may answer later
@@ -210,7 +210,7 @@ class Instance(PanelScreen):
 
     async def _look(self, room: Room, node: Node, container: str) -> None:
         try:
-            self._run, self._run_trouble = await launched(room.context, node, container), None
+            self._run, self._run_trouble = await launched(room.unasked, node, container), None
         except (NodeError, DockerError) as error:
             self._run, self._run_trouble = None, f"not known: {error.message}"
             self._read = None if isinstance(error, NodeError) else container  # a node may answer later

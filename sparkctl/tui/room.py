@@ -18,6 +18,7 @@ from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
 from sparkctl.core.together import end
 from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.model.ask import Nobody
 from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, PlanMade
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
@@ -64,6 +65,9 @@ class Room:
         self._shown: tuple[float, float] | None = None  # a recording's last stamp, and when we had it
         self.bridge = Bridge([node.name for node in setup.nodes], self.now, self._paint)
         self.crew = Crew(self.context, self._take)
+        self.unasked = replace(
+            self.context, asker=Nobody(), lend=self.crew.session
+        )  # what nobody called for asks nobody
         self.jobs = Jobs(self._take, lambda *over: panel.call_later(self._finished, *over))
         self.notices: list[tuple[str, Tone]] = []
         self.recent = self.context.history.recent_profiles(_RECENT)
@@ -250,7 +254,7 @@ class Room:
 
     async def _ask_for_home(self, node: Node) -> None:
         try:
-            self._homes[node.name] = await home_on(self.context, node)
+            self._homes[node.name] = await home_on(self.unasked, node)
         except SparkctlError:
             del self._homes[node.name]  # the tile says what is wrong with the node; asked again when it answers
         self.bridge.changed()

@@ -19,6 +19,7 @@ from sparkctl.errors import (
 from sparkctl.model.ask import Asker, Nobody
 from sparkctl.model.node import Node, NodeState
 from sparkctl.wire import dockerway
+from sparkctl.wire.challenge import LoginQuestions
 from sparkctl.wire.channel import BROKEN, ChannelReader, ChannelWriter, HeldProcess
 from sparkctl.wire.flow import WINDOW, FlowSession
 from sparkctl.wire.link import ByteReader, ByteWriter, Completed, Held, LinkStatus, state_of
@@ -37,7 +38,7 @@ class SshLink:
 
     def __init__(self, node: Node, asker: Asker | None = None, limits: Limits | None = None) -> None:
         self.node = node
-        self._asker: Asker = asker if asker is not None else Nobody()
+        self._questions = LoginQuestions(node.name, asker if asker is not None else Nobody())
         self._limits = limits if limits is not None else Limits()
         self._status = LinkStatus(NodeState.UNKNOWN)
         self._listeners: list[Callable[[LinkStatus], None]] = []
@@ -65,7 +66,7 @@ class SshLink:
             if self._connection is not None:
                 return
             try:
-                self._connection = await connect(self.node, self._asker, self._on_lost, self._limits)
+                self._connection = await connect(self.node, self._questions, self._on_lost, self._limits)
             except NodeError as error:
                 self._publish(LinkStatus(state_of(error), error.message))
                 raise

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import asyncssh
 
 from sparkctl.errors import InvalidInput, LoginRefused, NodeError, UnknownHostKey, Unreachable
-from sparkctl.model.ask import Asker, ConfirmHostKey
+from sparkctl.model.ask import ConfirmHostKey
 from sparkctl.model.node import Node
 from sparkctl.wire import hostkeys, ssherrors
+from sparkctl.wire.challenge import LoginQuestions, Questioning
 from sparkctl.wire.dial import dial
 from sparkctl.wire.sshconfig import Route, config_files, hop_words, resolve
 
@@ -50,8 +51,9 @@ class Limits:
     keepalive: float = KEEPALIVE_INTERVAL
 
 
-async def connect(node: Node, asker: Asker, on_lost: OnLost, limits: Limits) -> Connection:
+async def connect(node: Node, questions: LoginQuestions, on_lost: OnLost, limits: Limits) -> Connection:
     """Return a connection to ``node``, through its jump hosts. Raises the NodeError that says what is wrong."""
+    questions.begin()
     route = resolve(
         node.host,
         user=node.user,
@@ -62,8 +64,8 @@ async def connect(node: Node, asker: Asker, on_lost: OnLost, limits: Limits) -> 
     )
     under: list[asyncssh.SSHClientConnection] = []
     try:
-        via = await _cross(node, route, asker, limits, under)
-        ssh = await _Hop(node, route, asker, limits, "").open(via, on_lost)
+        via = await _cross(node, route, questions, limits, under)
+        ssh = await _Hop(node, route, questions, limits, "").open(via, on_lost)
     except BaseException:
         for jump in reversed(under):
             jump.abort()
@@ -72,7 +74,7 @@ async def connect(node: Node, asker: Asker, on_lost: OnLost, limits: Limits) -> 
 
 
 async def _cross(
-    node: Node, route: Route, asker: Asker, limits: Limits, under: list[asyncssh.SSHClientConnection]
+    node: Node, route: Route, questions: LoginQuestions, limits: Limits, under: list[asyncssh.SSHClientConnection]
 ) -> asyncssh.SSHClientConnection | None:
     """Open the jump hosts of ``route`` one through the other, adding them to ``under``; return the last."""
     if route.jump is None:
@@ -84,27 +86,38 @@ async def _cross(
         if len(under) >= _MOST_HOPS:
             raise InvalidInput(f"{node.name}: more than {_MOST_HOPS} jump hosts", "does ProxyJump lead in a circle?")
         if via is None:
-            via = await _cross(node, hop, asker, limits, under)
-        via = await _Hop(node, replace(hop, jump=None), asker, limits, f"jump host {host}: ").open(via, _ignore)
+            via = await _cross(node, hop, questions, limits, under)
+        via = await _Hop(node, replace(hop, jump=None), questions, limits, f"jump host {host}: ").open(via, _ignore)
         under.append(via)
     return via
 
 
 class _Greeter(asyncssh.SSHClient):
-    """Notes how far a connection came, and which key it was shown."""
+    """Notes how far a connection came, and which key it was shown; passes on what the server asks."""
 
-    def __init__(self, on_lost: OnLost) -> None:
+    def __init__(self, on_lost: OnLost, questioning: Questioning, limit: float) -> None:
         self.connection: asyncssh.SSHClientConnection | None = None
         self.offered: asyncssh.SSHKey | None = None
         self.logged_in = False
+        self.questioning = questioning
+        self._limit = limit
         self._on_lost = on_lost
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self.connection = conn
+        self.questioning.allow(self._limit)
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.offered = key
         return False
+
+    def kbdint_auth_requested(self) -> str | None:
+        return self.questioning.submethods()
+
+    async def kbdint_challenge_received(
+        self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
+    ) -> Sequence[str] | None:
+        return await self.questioning.answer(name, instructions, prompts)
 
     def auth_completed(self) -> None:
         self.logged_in = True
@@ -128,7 +141,7 @@ class _Hop:
 
     node: Node
     route: Route
-    asker: Asker
+    questions: LoginQuestions
     limits: Limits
     where: str
 
@@ -139,7 +152,7 @@ class _Hop:
         except _Unknown as unknown:
             key, error = unknown.key, unknown.error
         question = ConfirmHostKey(self.node.name, self.route.host, hostkeys.fingerprint(key))
-        if not await self.asker.confirm(question):
+        if not await self.questions.asker.confirm(question):
             raise error
         ssh = await self._attempt(via, on_lost, key)
         if self.route.known_hosts:
@@ -151,14 +164,15 @@ class _Hop:
     ) -> asyncssh.SSHClientConnection:
         files = self.route.known_hosts + self.route.global_known_hosts
         known = hostkeys.look_up(files, self.route.trust, self.route.port)
-        greeter = _Greeter(on_lost)
+        questioning = Questioning(self.questions, self.route.host, self.limits.login)
+        greeter = _Greeter(on_lost, questioning, self.limits.login)
         sock = await self._dial() if via is None and not self.route.proxy else None
         try:
             return await self._login(greeter, sock, via, known, accepted)
         except asyncssh.HostKeyNotVerifiable as error:
             raise self._distrust(greeter.offered, known, accepted) from error
         except asyncssh.PermissionDenied as error:
-            raise self._refused(greeter.methods) from error
+            raise self._refused(greeter) from error
         except asyncssh.ChannelOpenError as error:
             reason = f"{self.where}the jump host cannot reach {self.route.host}:{self.route.port} ({error.reason})"
             raise Unreachable(self.node.name, reason, "check the address as the jump host sees it") from error
@@ -190,8 +204,8 @@ class _Hop:
         through: dict[str, object] = {"sock": sock} if sock is not None else {}
         if not route.proxy:
             through["proxy_command"] = None
-        # asyncssh's own login timer starts with its first byte; the outer limit also covers a jump or a proxy
-        async with asyncio.timeout(self.limits.connect + self.limits.login):
+        # asyncssh's own login timer would not wait for who answers a question; this limit also covers a jump or a proxy
+        async with asyncio.timeout(self.limits.connect + self.limits.login) as greeter.questioning.patience:
             return await asyncssh.connect(
                 route.alias,
                 route.port,
@@ -201,7 +215,7 @@ class _Hop:
                 client_factory=lambda: greeter,
                 known_hosts=known.for_asyncssh(accepted),
                 server_host_key_algs=known.algorithms(accepted),
-                login_timeout=self.limits.login,
+                login_timeout=0,
                 keepalive_interval=self.limits.keepalive,
                 keepalive_count_max=KEEPALIVE_COUNT,
                 encryption_algs=() if route.own_ciphers else FAST_CIPHERS,
@@ -226,14 +240,25 @@ class _Hop:
             return ssherrors.changed_key(name, self.route, self.where, offered, known)
         return _Unknown(offered, ssherrors.unknown_key(name, self.route, self.where, offered))
 
-    def _refused(self, methods: tuple[str, ...]) -> LoginRefused:
-        return ssherrors.login_refused(self.node.name, self.route, self.where, methods)
+    def _refused(self, greeter: _Greeter) -> LoginRefused:
+        name, methods, asked = self.node.name, greeter.methods, greeter.questioning
+        if asked.was_cancelled:
+            return ssherrors.not_answered(name, self.route, self.where)
+        if asked.was_asked:
+            return ssherrors.not_taken(name, self.route, self.where)
+        if asked.is_refused and "publickey" not in methods:
+            return ssherrors.nobody_to_ask(name, self.route, self.where)
+        return ssherrors.login_refused(name, self.route, self.where, methods)
 
     def _fell_silent(self, greeter: _Greeter, error: Exception) -> NodeError:
+        if greeter.questioning.was_asked and not isinstance(error, TimeoutError):
+            return ssherrors.waited_too_long(self.node.name, self.route, self.where)
         proxy_failed = bool(self.route.proxy) and not greeter.heard_banner
         if greeter.connection is None or proxy_failed:
             hint = f"try it by hand: {self.route.ssh_command}"
-            return Unreachable(self.node.name, f"{self.where}{self.route.host}: no connection: {error}", hint)
+            return Unreachable(
+                self.node.name, f"{self.where}{self.route.host}: no connection: {error or 'it took too long'}", hint
+            )
         if not greeter.heard_banner:
             closed = "timeout" not in str(error).lower() and not isinstance(error, TimeoutError)
             return ssherrors.silent(self.node.name, self.route, self.where, closed)

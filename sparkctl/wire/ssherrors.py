@@ -117,6 +117,34 @@ def login_refused(node: str, route: Route, where: str, methods: tuple[str, ...])
     )
 
 
+_AGAIN = "connect anew to be asked once more: `r` in the panel, or the verb again"
+
+
+def not_answered(node: str, route: Route, where: str) -> LoginRefused:
+    """Return the error for a login whose question the operator did not answer."""
+    message = f"{where}the login was cancelled: what {route.host} asked was not answered"
+    return LoginRefused(node, message, _AGAIN)
+
+
+def not_taken(node: str, route: Route, where: str) -> LoginRefused:
+    """Return the error for answers that were wrong."""
+    return LoginRefused(node, f"{where}{route.host} does not let {route.user} in with what was answered", _AGAIN)
+
+
+def waited_too_long(node: str, route: Route, where: str) -> LoginRefused:
+    """Return the error for a server that hung up while, or after, it had asked."""
+    return LoginRefused(node, f"{where}{route.host} asked something and ended the login before it was through", _AGAIN)
+
+
+def nobody_to_ask(node: str, route: Route, where: str) -> LoginRefused:
+    """Return the error for a server that wants more than a key where nobody is asked, or not again."""
+    return LoginRefused(
+        node,
+        f"{where}{route.host} wants to ask {route.user} something (a second factor, or a password), and nobody is asked now",
+        "in the panel `r` connects anew and asks; a verb asks where it has a terminal",
+    )
+
+
 def _default_keys() -> list[Path]:
     return [Path.home() / ".ssh" / name for name in DEFAULT_KEYS]
 

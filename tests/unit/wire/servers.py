@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import asyncssh
 
-from sparkctl.model.ask import ConfirmHostKey, SudoPassword
+from sparkctl.model.ask import ConfirmHostKey, LoginQuestion, SudoPassword
 from sparkctl.wire.link import ByteReader, ByteWriter
 from sparkctl.wire.local import end_child
 from sparkctl.wire.sshconnect import Limits
@@ -135,5 +135,9 @@ class Operator:
         return self.answer
 
     async def password(self, question: SudoPassword) -> str | None:
+        """Know none."""
+        return None
+
+    async def answers(self, question: LoginQuestion) -> tuple[str, ...] | None:
         """Know none."""
         return None

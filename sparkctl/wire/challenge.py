@@ -1,0 +1,83 @@
+"""What SSH servers ask on the way to a node before they let anybody in: a second factor, a password. Put to the operator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from sparkctl.model.ask import Asker, LoginPrompt, LoginQuestion, Nobody
+from sparkctl.model.node import NodeName
+
+_TRIES = 3  # questionings by one server in one login, as ssh has it
+_MOST_PROMPTS = 10
+_LONGEST = 500  # characters of a prompt
+_MOST_WORDS = 2000  # and of what stands above all of them
+
+
+class LoginQuestions:
+    """Asked in one login of a link. One that comes back after it was lost does so without, or not at all: nobody is to be
+    asked again and again by what goes on in the background."""
+
+    def __init__(self, node: NodeName, asker: Asker) -> None:
+        self.node, self.asker = node, asker
+        self._asked = False
+        self.are_open = False
+
+    def begin(self) -> None:
+        """A login begins."""
+        self.are_open = not self._asked and not isinstance(self.asker, Nobody)
+
+    async def put(
+        self, host: str, name: str, instructions: str, prompts: Sequence[LoginPrompt]
+    ) -> Sequence[str] | None:
+        """Return what the operator answers, None for no answer."""
+        self._asked = self._asked or bool(prompts)
+        shown = tuple(LoginPrompt(one.text[:_LONGEST], one.is_echoed) for one in prompts)
+        return await self.asker.answers(
+            LoginQuestion(self.node, host, name[:_LONGEST], instructions[:_MOST_WORDS], shown)
+        )  # fmt: skip
+
+
+class Questioning:
+    """What one server asks in one login. ``patience`` is the login's time limit: it stands still while somebody types."""
+
+    def __init__(self, questions: LoginQuestions, host: str, limit: float) -> None:
+        self._questions, self._host, self._limit = questions, host, limit
+        self.patience: asyncio.Timeout | None = None
+        self._tries = 0
+        self.is_refused = False  # it wanted to ask, and nobody may be asked
+        self.was_cancelled = False
+        self.was_asked = False
+
+    def submethods(self) -> str | None:
+        """Return how we would be asked: as the server likes; None for not at all, which it is not told to begin then."""
+        if not self._questions.are_open:
+            self.is_refused = True
+            return None
+        self._tries += 1
+        return None if self.was_cancelled or self._tries > _TRIES else ""
+
+    async def answer(self, name: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> Sequence[str] | None:
+        """Return an answer for each prompt (the text, whether what is typed may be seen), None for none at all."""
+        if len(prompts) > _MOST_PROMPTS:
+            return None
+        if not prompts and not (name.strip() or instructions.strip()):
+            return ()
+        self.was_asked = self.was_asked or bool(prompts)
+        self.allow(None)
+        try:
+            found = await self._questions.put(
+                self._host, name, instructions, [LoginPrompt(text, echoed) for text, echoed in prompts]
+            )
+        finally:
+            self.allow(self._limit)
+        self.was_cancelled = found is None
+        return found
+
+    def allow(self, seconds: float | None) -> None:
+        """Let the login take so long from now on; None: as long as it takes."""
+        if self.patience is not None:
+            with suppress(RuntimeError):  # it is over
+                loop = asyncio.get_running_loop()
+                self.patience.reschedule(None if seconds is None else loop.time() + seconds)

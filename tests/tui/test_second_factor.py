@@ -1,0 +1,70 @@
+"""A Spark that asks for a second factor asks on the panel: once, when the operator wanted a connection."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from textual.widgets import Input
+
+from sparkctl.sim import SimulatedSparks
+from sparkctl.sim.sshd import SecondFactor
+from sparkctl.tui.dialogs import Question
+from sparkctl.tui.keyboard import UNBIDDEN
+from tests.sim.clients import FAST
+from tests.tui.driving import Driver, on, screen, until
+
+FACTOR = SecondFactor(
+    (("Password: ", False), ("[/red]\x1b[2J code: ", True)), ("hunter2", "123456"), instructions="a [bold]word[/] first"
+)
+
+
+async def _type(pilot: Driver, words: str) -> None:
+    await asyncio.sleep(UNBIDDEN + 0.05)  # what is typed the moment a dialog comes up is no answer to it
+    await pilot.press(*words, "enter")
+
+
+async def test_each_prompt_is_a_dialog_a_lost_link_asks_nothing_and_r_asks_again(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        sshd = sparks.sshd["spark1"]
+        sshd.second_factor = FACTOR
+        async with on(sparks, tmp_path) as pilot:
+            shown = await until(pilot, "login on spark1 (1 of 2)")
+            assert "a [bold]word[/] first" in shown
+            assert pilot.app.screen.query_one(Input).password
+            await _type(pilot, "hunter2")
+            shown = await until(pilot, "login on spark1 (2 of 2)")
+            assert "[/red] code:" in shown
+            assert not pilot.app.screen.query_one(Input).password
+            await _type(pilot, "123456")
+            await until(pilot, "spark1 ● ready")
+
+            await pilot.press("enter")  # what the instance runs with is read over the connection that is there
+            await until(pilot, "holds")
+            await asyncio.sleep(0.5)
+            await pilot.press("d")
+            await until(pilot, "on spark1 runs with")
+            await pilot.press("escape", "escape")
+            assert sshd.asked == 1
+            sshd.cut()
+            await until(pilot, "nobody is asked now")
+            assert not isinstance(pilot.app.screen, Question)
+            assert sshd.asked == 1
+
+            await pilot.press("r")
+            await until(pilot, "login on spark1 (1 of 2)")
+            await asyncio.sleep(UNBIDDEN + 0.05)
+            await pilot.press("escape")
+            assert "the login was cancelled" in await until(pilot, "was not answered")
+            assert sshd.asked == 2
+
+
+async def test_a_dialog_of_a_server_that_hung_up_goes_away(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        sshd = sparks.sshd["spark1"]
+        sshd.second_factor = FACTOR
+        async with on(sparks, tmp_path) as pilot:
+            await until(pilot, "login on spark1 (1 of 2)")
+            sshd.cut()
+            await until(pilot, "ended the login before it was through")
+            assert "login on spark1" not in screen(pilot)
