@@ -52,6 +52,14 @@ def read(data: dict[str, Any], ledger: Ledger, service: str | None, defined: Map
             ledger.kept(key, plain.data(value), "not part of the service")
         elif key in ("configs", "secrets") and not plain.is_empty(value):
             ledger.unsupported(key, "a profile has no such files; mount them")
+        elif key in ("volumes", "networks"):
+            for one, body in plain.mapping(value).items():
+                if plain.is_empty(body):
+                    ledger.mapped(f"{key}.{one}", "nothing: Docker's own settings")
+                else:
+                    ledger.unsupported(f"{key}.{one}", "Docker makes it with its own settings, or it is there already")
+        elif key != "services":
+            ledger.mapped(key, "nothing: how the file is read")
     if draft.image is None:
         raise InvalidInput(f"the service {name} names no image", "build it first, and write its image: into the file")
     return draft

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from sparkctl.errors import InvalidInput
+from sparkctl.model.docker_options import ELSEWHERE
 from sparkctl.recipes import docker_line
 from sparkctl.recipes.draft import Draft, Kind
 from sparkctl.recipes.ledger import Ledger
@@ -51,7 +52,11 @@ def read(text: str, ledger: Ledger, defined: Mapping[str, str]) -> Draft:
             ledger.unsupported(key, "the profile takes its variables from your environment, or names an env_file")
         elif key == "Environment":
             ledger.mapped(key, "where ExecStart asks for it")
-        elif key not in _OURS:
+        elif key == "Restart" and value.strip() != "no":
+            ledger.unsupported(key, ELSEWHERE["restart"])
+        elif key in _OURS:
+            ledger.mapped(key, "nothing: how systemd runs it")
+        else:
             ledger.unsupported(key, "how systemd runs it; sparkctl starts and stops in its own way")
     return draft
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from sparkctl.errors import InvalidInput
 from sparkctl.recipes.ledger import Fate
@@ -48,7 +49,8 @@ services:
     init: true
     x-mine: 1
   db: {image: "postgres:16"}
-volumes: {cache: {}}
+volumes: {cache: {}, other: {driver: nfs}}
+version: "3.8"
 """
 
 
@@ -78,7 +80,7 @@ def test_a_service_lands_field_by_field() -> None:
     assert set(fates(written, Fate.WITHHELD)) == {"volumes /etc/passwd:/p", "privileged"}
     assert set(fates(written, Fate.UNSUPPORTED)) == {
         "volumes ./local:/local", "deploy.resources.reservations.memory", "deploy.replicas", "healthcheck.interval", "restart",
-        "depends_on", "labels.a", "services.db",
+        "depends_on", "labels.a", "services.db", "volumes.other",
     }  # fmt: skip
     assert {key for key, _ in profile.extra} == {"oom_kill_disable", "x-mine"}
 
@@ -108,3 +110,12 @@ def test_entry_point_and_command_are_one_launch() -> None:
 def test_a_service_without_an_image_is_said() -> None:
     with pytest.raises(InvalidInput, match="names no image"):
         imported("services: {a: {build: .}}\n", "compose.yaml")
+
+
+def test_every_key_of_the_file_is_accounted_for() -> None:
+    written = imported(FILE, "compose.yaml", service="llm")
+    data = yaml.safe_load(FILE)
+    told = {
+        key.replace(" ", ".").split(".")[0] for key in (account.key for account in written.imported.ledger.accounts)
+    }
+    assert [key for key in (*data["services"]["llm"], *data) if key not in told] == []
