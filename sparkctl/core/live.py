@@ -42,6 +42,10 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.sample import Sample
 
+_STOPS_FOR = 180.0  # seconds without a word of it after which a stop that was told is no longer believed
+_SILENT_STOP = 5.0  # the same once its container is gone: then there is a word every second or two
+_ON_ITS_WAY = (Phase.STARTING, Phase.LOADING, Phase.WARMING)
+
 
 class What(StrEnum):
     """What an event can change."""
@@ -74,6 +78,14 @@ class LogMark:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """Since when (unix seconds) and which container: None until it is listed."""
+
+    since: float
+    container: str | None = None
+
+
 @dataclass(slots=True)
 class _Live:
     """One node."""
@@ -89,6 +101,7 @@ class _Live:
     phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
     courses: dict[str, Course] = field(default_factory=dict)  # of starts, by instance
+    ready: dict[str, _Ready] = field(default_factory=dict)  # by instance, where it was seen getting ready
     dropped: CachesDropped | None = None  # the last time that its page cache was
     logs: dict[str, LogMark] = field(default_factory=dict)
     drafting: dict[str, Drafting] = field(default_factory=dict)  # by container id
@@ -173,6 +186,11 @@ class Store:
         """Return how the last start that was watched went, None where none was. Raises KeyError."""
         return self._nodes[name].courses.get(instance)
 
+    def ready_since(self, name: NodeName, instance: str) -> float | None:
+        """Return since when (unix seconds) an instance is ready, None where nobody saw it getting so. Raises KeyError."""
+        found = self._nodes[name].ready.get(instance)
+        return None if found is None else found.since
+
     def dropped(self, name: NodeName) -> CachesDropped | None:
         """Return the last drop of a node's page cache that was told, None where none was. Raises KeyError."""
         return self._nodes[name].dropped
@@ -249,10 +267,13 @@ class Store:
 
     @_apply.register
     def _(self, event: ContainersListed, live: _Live) -> tuple[Topic, ...]:
-        live.docker = event
+        live.docker, before = event, live.listed
         if event.known:
             live.listed = event
-            live.phases = {name: phase for name, phase in live.phases.items() if phase.ts > event.ts}
+            live.phases = {
+                name: phase for name, phase in live.phases.items() if phase.ts > event.ts or _still_stops(phase, event)
+            }
+            live.ready = _ready_since(live.ready, before, event)
             ready = {one.container_id for one in event.instances if one.phase is Phase.READY}
             live.numbers = {one: numbers for one, numbers in live.numbers.items() if one in ready}
             live.drafting = {one: trend for one, trend in live.drafting.items() if one in ready}
@@ -274,6 +295,10 @@ class Store:
     @_apply.register
     def _(self, event: PhaseChanged, live: _Live) -> tuple[Topic, ...]:
         live.phases[event.instance] = event
+        if event.phase is not Phase.READY:
+            live.ready.pop(event.instance, None)
+        elif event.elapsed:  # none: it was so already when it was asked for
+            live.ready[event.instance] = _Ready(event.ts)
         course = after(live.courses.get(event.instance), event)
         if course is None:
             live.courses.pop(event.instance, None)
@@ -323,6 +348,31 @@ def _ended_by(live: _Live, instance: str, why: str) -> tuple[Topic, ...]:
         return ()
     live.phases[instance] = replace(phase, step=None, detail=why)
     return (Topic(What.PHASE, live.state.node, instance),)
+
+
+def _still_stops(phase: PhaseChanged, listed: ContainersListed) -> bool:
+    """Tell whether a stop that was told goes on: its engine answers until it ends, which makes it no ready one."""
+    if phase.phase is not Phase.STOPPING:
+        return False
+    lives = any(one.ours and one.name == phase.instance and one.is_alive for one in listed.instances)
+    return listed.ts - phase.ts <= (_STOPS_FOR if lives else _SILENT_STOP)
+
+
+def _ready_since(
+    known: dict[str, _Ready], before: ContainersListed | None, listed: ContainersListed
+) -> dict[str, _Ready]:
+    """Return since when what is listed as ready is so: as it was told, or by the list before, which had it on its way."""
+    phases = {one.container_id: one.phase for one in before.instances} if before is not None else {}
+    found: dict[str, _Ready] = {}
+    for one in listed.instances:
+        if not one.ours or one.phase is not Phase.READY or one.container_id is None:
+            continue
+        told = known.get(one.name)
+        if told is not None and told.container in (None, one.container_id):
+            found[one.name] = replace(told, container=one.container_id)
+        elif phases.get(one.container_id) in _ON_ITS_WAY:
+            found[one.name] = _Ready(listed.ts, one.container_id)
+    return found
 
 
 def _new(name: NodeName, now: float) -> _Live:

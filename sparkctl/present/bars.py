@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +16,7 @@ _ASCII_STEPS = "_.-~=+*#"
 _DOTS = 4  # in a cell of braille, one above the other; two stand beside each other
 _LEFTS, _RIGHTS = (0, 0x40, 0x44, 0x46, 0x47), (0, 0x80, 0xA0, 0xB0, 0xB8)  # the lowest none, one, two, three, four
 _SIGNS = " " + "".join(map(chr, range(0x2801, 0x2900)))
+_ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _KEPT = 24  # curves, those of one picture: figures come every second or two, pictures more often
 
 Values = Sequence[float | None]
@@ -102,6 +104,14 @@ def scale_of(values: Values, least_spread: float, floor: float = 0.0) -> Scale |
         if low < floor:
             low, high = floor, max(high, floor + least_spread)
     return Scale(low, high)
+
+
+def round_above(value: float, least: float) -> float:
+    """Return the next round figure from ``value`` on, ``least`` at least: the end of a scale that does not change with every
+    reading."""
+    value = max(value, least)
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in _ROUND if step * power >= value * (1 - 1e-9))
 
 
 def curve(values: Values, scale: Scale, ascii_only: bool = False) -> Row:

@@ -40,7 +40,9 @@ class Glance:
     """One node at ``now`` (unix seconds). ``view`` is the last that was known; ``told`` says whether that is still so.
 
     ``drafting`` is by container id, ``starts``, ``courses`` and ``ends`` by instance; ``jobs`` are what this panel is doing
-    there. ``leaders``: of an instance that serves nothing here, the node where the same one does.
+    there. ``leaders``: of an instance that serves nothing here, the node where the same one does. ``ready``: since when
+    (unix seconds) an instance is, where that was seen. ``most_power``: up to how many watts curves of power go, so that those
+    of several Sparks have one scale.
     """
 
     view: LoadView
@@ -57,6 +59,8 @@ class Glance:
     recent: tuple[str, ...] = ()  # profiles that were started last
     dropped: CachesDropped | None = None
     leaders: Mapping[str, NodeName] = field(default_factory=dict)
+    ready: Mapping[str, float] = field(default_factory=dict)
+    most_power: float | None = None
 
     @property
     def name(self) -> NodeName:
@@ -67,6 +71,11 @@ class Glance:
     def is_known(self) -> bool:
         """Tell whether the node answers."""
         return self.told.state is NodeState.OK
+
+    def ready_for(self, one: InstanceView) -> float | None:
+        """Return for how many seconds an instance is ready, None where that is not known."""
+        since = self.ready.get(one.name) if one.ours and one.phase is Phase.READY else None
+        return None if since is None else max(0.0, self.now - since)
 
     @property
     def age(self) -> float | None:
@@ -97,6 +106,7 @@ def glance(
         view, store.state(name), now, store.rings(name), {key: one for key, one in drafting.items() if one},
         {key: one for key, one in starts.items() if one}, {key: one for key, one in courses.items() if one}, ends, address,
         jobs, chosen, recent, store.dropped(name), _leaders(store, name, view),
+        {one: since for one in ours if (since := store.ready_since(name, one)) is not None},
     )  # fmt: skip
 
 
@@ -141,21 +151,29 @@ def node_badge(seen: Glance, ascii_only: bool = False) -> Badge:
         return Badge(symbol(NodeState.UNKNOWN, ascii_only), "Docker does not answer", Tone.ATTENTION)
     ordered = in_order(seen.view)
     if ordered and ordered[0].ours:
-        return instance_badge(ordered[0], ascii_only)
+        return instance_badge(ordered[0], ascii_only, seen.ready_for(ordered[0]))
     if seen.view.instances_seen is None:
         return Badge(symbol(NodeState.UNKNOWN, ascii_only), "looking", Tone.STALE)
     word = "nothing of ours runs" if ordered else "nothing runs"
     return Badge(symbol(Phase.STOPPED, ascii_only), word, Tone.LABEL)
 
 
-def instance_badge(one: InstanceView, ascii_only: bool = False) -> Badge:
-    """Return the state of an instance; of a foreign one only that it is there."""
+def instance_badge(one: InstanceView, ascii_only: bool = False, ready_for: float | None = None) -> Badge:
+    """Return the state of an instance; of a foreign one only that it is there. ``ready_for``: seconds, None where nobody saw
+    it getting ready: then its container's age is told, and called so."""
     if one.phase is None:
         return Badge(symbol(Phase.STOPPED, ascii_only), "foreign", Tone.LABEL)
     word = phase_word(one.phase)
-    if one.phase is Phase.READY and one.status.startswith("Up "):
-        word += f", {clean(one.status[3:])}"
+    if one.phase is Phase.READY and ready_for is not None:
+        word += " just now" if ready_for < 10 else f" for {_coarse(ready_for)}"
+    elif one.phase is Phase.READY and one.status.startswith("Up "):
+        word += f", up {clean(one.status[3:])}"
     return Badge(symbol(one.phase, ascii_only), word, _TONES.get(one.phase, Tone.ATTENTION))
+
+
+def _coarse(seconds: float) -> str:
+    """Return a time that does not tick: by ten seconds, then by minutes."""
+    return spoken(seconds // 10 * 10 if seconds < 60 else seconds // 60 * 60)
 
 
 def old(seconds: float | None) -> str:

@@ -27,6 +27,7 @@ from sparkctl.present.tile_parts import Part, Space, folded, label
 _ASKED = re.compile(r'"GET /(?:health|metrics)\S* HTTP')
 _LEVELS = {Level.WARNING: Tone.ATTENTION, Level.ERROR: Tone.BAD}
 _POSITIONS = 8
+_MORE = 1.1  # times what is expected: what is nearer is as expected
 
 
 # --- a verdict --------------------------------------------------------------------------------------------------------
@@ -151,24 +152,36 @@ def claim_rows(one: InstanceView, total: int | None, space: Space) -> list[Row]:
             return []
         expected = Span(f" of {gib(one.expected)} expected", Tone.UNIT)
         return [row(label("holds"), Span(words.UNKNOWN, Tone.STALE), expected)]
-    over = one.expected is not None and one.memory > one.expected
+    more = 0 if one.expected is None else one.memory - one.expected
+    over = one.expected is not None and one.memory > _MORE * one.expected
     figure = row(Span(f"{one.memory / GIB:5.1f}", Tone.ATTENTION if over else Tone.STRONG))
     if one.expected is not None:
         figure = row(*figure, Span(f" of {one.expected / GIB:.1f} GiB", Tone.UNIT))
     else:
         figure = row(*figure, Span(" GiB", Tone.UNIT))
     line = (
-        () if total is None else (*claim_bar(one.memory, one.expected, total, space.bar, space.ascii_only), Span("  "))
+        ()
+        if total is None
+        else (
+            *claim_bar(one.memory, one.expected if over else _met(one), total, space.bar, space.ascii_only),
+            Span("  "),
+        )
     )
     rows = [row(label("holds"), *line, *figure)]
     if one.expected is None:
         rows.append(row(label(""), Span("no claim is known", Tone.LABEL)))
-    elif over:
-        rows.append(row(label(""), Span(f"{gib(one.memory - one.expected)} more than expected", Tone.ATTENTION)))
+    elif more > 0:
+        tone = Tone.ATTENTION if over else Tone.LABEL
+        rows.append(row(label(""), Span(f"{gib(more)} more than expected", tone)))
     else:
         less = "less than expected" if one.phase is Phase.READY else "still to come, as expected"
         rows.append(row(label(""), Span(f"{gib(one.expected - one.memory)} {less}", Tone.LABEL)))
     return rows
+
+
+def _met(one: InstanceView) -> int | None:
+    """Return what is claimed, of a claim that is as good as met what is held."""
+    return one.expected if one.expected is None or one.memory is None else max(one.expected, one.memory)
 
 
 # --- what it runs with ------------------------------------------------------------------------------------------------
@@ -183,7 +196,7 @@ def plan_rows(run: Launched, columns: int) -> list[Row]:
         ("claims", words.UNKNOWN if plan.expected_memory is None else gib(plan.expected_memory)),
     ]  # fmt: skip
     space = Space(columns)
-    rows = [each for name, sentence in heads for each in folded(name, sentence, space, Tone.VALUE, 2)]
+    rows = [each for name, sentence in heads for each in folded(name, sentence, space, Tone.VALUE, 4)]
     return [*rows, (), *run_rows(plan, columns)]
 
 
@@ -203,10 +216,15 @@ def ready_words(rule: ReadyRule | None) -> str:
     """Return what has to be so before it counts as ready."""
     if rule is None:
         return "its labels do not say"
-    parts = [f"the line /{rule.line}/"] if rule.line else []
+    parts = [f"the line /{_unescaped(rule.line)}/"] if rule.line else []
     parts += [f"{rule.health} answers"] if rule.health else []
     parts += [f"one token by {rule.probe}"] if rule.probe != "none" else []
     return ", then ".join(parts) or "it runs"
+
+
+def _unescaped(pattern: str) -> str:
+    """Return a pattern without the backslashes that mean nothing: before blanks and the like."""
+    return re.sub(r"\\([ #&~'\"!,/:;<=>@_`%-])", r"\1", pattern)
 
 
 def tail_rows(lines: Sequence[str], trouble: str | None, room: int) -> list[Row]:
@@ -217,7 +235,7 @@ def tail_rows(lines: Sequence[str], trouble: str | None, room: int) -> list[Row]
     last = [] if trouble is None else [row(said(trouble, Tone.ATTENTION))]
     shown = [line for line in lines if not _ASKED.search(line)][-max(1, room - len(last)) :] if room > len(last) else []
     if not shown and not last:
-        return [row(Span("no line yet", Tone.STALE))]
+        return [row(Span("reading ...", Tone.STALE))]
     return [*map(_tail_row, shown), *last]
 
 

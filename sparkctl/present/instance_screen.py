@@ -10,6 +10,7 @@ from sparkctl.model.events import Ended
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity
 from sparkctl.model.phase import Phase
+from sparkctl.model.text import clean
 from sparkctl.model.units import spoken
 from sparkctl.operations.launched import Launched
 from sparkctl.present.frame import filled, framed
@@ -24,11 +25,11 @@ from sparkctl.present.instance_parts import (
     verdict_keys,
     verdict_parts,
 )
+from sparkctl.present.level import chosen_rows, with_curves
 from sparkctl.present.numbers import IDLE
 from sparkctl.present.spans import Row, Span, Tone, row, said, toned
 from sparkctl.present.start_parts import course_parts, start_parts, took_row
 from sparkctl.present.symbols import symbol
-from sparkctl.present.tile import chosen_rows, grown
 from sparkctl.present.tile_curves import gpu_parts, speed_part
 from sparkctl.present.tile_memory import memory_parts
 from sparkctl.present.tile_parts import (
@@ -88,9 +89,9 @@ def _beside(scene: InstanceScene, columns: int, lines: int) -> list[Row]:
     top = min(lines - _LOG, max(needed, len(plan) + 2))
     below = min(_height(memory) + 2, top // 2) if memory else 0
     room = top - below - 2
-    lefts = [*_box(scene, _title(scene), chosen_rows(grown(state, room), room), left, top - below)]
+    lefts = [*_box(scene, _title(scene), chosen_rows(with_curves(state, room), room), left, top - below)]
     if memory:
-        lefts += _box(scene, _named("memory"), chosen_rows(memory, below - 2), left, below)
+        lefts += _box(scene, _named(_memory_name(scene)), chosen_rows(memory, below - 2), left, below)
     rights = _box(scene, _named("runs with"), _cut(plan, top - 2), right, top)
     rows = [(*one, *other) for one, other in zip(lefts, rights, strict=True)]
     return [*rows, *_log(scene, columns, lines - top)]
@@ -108,7 +109,7 @@ def _stacked(scene: InstanceScene, columns: int, lines: int) -> list[Row]:
         high = min(_height(memory) + 2, max(3, left - _LEAST))
         if left - high < _LEAST:
             high = left
-        rows += _box(scene, _named("memory"), chosen_rows(memory, high - 2), columns, high)
+        rows += _box(scene, _named(_memory_name(scene)), chosen_rows(memory, high - 2), columns, high)
         left -= high
     plan = _plan(scene, columns - 4)
     for_plan = min(len(plan) + 2, left // 2)
@@ -130,6 +131,10 @@ def _box(scene: InstanceScene, title: Row, rows: Sequence[Row], columns: int, li
 
 def _named(name: str) -> Row:
     return row(Span(name, Tone.LABEL))
+
+
+def _memory_name(scene: InstanceScene) -> str:
+    return f"memory of {clean(scene.seen.name)} now, not at the failure" if _has_failed(scene) else "memory"
 
 
 def _cut(rows: Sequence[Row], room: int) -> list[Row]:
@@ -157,11 +162,20 @@ def _badge(scene: InstanceScene) -> Badge:
         state = scene.seen.told.state
         return Badge(symbol(state, scene.ascii_only), str(state), Tone.STALE)
     if _has_failed(scene):
-        seconds = f" after {spoken(scene.end.seconds)}" if scene.end is not None and scene.end.seconds else ""
-        return Badge(symbol(Phase.FAILED, scene.ascii_only), f"failed{seconds}", Tone.BAD)
+        taken = _taken(scene)
+        words = f"failed after {spoken(taken)}" if taken else "failed"
+        return Badge(symbol(Phase.FAILED, scene.ascii_only), words, Tone.BAD)
     if one is None:
         return Badge(symbol(Phase.STOPPED, scene.ascii_only), "not there", Tone.LABEL)
-    return instance_badge(one, scene.ascii_only)
+    return instance_badge(one, scene.ascii_only, scene.seen.ready_for(one))
+
+
+def _taken(scene: InstanceScene) -> float | None:
+    """Return how long a start took that failed: as its phases have it, which stand below, else as its end does."""
+    course = scene.course
+    if course is not None and course.phase is Phase.FAILED and course.elapsed is not None:
+        return course.elapsed
+    return None if scene.end is None else scene.end.seconds
 
 
 def _has_failed(scene: InstanceScene) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from sparkctl.core.logmarks import Level, header
 from sparkctl.model.finding import Severity
@@ -16,12 +17,13 @@ from sparkctl.present.glance import Glance
 from sparkctl.present.happened import Happening, happened_row
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said, width
 from sparkctl.present.symbols import symbol
-from sparkctl.present.tile import Tile
+from sparkctl.present.tile import Tile, natural_lines, side_by_side
+from sparkctl.present.tile_curves import most_power
 
 _GB = 1e9
 _LEVELS = {Level.WARNING: Tone.ATTENTION, Level.ERROR: Tone.BAD}
 _AIRY = 10  # lines from which on what stands below the tiles has room between its parts
-_MOST_LINES, _MOST_HAPPENED = 12, 6
+_MOST_LINES, _MOST_HAPPENED = 12, 6  # that tiles make room for
 _TONES = {Severity.PROBLEM: Tone.BAD, Severity.WARNING: Tone.ATTENTION, Severity.NOTE: Tone.LABEL}
 
 
@@ -59,16 +61,19 @@ def overview(scene: Scene, columns: int, lines: int) -> Painted:
     if not scene.glances:
         return Painted(filled(welcome(), columns, lines, scene.ascii_only), ())
 
-    tiles = [Tile(one, ascii_only=scene.ascii_only) for one in scene.glances]
+    power = most_power(scene.glances)
+    tiles = [Tile(replace(one, most_power=power), ascii_only=scene.ascii_only) for one in scene.glances]
 
     def wanted(wide: int, most: int) -> int:
-        return max(one.natural_lines(wide, most) for one in tiles)
+        return natural_lines(tiles, wide, most)
 
     boxes = arrange(len(tiles), scene.chosen, columns, lines, wanted, _said(scene, columns))
-    shown = [
-        tiles[box.index].rows(box.columns, box.lines, chosen=box.index == scene.chosen and len(boxes) > 1)
-        for box in boxes
-    ]
+    shown: list[tuple[Row, ...]] = []
+    for _, group in groupby(boxes, key=lambda box: box.y):
+        level = list(group)
+        pairs = [(tiles[box.index], box.columns) for box in level]
+        chosen = [box.index == scene.chosen and len(boxes) > 1 for box in level]
+        shown += side_by_side(pairs, level[0].lines, chosen)
     rows = beside(boxes, shown)
     rows += _below(scene, len(boxes), columns, lines - len(rows))
     return Painted(filled(rows, columns, lines, scene.ascii_only), boxes)

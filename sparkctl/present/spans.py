@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -139,10 +140,10 @@ def plain_ascii(spans: Row) -> Row:
 
 _PLAIN = str.maketrans(
     {"·": ",", "✓": "+", "—": "-", "–": "-",
-      "…": "~", "≈": "~", "°": " ", "→": ">", "↑": "^", "↓": "v", "−": "-", "│": "|", "×": "x"}
+      "…": "~", "≈": "~", "°": None, "›": ">", "→": ">", "↑": "^", "↓": "v", "−": "-", "│": "|", "×": "x"}
 )  # fmt: skip
 
 
 def _ascii(piece: str) -> str:
-    piece = piece.replace(" · ", ", ").translate(_PLAIN)
+    piece = re.sub(r" ·(?= |$)", ",", piece).translate(_PLAIN)
     return "".join(char if char.isascii() else "?" * cells(char) for char in piece)

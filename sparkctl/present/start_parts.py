@@ -195,7 +195,7 @@ def course_parts(course: Course, now: float, space: Space) -> list[Part]:
     if not stretches:
         return parts
     rows = [
-        _Line(one, most, goes_on=at == len(stretches) - 1 and not course.is_over,
+        _Line(one, _doing(one, stretches[:at]), most, goes_on=at == len(stretches) - 1 and not course.is_over,
               failed=at == len(stretches) - 1 and course.phase is Phase.FAILED)
         for at, (one, most) in enumerate(zip(stretches, expected, strict=True))
     ]  # fmt: skip
@@ -228,8 +228,12 @@ def _whole(course: Course, taken: float | None, space: Space) -> Row:
     return cut(tuple(spans), space.columns)
 
 
-def _doing(one: Stretch) -> str:
-    return phase_word(one.phase) if one.step is None else step_name(one.step)
+def _doing(one: Stretch, before: Sequence[Stretch] = ()) -> str:
+    """Return what is done; of a step that comes once more (a draft model has its own weights), that it does."""
+    if one.step is None:
+        return phase_word(one.phase)
+    names = [each.step.name for each in before if each.step is not None]
+    return step_name(one.step) + (", again" if one.step.name in names else "")
 
 
 def _about(seconds: float | None, gap: int, word: str) -> Row:
@@ -244,6 +248,7 @@ class _Line:
     """A part of a start that has begun."""
 
     of: Stretch
+    doing: str
     expected: float | None
     goes_on: bool
     failed: bool
@@ -252,7 +257,7 @@ class _Line:
         """Return its name with its progress."""
         step, is_last = self.of.step, self.goes_on or self.failed
         done = f"{step_done(step)} " if is_last and step is not None and step_done(step) else ""
-        return row(Span(f"  {done}", Tone.VALUE), Span(_doing(self.of), Tone.VALUE if is_last else Tone.LABEL))
+        return row(Span(f"  {done}", Tone.VALUE), Span(self.doing, Tone.VALUE if is_last else Tone.LABEL))
 
     def told(self, now: float, time: _Time) -> Row:
         """Return what it took, where that lies in the whole start, and its name."""
@@ -273,8 +278,9 @@ def took_row(course: Course, space: Space) -> Row | None:
         return None
     spans = list(_whole(course, taken, space))
     gap = "   "
-    for one in merged(course.stretches):
-        piece = f"{gap}{_doing(one)} {clock(one.seconds(course.told))}"
+    stretches = merged(course.stretches)
+    for at, one in enumerate(stretches):
+        piece = f"{gap}{_doing(one, stretches[:at])} {clock(one.seconds(course.told))}"
         if width(spans) + len(piece) > space.columns:
             break
         spans.append(Span(piece, Tone.LABEL))

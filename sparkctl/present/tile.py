@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.present.frame import LEAST, framed
 from sparkctl.present.glance import Glance, in_order, node_badge, old
+from sparkctl.present.level import BLANK, Sections, levelled, needed
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said, toned
 from sparkctl.present.start_parts import start_parts
 from sparkctl.present.tile_curves import gpu_parts, speed_part
@@ -29,65 +31,82 @@ from sparkctl.present.tile_parts import (
 )
 
 _ROOMY = 8  # lines within the frame from which on each figure has its own
-_BLANK = 9
-_TALLEST = 8  # rows of a curve
-_LOWEST = 2
 
 
 class Tile:
-    """One Spark in one picture: how tall it would be and how it looks, of parts that are made once for each width."""
+    """One Spark in one picture: how it looks, of parts that are made once for each width."""
 
     def __init__(self, seen: Glance, *, ascii_only: bool = False) -> None:
         self._seen, self._ascii_only = seen, ascii_only
-        self._made: dict[tuple[int, bool], list[Part]] = {}
+        self._made: dict[tuple[int, bool], Sections] = {}
 
     def natural_lines(self, columns: int, lines: int) -> int:
         """Return how many of at most ``lines`` it has a use for."""
-        if lines - 2 >= _ROOMY:
-            needed = sum(len(part.rows) if part.grow is None else _TALLEST for part in self._parts(columns, roomy=True))
-            if needed >= _ROOMY:
-                return min(lines, needed + 2)
-        needed = sum(len(part.rows) for part in self._parts(columns, roomy=False))
-        return max(LEAST, min(lines, needed + 2))
+        return natural_lines([self], columns, lines)
 
     def rows(self, columns: int, lines: int, *, chosen: bool = False) -> tuple[Row, ...]:
         """Return exactly ``lines`` rows of exactly ``columns``: state, how full, how fast, how well drafted, how hot."""
         room = max(0, lines - 2)
-        roomy = room >= _ROOMY
-        parts = self._parts(columns, roomy=roomy)
-        rows = chosen_rows(grown(parts, room) if roomy else parts, room)
-        title = _title(self._seen, roomy, self._ascii_only)
+        return self.framed(levelled([self.sections(columns, room >= _ROOMY)], room)[0], columns, lines, chosen=chosen)
+
+    def framed(self, rows: Sequence[Row], columns: int, lines: int, *, chosen: bool) -> tuple[Row, ...]:
+        """Return the rows in its frame, which says its state."""
+        title = _title(self._seen, lines - 2 >= _ROOMY, self._ascii_only)
         return framed(title, rows, columns, lines, chosen=chosen, ascii_only=self._ascii_only)
 
-    def _parts(self, columns: int, *, roomy: bool) -> list[Part]:
+    def sections(self, columns: int, roomy: bool) -> Sections:
+        """Return what it is made of."""
         made = self._made.get((columns, roomy))
         if made is None:
             space = Space(max(8, columns - 4), self._ascii_only)
-            made = self._made[columns, roomy] = _parts(self._seen, space, roomy)
+            made = self._made[columns, roomy] = _sections(self._seen, space, roomy)
         return made
 
 
-def _parts(seen: Glance, space: Space, roomy: bool) -> list[Part]:
-    parts = [Part(1, (said_job,)) for said_job in _jobs(seen)]
+def natural_lines(tiles: Sequence[Tile], columns: int, lines: int) -> int:
+    """Return how many of at most ``lines`` these have a use for, level with each other."""
+    if lines - 2 >= _ROOMY:
+        wanted = needed([one.sections(columns, True) for one in tiles])
+        if wanted >= _ROOMY:
+            return min(lines, wanted + 2)
+    wanted = max(sum(len(part.rows) for part in one.sections(columns, False).parts) for one in tiles)
+    return max(LEAST, min(lines, wanted + 2))
+
+
+def side_by_side(tiles: Sequence[tuple[Tile, int]], lines: int, chosen: Sequence[bool]) -> list[tuple[Row, ...]]:
+    """Return tiles, each with how many columns it has, that stand beside each other: level."""
+    room = max(0, lines - 2)
+    rows = levelled([tile.sections(columns, room >= _ROOMY) for tile, columns in tiles], room)
+    return [
+        tile.framed(made, columns, lines, chosen=mine)
+        for (tile, columns), made, mine in zip(tiles, rows, chosen, strict=True)
+    ]
+
+
+def _sections(seen: Glance, space: Space, roomy: bool) -> Sections:
+    first = [Part(1, (said_job,)) for said_job in _jobs(seen)]
     if not seen.is_known:
         if away := away_rows(seen, space):
-            parts.append(Part(1, tuple(away[:3])))
-            parts += [Part(4, (one,)) for one in away[3:]]
+            first.append(Part(1, tuple(away[:3])))
+            first += [Part(4, (one,)) for one in away[3:]]
         if seen.view.sampled is None and seen.view.memory is None:
-            return parts if parts else [Part(0, ((Span("not looked yet", Tone.STALE),),))]
+            return _grouped([first if first else [Part(0, ((Span("not looked yet", Tone.STALE),),))]], is_plain=False)
     made = _instances(seen, space, roomy)
-    memory = memory_parts(seen, space)
+    memory = [each if roomy else replace(each, tallest=1) for each in memory_parts(seen, space)]
     gpu = [Part(2, tuple(gpu_rows(seen, space))), *(gpu_parts(seen, space) if roomy else [])]
-    blank = [Part(_BLANK, ((),))] if roomy else []
+    blank = [Part(BLANK, ((),))] if roomy else []
     if not seen.is_known:
         memory, made, gpu = _faded(memory), _faded(made), []
     head, rest = made[:1], made[1:]
     if any(one.ours and one.phase is Phase.FAILED for one in seen.view.instances[:1]):
-        return [*parts, *made, *memory, *gpu]  # the verdict first
+        return _grouped([first, made, blank, memory, blank, gpu], is_plain=False)  # the verdict first
     if not roomy:
-        return [*parts, *memory, *made, *gpu]
-    between = blank if len(gpu) > 1 else []
-    return [*parts, *head, *blank, *memory, *blank, *rest, *between, *gpu]
+        return _grouped([first, memory, made, gpu], is_plain=seen.is_known)
+    return _grouped([[*first, *head, *blank], [*memory, *blank], [*rest, *blank], gpu], is_plain=seen.is_known)
+
+
+def _grouped(groups: Sequence[Sequence[Part]], *, is_plain: bool) -> Sections:
+    return Sections(tuple(map(tuple, groups)), is_plain)
 
 
 def _faded(parts: Sequence[Part]) -> list[Part]:
@@ -114,10 +133,14 @@ def _instances(seen: Glance, space: Space, roomy: bool) -> list[Part]:
                 parts.append(Part(2 if roomy else 6, (_aged(head, seen, space),)))
             parts += _doings(one, seen, space, roomy)
         else:
-            parts.append(Part(3 + at, (instance_row(one, space, marked=marked, badge=True),)))
+            parts.append(Part(3 + at, (_named(one, seen, space, marked),)))
             if one.ours and one.phase is Phase.READY and one.numbers is not None:
                 parts.append(Part(4 + at, (row("  ", *decode_row(one.numbers, space)),)))
     return parts
+
+
+def _named(one: InstanceView, seen: Glance, space: Space, marked: bool) -> Row:
+    return instance_row(one, space, marked=marked, badge=True, ready_for=seen.ready_for(one))
 
 
 def _aged(head: Row, seen: Glance, space: Space) -> Row:
@@ -158,38 +181,6 @@ def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[
     if not roomy and space.is_wide and (beside := short_row(one, seen, space)) is not None:
         return [Part(1, (beside,)), *last]
     return [Part(1, (decode,)), *course, Part(1, (accept,)), *last]
-
-
-def grown(parts: Sequence[Part], room: int) -> list[Part]:
-    """Let curves be taller where rows are to spare: all of them, or else the first ones."""
-    curves = [at for at, part in enumerate(parts) if part.grow is not None]
-    needed = sum(len(part.rows) for part in parts)
-    for count in range(len(curves), 0, -1):
-        mine = curves[:count]
-        spare = room - needed + sum(len(parts[at].rows) for at in mine)
-        height, more = divmod(min(spare, _TALLEST * count), count)
-        if height >= _LOWEST:
-            tall = {at: height + (place < more) for place, at in enumerate(mine)}
-            return [_tall(part, tall.get(at)) for at, part in enumerate(parts)]
-    return list(parts)
-
-
-def _tall(part: Part, height: int | None) -> Part:
-    return part if height is None or part.grow is None else Part(part.spare, part.grow(height))
-
-
-def chosen_rows(parts: Sequence[Part], room: int) -> list[Row]:
-    """Leave out the least important until the rest fits; its order stays."""
-    kept = list(parts)
-    while kept and sum(len(part.rows) for part in kept) > room:
-        worst = max(range(len(kept)), key=lambda at: (kept[at].spare, at))
-        if len(kept) == 1:
-            return list(kept[0].rows[:room])
-        del kept[worst]
-    rows = [each for part in kept for each in part.rows]
-    while rows and not rows[-1]:
-        rows.pop()
-    return rows
 
 
 def _title(seen: Glance, roomy: bool, ascii_only: bool) -> Row:

@@ -14,6 +14,7 @@ from sparkctl.present.spans import Row, Span, Tone, row, width
 from sparkctl.present.tile_parts import Part, Space, label, smooth, window
 
 _LEAST = 8 * GIB  # of a trend: what moves less is the same
+_TALLEST, _LEVEL = 10, 4  # rows of its curve, and of one that stays as it is
 _SHORT = 2 * GIB  # available: then the figure is a warning
 
 
@@ -87,15 +88,20 @@ def trend_part(seen: Glance, space: Space) -> Part | None:
     name = label(f"{minutes} min")
 
     def tall(height: int) -> tuple[Row, ...]:
+        if height == 1:
+            return (short,)
         rows = [row(label(""), *each) for each in area(used, Scale(0.0, float(total)), height, ascii_only)]
         rows[0] = row(name, *rows[0][1:], Span(f"  {total / GIB:5.0f} GiB", Tone.UNIT))
         rows[-1] = row(*rows[-1], Span(f"  {0:5.0f}     ", Tone.UNIT), *swap)
         return tuple(rows)
 
+    known = [size for size in used if size is not None]
     scale = scale_of(used, _LEAST)
     if scale is None:
-        return Part(5, (row(name, " " * wide, "  ", *swap),), tall)
+        short = row(name, " " * wide, "  ", *swap)
+        return Part(5, (short,), tall, "memory", 1)
     dash = "-" if ascii_only else "–"
     bounds = f"{scale.least / GIB:.0f}{dash}{scale.most / GIB:.0f}"
-    line = row(name, *curve(used, scale, ascii_only), Span(f"  {bounds:<9}", Tone.UNIT), *swap)
-    return Part(5, (line,), tall)
+    short = row(name, *curve(used, scale, ascii_only), Span(f"  {bounds:<9}", Tone.UNIT), *swap)
+    varies = max(known) - min(known) > _LEAST
+    return Part(5, (short,), tall, "memory", _TALLEST if varies else _LEVEL)

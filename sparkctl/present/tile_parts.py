@@ -28,12 +28,15 @@ _ENGINES = {"sglang": "SGLang", "vllm": "vLLM", "container": "container"}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows that stay together. The higher ``spare``, the earlier they are left out. ``grow`` returns taller ones, of so many
-    rows, where there is room to spare; nothing is left out for that."""
+    """Rows that stay together. The higher ``spare``, the earlier they are left out. Of a curve ``grow`` returns it in so many
+    rows, up to ``tallest``, where there is room to spare; nothing is left out for that. ``slot`` is which curve: those of
+    several Sparks are equally tall."""
 
     spare: int
     rows: tuple[Row, ...]
     grow: Callable[[int], tuple[Row, ...]] | None = None
+    slot: str = ""
+    tallest: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ def label(name: str) -> Span:
 # --- what runs --------------------------------------------------------------------------------------------------------
 
 
-def instance_row(one: InstanceView, space: Space, *, marked: bool, badge: bool) -> Row:
+def instance_row(one: InstanceView, space: Space, *, marked: bool, badge: bool, ready_for: float | None = None) -> Row:
     """Return name, engine with version, port; with its state where that stands nowhere else."""
     mark = (">" if space.ascii_only else "▸") if marked else " "
     left: list[Span] = [Span(f"{mark} ", Tone.ACCENT), said(one.name, Tone.TITLE)]
@@ -83,7 +86,7 @@ def instance_row(one: InstanceView, space: Space, *, marked: bool, badge: bool) 
         left.append(Span(f"   :{one.port}", Tone.LABEL))
     if not badge:
         return tuple(left)
-    state = instance_badge(one, space.ascii_only)
+    state = instance_badge(one, space.ascii_only, ready_for)
     held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None else ""
     return ends(tuple(left), row(Span(f"{state.sign} {state.word}", state.tone), Span(held, Tone.UNIT)), space.columns)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from sparkctl.core.live import Store, Topic, What
 from sparkctl.model.events import ContainersListed, Ended, Event, LogArrived, NodeStateChanged, PhaseChanged
@@ -81,7 +82,7 @@ class Bridge:
     def _note(self, event: Event) -> None:
         """Keep what happened, unless the last word about the same thing was the same."""
         if isinstance(event, ContainersListed) and event.known:
-            self.happened += appeared(event, self._phases)
+            self.happened += appeared(replace(event, instances=self.store.last(event.node).instances), self._phases)
         elif isinstance(event, PhaseChanged):
             self._phases[event.node, event.instance] = event.phase
         new = happening(event)

@@ -48,7 +48,7 @@ class LogScroll(ScrollView, can_focus=True):
         scrollbar-background-active: $foreground 6%;
         color: $foreground;
         & > .log-view--dim { color: $foreground 50%; }
-        & > .log-view--debug { color: $foreground 60%; }
+        & > .log-view--debug { color: $foreground 75%; }
         & > .log-view--warning { color: $text-warning; }
         & > .log-view--error { color: $text-error; }
         & > .log-view--failure { color: $text-error; text-style: bold; }

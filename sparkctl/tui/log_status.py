@@ -32,19 +32,19 @@ def left_pieces(state: LogState, *, ascii_only: bool = False) -> list[Piece]:
         new = f" +{state.new:,} new" if state.new else ""
         mode = [Piece(("= paused" if ascii_only else "‖ paused") + new, "bold $text-warning")]
     if not state.total:
-        count = "no line yet"
+        count = "reading ..."
     elif state.shown == state.total:
         count = f"{state.total:,} {'line' if state.total == 1 else 'lines'}"
     else:
         count = f"{state.shown:,} of {state.total:,}"
-    return [*mode, Piece(count, "$foreground 60%", rank=4)]
+    return [*mode, Piece(count, "$foreground 75%", rank=4)]
 
 
 def right_pieces(state: LogState, *, ascii_only: bool = False) -> list[Piece]:
     """Return what is sought, kept and set."""
     found: list[Piece] = []
     if state.find:
-        found.append(Piece(f"find {shorten(state.find, _LONGEST_PATTERN)}", "$foreground 60%", rank=5))
+        found.append(Piece(f"find {shorten(state.find, _LONGEST_PATTERN)}", "$foreground 75%", rank=5))
         if state.found is not None:
             found.append(Piece(_count(state), "bold $text-primary", rank=1))
     if state.only:
@@ -53,12 +53,12 @@ def right_pieces(state: LogState, *, ascii_only: bool = False) -> list[Piece]:
     if state.source is not None:
         found.append(Piece(state.source, "$text-primary", rank=3))
     elif state.sources > 1:
-        found.append(Piece(f"{state.sources} by time", "$foreground 60%", rank=6))
+        found.append(Piece(f"{state.sources} by time", "$foreground 75%", rank=6))
     if state.left:
-        found.append(Piece(f"{'>' if ascii_only else '→'} {state.left}", "$foreground 60%", rank=6))
+        found.append(Piece(f"{'>' if ascii_only else '→'} {state.left}", "$foreground 75%", rank=6))
     set_to = (("wrap", state.is_wrapped), ("times", state.has_times), ("numbers", state.has_numbers))
     settings = [name for name, is_on in set_to if is_on]
-    found += [Piece(name, "$foreground 60%", rank=7) for name in settings]
+    found += [Piece(name, "$foreground 75%", rank=7) for name in settings]
     if state.trouble is not None:
         found.append(Piece("! in memory only" if ascii_only else "▲ in memory only", "$text-warning", rank=2))
     return found

@@ -122,7 +122,7 @@ class PanelScreen(Screen[None]):
     def _title(self) -> Row:
         crumb = self.crumb
         title = (Span("sparkctl", Tone.TITLE),)
-        return (*title, said(f" › {crumb}", Tone.LABEL)) if crumb else title
+        return (*title, Span(" › ", Tone.LABEL), said(crumb, Tone.LABEL)) if crumb else title
 
     def _standing(self) -> Row:
         panel = self.panel

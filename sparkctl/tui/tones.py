@@ -18,6 +18,9 @@ LIGHT = Theme(
 )  # fmt: skip
 
 
+READABLE = 4.5  # of contrast, of text that is to be read
+
+
 def styles(theme: Theme, *, colourless: bool) -> dict[Tone, Style]:
     """Return a style for each tone. ``colourless``: by weight alone, for terminals that want no colour."""
     if colourless or theme.ansi:
@@ -33,7 +36,8 @@ def styles(theme: Theme, *, colourless: bool) -> dict[Tone, Style]:
     def made(colour: Color, *, bold: bool = False) -> Style:
         return Style(color=colour.rich_color, bold=bold or None)
 
-    dim, faint = text.blend(ground, 0.42), text.blend(ground, 0.72)
+    dim, old, faint = readable(text, ground, 0.30), readable(text, ground, 0.42), text.blend(ground, 0.72)
+    accent, good, attention, bad = (readable(one, ground) for one in (accent, good, attention, bad))
     bright = text.blend(Color.parse("white" if theme.dark else "black"), 0.45)
     return {
         Tone.PLAIN: made(text),
@@ -46,7 +50,7 @@ def styles(theme: Theme, *, colourless: bool) -> dict[Tone, Style]:
         Tone.GOOD: made(good),
         Tone.ATTENTION: made(attention),
         Tone.BAD: made(bad, bold=True),
-        Tone.STALE: made(text.blend(ground, 0.58)),
+        Tone.STALE: made(old),
         Tone.FRAME: made(faint),
         Tone.CHOSEN: made(accent),
         Tone.KEY: made(accent, bold=True),
@@ -56,6 +60,27 @@ def styles(theme: Theme, *, colourless: bool) -> dict[Tone, Style]:
         Tone.FREE: made(text.blend(ground, 0.80)),
         Tone.BODY: made(accent.blend(ground, 0.66)),
     }
+
+
+def contrast(one: Color, other: Color) -> float:
+    """Return the ratio of two colours' luminances, 1 to 21 (WCAG 2.1)."""
+    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def readable(colour: Color, ground: Color, faded: float = 0.0) -> Color:
+    """Return a colour blended into its ground by ``faded``, or by less, or more unlike it, so that it can be read there."""
+    for share in (faded, faded * 0.75, faded * 0.5, faded * 0.25, 0.0):
+        if contrast(made := colour.blend(ground, share), ground) >= READABLE:
+            return made
+    away = Color.parse("white" if _luminance(ground) < 0.18 else "black")
+    shades = (colour.blend(away, step / 10) for step in range(1, 11))
+    return next((shade for shade in shades if contrast(shade, ground) >= READABLE), away)
+
+
+def _luminance(colour: Color) -> float:
+    shares = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized)
+    return sum(weight * share for weight, share in zip((0.2126, 0.7152, 0.0722), shares, strict=True))
 
 
 def _by_name(colourless: bool) -> dict[Tone, Style]:

@@ -86,7 +86,7 @@ AT_WORK = (events.NumbersArrived(101.0, NODE, ID, NUMBERS),)
 def test_what_it_does_holds_and_says(columns: int, lines: int) -> None:
     run = Launched(PLAN, PLAN.ready, None)
     seen = shown(scene(store(*AT_WORK), run=run, tail=("INFO: one", "[W] two")), columns, lines)
-    assert "spark1 ─ ● ready, 3 hours ─ qwen36" in seen
+    assert "spark1 ─ ● ready, up 3 hours ─ qwen36" in seen
     assert "23.3 tok/s" in seen
     assert "3 running" in seen
     assert "KV  31 %" in seen

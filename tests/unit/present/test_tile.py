@@ -68,7 +68,7 @@ def lines(glance: Glance, columns: int = 80, count: int = 16, *, ascii_only: boo
 def test_a_ready_spark_is_read_from_state_to_heat() -> None:
     shown = lines(seen(READY))
     parts = (
-        "● ready, 3 hours",
+        "● ready, up 3 hours",
         "qwen36   SGLang 0.5.12   :8003",
         " 98.0 of 128.0 GiB",
         "GPU 90.0",
