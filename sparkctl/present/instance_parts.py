@@ -21,7 +21,7 @@ from sparkctl.present import numbers as words
 from sparkctl.present.bars import claim_bar, gauge
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.fold import fold
-from sparkctl.present.spans import Row, Span, Tone, row, said, width
+from sparkctl.present.spans import Row, Span, Tone, cells, row, width
 from sparkctl.present.tile_parts import Part, Space, folded, label
 
 _ASKED = re.compile(r'"GET /(?:health|metrics)\S* HTTP')
@@ -227,12 +227,26 @@ def _unescaped(pattern: str) -> str:
     return re.sub(r"\\([ #&~'\"!,/:;<=>@_`%-])", r"\1", pattern)
 
 
-def tail_rows(lines: Sequence[str], trouble: str | None, room: int) -> list[Row]:
+def matter_rows(words: str | None, columns: int) -> list[Row]:
+    """Return what is the matter with a log, as `matter_lines`."""
+    return [] if words is None else [row(Span(line, Tone.ATTENTION)) for line in matter_lines(words, columns)]
+
+
+def matter_lines(words: str, columns: int) -> list[str]:
+    """Return a sentence folded; a path at its end is there to be copied, so it has a line of its own where it needs one."""
+    words, columns = clean(words), max(8, columns)
+    head, gap, path = words.rpartition(": ")
+    if gap and path.startswith("/") and cells(words) > columns:
+        return [*fold(f"{head}:", columns, 0), path]
+    return fold(words, columns, 0)
+
+
+def tail_rows(lines: Sequence[str], trouble: str | None, room: int, columns: int = 80) -> list[Row]:
     """Return what the log said last, oldest first, without its lines' headers; where nothing came, why.
 
     That somebody (sparkctl, for one) asked for its health and its figures is left out.
     """
-    last = [] if trouble is None else [row(said(trouble, Tone.ATTENTION))]
+    last = matter_rows(trouble, columns)[-max(1, room) :]
     shown = [line for line in lines if not _ASKED.search(line)][-max(1, room - len(last)) :] if room > len(last) else []
     if not shown and not last:
         return [row(Span("reading ...", Tone.STALE))]

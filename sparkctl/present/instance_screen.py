@@ -317,4 +317,4 @@ def _plan(scene: InstanceScene, columns: int) -> list[Row]:
 
 def _log(scene: InstanceScene, columns: int, lines: int) -> tuple[Row, ...]:
     title = row(Span("log", Tone.LABEL), Span("   l", Tone.KEY), Span(" all of it", Tone.LABEL))
-    return _box(scene, title, tail_rows(scene.tail, scene.tail_trouble, lines - 2), columns, lines)
+    return _box(scene, title, tail_rows(scene.tail, scene.tail_trouble, lines - 2, columns - 4), columns, lines)

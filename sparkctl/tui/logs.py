@@ -16,8 +16,8 @@ from sparkctl.core.logmarks import LineMarker
 from sparkctl.model.finding import Severity
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeName
-from sparkctl.present.instance_parts import evidence_line
-from sparkctl.present.spans import Span, Tone, row, said
+from sparkctl.present.instance_parts import evidence_line, matter_lines
+from sparkctl.present.spans import Span, Tone, row
 from sparkctl.present.symbols import symbol
 from sparkctl.tui.log_feed import LogFeed, Reader
 from sparkctl.tui.log_pane import LogPane
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
     from sparkctl.tui.room import Room
 
+_MOST_MATTER = 3  # rows of what is the matter
 _NOT_HERE = (ActionId.PAUSE,)  # space turns a page here
 
 
@@ -105,7 +106,12 @@ class Logs(PanelScreen):
         sheet.set_class(words is not None, "-said")
         if words is not None:
             sign = symbol(Severity.WARNING, self.panel.ascii_only)
-            sheet.show((row(" ", Span(f"{sign} ", Tone.ATTENTION), said(words, Tone.VALUE)),))
+            lines = matter_lines(words, self.size.width - 4)[:_MOST_MATTER]
+            sheet.styles.height = len(lines)
+            head = row(" ", Span(f"{sign} ", Tone.ATTENTION))
+            sheet.show(
+                tuple(row(*(head if not at else "   "), Span(line, Tone.VALUE)) for at, line in enumerate(lines))
+            )
 
     def _matter(self) -> str | None:
         """Return what is to be said about these logs: what keeps one from coming, else whose clocks they go by."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -23,9 +24,9 @@ from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Cause, Evidence, Verdict
 from sparkctl.operations.launched import Launched
 from sparkctl.present.glance import glance
-from sparkctl.present.instance_parts import evidence_line, verdict_text
+from sparkctl.present.instance_parts import evidence_line, matter_lines, ready_words, verdict_text
 from sparkctl.present.instance_screen import InstanceScene, instance_rows
-from sparkctl.present.spans import text, width
+from sparkctl.present.spans import Tone, text, width
 
 NODE, ID = NodeName("spark1"), "ab" * 32
 READY = InstanceView(
@@ -216,3 +217,52 @@ def test_any_room_is_filled_exactly_and_nothing_controls_the_terminal(
     assert all(line.isprintable() for line in said)
     assert {width(each) for each in rows} == {columns}
     assert not ascii_only or all(line.isascii() for line in said)
+
+
+def test_a_few_per_cent_more_than_it_claims_is_no_warning() -> None:
+    def tones(expected: int) -> set[Tone]:
+        rows = instance_rows(scene(store(one=replace(READY, expected=expected * GIB))), 80, 40)
+        return {span.tone for row in rows for span in row if "more than expected" in span.text}
+
+    assert tones(84) == {Tone.LABEL}
+    assert tones(70) == {Tone.ATTENTION}
+
+
+def test_a_log_of_which_nothing_was_read_yet_is_being_read() -> None:
+    assert "reading ..." in shown(scene(store()), 80, 40)
+    assert "no line yet" not in shown(scene(store()), 80, 40)
+
+
+def test_a_saved_logs_path_is_whole() -> None:
+    path = "/home/milo/.local/state/sparkctl/logs/" + "qwen36" * 3 + ".log"
+    words = f"qwen36 has ended on spark1 with exit code 1; its saved log: {path}"
+    assert path in shown(scene(store(), tail_trouble=words), 80, 40)
+    assert matter_lines(words, 76)[-1] == path
+    assert matter_lines("no answer: /v1 is closed", 76) == ["no answer: /v1 is closed"]
+
+
+def test_a_ready_rule_reads_as_it_was_meant_and_to_its_end() -> None:
+    rule = ReadyRule(r"^The\ server\ is\ fired\ up\ and\ ready\ to\ roll!", "/health")
+    plan = replace(PLAN, ready=rule)
+    seen = " ".join(shown(scene(store(*AT_WORK), run=Launched(plan, rule, None)), 120, 44).split())
+    words = ready_words(rule)
+    assert words.startswith("the line /^The server is fired up and ready to roll!/, then /health")
+    assert "\\" not in words
+    assert words.split()[-1] in seen
+
+
+def test_a_failure_says_one_time_and_that_the_memory_is_that_of_now() -> None:
+    weights, graphs = Step("weights"), Step("graphs")
+    told = [
+        events.PhaseChanged(100.0 + at, NODE, "qwen36", phase, step, at)
+        for at, phase, step in (
+            (0.0, Phase.STARTING, None), (10.0, Phase.LOADING, weights), (90.0, Phase.LOADING, graphs),
+            (100.0, Phase.LOADING, replace(weights)), (120.0, Phase.FAILED, None),
+        )
+    ]  # fmt: skip
+    made = store(*told, one=replace(READY, phase=Phase.FAILED, status="Exited (1)"))
+    seen = shown(scene(made, end=replace(END, seconds=123.0)), 120, 50)
+    assert "failed after 2 min ─" in seen
+    assert re.search(r"start +2:00", seen)
+    assert "weights, again" in seen
+    assert "memory of spark1 now, not at the failure" in seen

@@ -256,3 +256,10 @@ def test_tiles_stand_beside_each_other_where_there_is_room(count: int) -> None:
     assert {box.x for box in narrow} == {0}
     assert len({box.y for box in wide}) == (2 if count == 4 else 1)
     assert max(box.x + box.columns for box in wide) == 200
+
+
+def test_ready_is_told_since_when_only_where_that_was_seen() -> None:
+    assert "● ready, up 3 hours" in lines(seen(READY))
+    assert "● ready for 2 min " in lines(seen(READY, ready={"qwen36": NOW - 150}))
+    assert "● ready for 40 s " in lines(seen(READY, ready={"qwen36": NOW - 47}))
+    assert "● ready just now" in lines(seen(READY, ready={"qwen36": NOW - 2}))

@@ -1,0 +1,109 @@
+"""Tiles beside each other are read across: the same figure in the same row, curves of one height and one scale."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.core.drafting import Drafting
+from sparkctl.core.rings import Rings
+from sparkctl.model.events import PhaseChanged
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.metrics import Numbers
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase, Step
+from sparkctl.present.bars import round_above
+from sparkctl.present.glance import Glance
+from sparkctl.present.level import curve_heights
+from sparkctl.present.overview import LastLine, Scene, overview
+from sparkctl.present.spans import text
+from sparkctl.present.tile_curves import most_power
+from tests.unit.present.test_tile import DRAFTED, NOW, READY, SAMPLE, lines, seen
+
+COMING = replace(READY, phase=Phase.LOADING, step=Step("weights", 12, 18), numbers=None)
+START = PhaseChanged(NOW - 10, NodeName("spark1"), "qwen36", Phase.LOADING, COMING.step, 240.0, 415.0)
+
+
+def rings(power: float, swing: float = 0.0) -> Rings:
+    made = Rings()
+    for second in range(60):
+        gpus = (replace(SAMPLE.gpus[0], power=power + (swing if second > 30 else 0.0)),) if SAMPLE.gpus else None
+        made.take(replace(SAMPLE, uptime=5000.0 + second, sequence=second, gpus=gpus), NOW - 60 + second)
+    return made
+
+
+def drafting(*rates: float) -> Drafting:
+    made = Drafting()
+    for at, rate in enumerate(rates):
+        made.take(NOW - 2 * (len(rates) - at), replace(DRAFTED, generation_rate=rate))
+    return made
+
+
+def busy(*rates: float, now: float = 12.5, power: Rings | None = None, one: InstanceView = READY) -> Glance:
+    numbers: Numbers = replace(DRAFTED, generation_rate=now)
+    return seen(replace(one, numbers=numbers), rings=power or rings(60.0), drafting={"c1": drafting(*rates)})
+
+
+@pytest.mark.parametrize(("columns", "high"), [(120, 40), (200, 50), (200, 60), (140, 30)])
+def test_the_same_figure_stands_in_the_same_row_of_both(columns: int, high: int) -> None:
+    loads = seen(COMING, starts={"qwen36": START}, rings=rings(10.0, 50.0))
+    rows = [text(row) for row in overview(Scene((busy(*[12.5] * 30), loads)), columns, high).rows]
+    for name in ("memory", "GPU  ", "power"):
+        halves = [[at for at, row in enumerate(rows) if f" {name}" in half(row)] for half in (left, right)]
+        assert halves[0] == halves[1] != [], name
+
+
+def left(row: str) -> str:
+    return row[: len(row) // 2]
+
+
+def right(row: str) -> str:
+    return row[len(row) // 2 :]
+
+
+def test_power_begins_at_nothing_and_has_one_end_on_all_sparks() -> None:
+    hot, cool = busy(power=rings(30.0, 52.0)), busy(power=rings(10.0))
+    assert most_power([hot, cool]) == 100.0
+    rows = [text(row) for row in overview(Scene((hot, cool)), 120, 40).rows]
+    at = next(at for at, row in enumerate(rows) if " power" in row)
+    assert "100 W" in left(rows[at])
+    assert "100 W" in right(rows[at])
+
+
+def test_the_figure_beside_a_curve_is_on_its_scale() -> None:
+    shown = lines(busy(*[24.0] * 30, now=31.0), 100, 40)
+    assert re.search(r"0–40 tok/s", shown), shown
+
+
+@pytest.mark.parametrize("rates", [(9.0, 17.0), (0.0, 13.0), (12.5, 12.5), (11.0, 14.0)])
+def test_throughput_has_one_kind_of_curve_from_nothing_to_a_round_figure(rates: tuple[float, ...]) -> None:
+    shown = lines(busy(*rates * 15), 100, 44)
+    most = {17.0: 20, 13.0: 15, 12.5: 15, 14.0: 15}[rates[1]]
+    assert re.search(rf"(0–|\s){most} tok/s", shown), shown
+
+
+def test_what_stays_as_it_is_has_one_row_and_what_varies_more() -> None:
+    steady, swings = lines(busy(*[12.5] * 30), 100, 50), lines(busy(*[0.0, 15.0] * 15), 100, 50)
+    assert "0–15 tok/s" in steady
+    assert "0–100 %" in steady
+    assert "0–80 W" in steady
+    assert "0–15 tok/s" not in swings
+
+
+def test_a_tall_screen_is_filled() -> None:
+    said = tuple(LastLine(NodeName("spark1"), "q", f"line {at}") for at in range(40))
+    glances = (busy(*[12.5] * 30), busy(*[12.5] * 30))
+    rows = [text(row) for row in overview(Scene(glances, lines=said), 200, 57).rows]
+    assert sum(not row.strip() for row in rows) <= 3
+
+
+def test_scales_end_at_round_figures() -> None:
+    assert [round_above(value, 10.0) for value in (0.0, 9.9, 12.5, 15.0, 28.7, 101.0)] == [10, 10, 15, 15, 30, 120]
+
+
+def test_curves_share_what_is_to_spare() -> None:
+    assert curve_heights([("a", 10), ("b", 1), ("c", 10)], 2) == {"a": 1, "b": 1, "c": 0}
+    assert curve_heights([("a", 10), ("b", 1), ("c", 10)], 12) == {"a": 6, "b": 1, "c": 5}
+    assert curve_heights([("a", 3), ("b", 1)], 99) == {"a": 3, "b": 1}

@@ -1,0 +1,36 @@
+"""A stop tells nothing between its beginning and its end but that it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkctl.model.container import ContainerState
+from sparkctl.model.events import ContainersListed, NodeStateChanged, PhaseChanged
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.tui.bridge import Bridge
+
+NODE = NodeName("spark1")
+READY = InstanceView(
+    "q", NODE, "c", "image", ContainerState.RUNNING, "Up 3 minutes", True, None, Phase.READY, container_id="a" * 64
+)
+
+
+async def test_a_poll_in_a_stop_makes_no_false_ready() -> None:
+    bridge = Bridge([NODE], lambda: 0.0, lambda: None)
+    bridge.take(NodeStateChanged(0.0, NODE, NodeState.OK))
+    for event in (
+        ContainersListed(1.0, NODE, (READY,)),
+        PhaseChanged(5.0, NODE, "q", Phase.STOPPING, elapsed=0.0),
+        ContainersListed(6.0, NODE, (READY,)),
+        ContainersListed(7.0, NODE, (replace(READY, phase=Phase.LOADING),)),
+        PhaseChanged(10.0, NODE, "q", Phase.STOPPING, elapsed=5.0),
+        ContainersListed(11.0, NODE, ()),
+        PhaseChanged(21.0, NODE, "q", Phase.STOPPED, elapsed=16.0),
+        ContainersListed(22.0, NODE, ()),
+    ):
+        bridge.take(event)
+    bridge.close()
+    said = [one.text for one in bridge.happened if one.what == ("phase", "q")]
+    assert said == ["q: ready, Up 3 minutes", "q: stopping", "q: stopped"]
