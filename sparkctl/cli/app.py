@@ -113,6 +113,9 @@ def root(ctx: click.Context, replay: str | None, readonly: bool, plain: bool, as
         os.environ["SPARKCTL_ASCII"] = "1"
     if ctx.invoked_subcommand is not None:
         given = {"--replay": replay is not None, "--readonly": readonly, "--plain": plain}
+        if ctx.invoked_subcommand == "demo" and replay is None:
+            ctx.default_map = {"demo": {"readonly": readonly, "plain": plain}}  # the same before the word and behind it
+            return 0
         if idle := [name for name, there in given.items() if there]:
             raise click.UsageError(f"{idle[0]} belongs to the panel: it goes without a verb", ctx)
         return 0

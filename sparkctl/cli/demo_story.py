@@ -39,7 +39,11 @@ _BEFORE = 2.0  # seconds until the first part begins: connecting and looking
 _TOO_MUCH = ("--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
 
 STORY = (
-    Told(1.5, "two simulated Sparks, in this process alone: q ends it, ? shows the keys; whatever you start is yours"),
+    Told(
+        1.5,
+        "two simulated Sparks, in this process alone, with directories of their own: nothing of yours is written to. q ends "
+        "it, ? shows the keys",
+    ),
     Told(
         8,
         "spark2 is free. Somebody wants a large KV cache: up qwen36 --set args.mem-fraction-static=0.95",

@@ -26,7 +26,9 @@ def listen(replay: Path | None = None) -> int:
     else:
         from sparkctl.operations.top import watch
 
-        looks = watch(make_context(), chosen_nodes(()))
+        context, nodes = make_context(), chosen_nodes(())
+        output.text(_line(context.clock.now(), f"connecting to {' and '.join(node.name for node in nodes)}"))
+        looks = watch(context, nodes)
     asyncio.run(until_stopped(_tell(looks)))
     return 0
 
@@ -37,4 +39,8 @@ async def _tell(looks: AsyncGenerator[tuple[LoadView, ...], None]) -> None:
         async for views in looks:
             for view in views:
                 for sentence in teller.tell(view):
-                    output.text(f"{time.strftime('%H:%M:%S', time.localtime(view.when))}  {sentence}")
+                    output.text(_line(view.when, sentence))
+
+
+def _line(when: float, sentence: str) -> str:
+    return f"{time.strftime('%H:%M:%S', time.localtime(when))}  {sentence}"

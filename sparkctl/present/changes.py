@@ -31,8 +31,8 @@ class Teller:
         return [*said, *_instances(before, view), *_findings(before, view), *self._memory(view)]
 
     def _state(self, before: LoadView | None, view: LoadView) -> list[str]:
-        if before is not None and before.state is view.state:
-            return []
+        if (NodeState.UNKNOWN if before is None else before.state) is view.state:
+            return []  # also of a node that was not looked at yet: whoever connects has said so
         if view.state is NodeState.OK:
             return [f"{view.name} answers"]
         return [f"{view.name}: {view.state}" + (f", {clean(view.detail)}" if view.detail else "")]

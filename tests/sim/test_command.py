@@ -170,6 +170,53 @@ def test_the_operators_own_profile_runs_in_the_demo(tmp_path: Path) -> None:
     assert ran.stdout == "http://127.0.0.1:8044\n"
 
 
+def test_what_the_demo_writes_is_in_directories_of_its_own(tmp_path: Path) -> None:
+    homes = {"HOME": "home", "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
+    env = {name: str(tmp_path / place) for name, place in homes.items()}
+    mine = tmp_path / "config/sparkctl/profiles/mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("schema: 1\nname: mine\nextends: qwen36\nport: 8044\n")
+    before = sorted(tmp_path.rglob("*"))
+    line = "docker run -d --gpus all --network host vllm/vllm-openai:v0.19.1 --model /models/x --port 8000"
+    ran = subprocess.run(
+        [sys.executable, "-m", "sparkctl", "demo", "profiles", "import", "--save", "--name", "other", "-"], input=line,
+        capture_output=True, text=True, timeout=60, env={**os.environ, **env},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "other" in ran.stdout + ran.stderr
+    assert "profiles that were written in the demo ended with it" in ran.stderr
+    started = demo("up", "mine", "--node", "spark1", env=env)
+    assert started.returncode == 0, started.stderr
+    assert "written in the demo" not in started.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("words", [["--plain", "demo"], ["demo", "--plain"], ["--plain", "--ascii", "demo"]])
+def test_the_demo_is_told_in_sentences_where_the_option_stands_before_it_or_behind(words: list[str]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    told = ""
+    for line in process.stdout:
+        told += line
+        if "qwen36-vllm on spark2: ready" in told:
+            break
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    first = told.splitlines()[0]
+    assert "connecting to spark1 and spark2" in first
+    assert "unknown" not in told
+    assert "qwen36-vllm on spark2: ready" in told
+
+
+def test_the_panels_options_are_for_the_demo_without_a_verb() -> None:
+    for words in (["--readonly", "demo", "status"], ["demo", "--readonly", "status"], ["demo", "--plain", "status"]):
+        ran = subprocess.run([sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 2
+        assert "belongs to the panel" in ran.stderr
+
+
 def test_a_secret_appears_nowhere(tmp_path: Path) -> None:
     canary = "hf_canary0123456789abcdef"
     mine = tmp_path / "sparkctl/profiles/mine.yaml"

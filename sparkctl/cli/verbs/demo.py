@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
 SCENARIOS = ("empty", "two-stacks", "big-model", "trouble")
+_AT_WORK = "two-stacks"  # what there is to see where nothing is started
+_WRITTEN = "profiles that were written in the demo ended with it: it has directories of its own, yours are untouched"
 
 
 @click.command(
@@ -27,9 +29,15 @@ SCENARIOS = ("empty", "two-stacks", "big-model", "trouble")
     "--speed", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="How fast their time goes."
 )
 @click.option("--serve", is_flag=True, help="Keep the simulated Sparks running for other terminals.")
+@click.option("--readonly", is_flag=True, help="The panel changes nothing there, and tells no story.")
+@click.option("--plain", is_flag=True, help="What changes there as sentences, in place of the panel.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Only ASCII signs.")
 @click.argument("verb", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool, verb: tuple[str, ...]) -> int:
+def command(
+    ctx: click.Context, scenario: str | None, speed: float, serve: bool, readonly: bool, plain: bool, ascii_only: bool,
+    verb: tuple[str, ...],
+) -> int:  # fmt: skip
     """Run VERB, without one the panel, on two simulated Sparks, spark1 and spark2, that speak real SSH and the real
     Docker API.
 
@@ -40,15 +48,23 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
     sparkctl demo up qwen36-vllm --node spark1 --set env.SIM_FAULT=cuda-oom      a start that fails; the faults:
         cuda-oom oom-killed hang exit0 no-token bad-flag memory-runaway
     sparkctl demo --serve                     then, elsewhere, with the two variables it prints: any verb
+
+    Nothing of yours is written to: config, profiles and what is kept are copies in a temporary directory, gone at the end.
     """
-    if serve and verb:
-        raise click.UsageError("--serve runs no verb: use the printed config in another terminal", ctx)
     from sparkctl.cli import panel
 
+    if ascii_only:
+        os.environ["SPARKCTL_ASCII"] = "1"
+    if serve and verb:
+        raise click.UsageError("--serve runs no verb: use the printed config in another terminal", ctx)
+    if (serve or verb) and (idle := [name for name, given in (("--readonly", readonly), ("--plain", plain)) if given]):
+        raise click.UsageError(f"{idle[0]} belongs to the panel: it goes without a verb", ctx)
+    if plain:
+        return _plain(scenario, speed)
     if not serve and not verb and not panel.is_possible():
         raise click.UsageError("which verb? for example: sparkctl demo up qwen36 --node spark1", ctx)
     if not serve and not verb:
-        return _panel(scenario, speed)
+        return _panel(scenario, speed, readonly=readonly)
     from sparkctl.sim import background
 
     with (
@@ -59,16 +75,34 @@ def command(ctx: click.Context, scenario: str | None, speed: float, serve: bool,
         if serve:
             return _serve(Path(config), Path(home))
         with _at(Path(config), Path(home)):
+            before = _profiles(Path(home))
             code = _invoke(verb)
-            has_log = any(Path(home).rglob("*.log"))
-    if verb and verb[0] == "up":
-        from sparkctl.cli import narrate
+            has_log = any((Path(home) / "state").rglob("*.log"))
+            has_written = _profiles(Path(home)) != before
+    from sparkctl.cli import narrate
 
+    if verb and verb[0] == "up":
         narrate.say(_what_ended(code, has_log))
+    if has_written:
+        narrate.say(_WRITTEN)
     return code
 
 
-def _panel(scenario: str | None, speed: float) -> int:
+def _plain(scenario: str | None, speed: float) -> int:
+    """Tell in sentences what changes there, until Ctrl-C."""
+    from sparkctl.cli.plain import listen
+    from sparkctl.sim import background
+
+    with (
+        _until_hung_up(),
+        tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
+        background(scenario=scenario or _AT_WORK, speed=speed) as config,
+        _at(Path(config), Path(home)),
+    ):
+        return listen()
+
+
+def _panel(scenario: str | None, speed: float, *, readonly: bool) -> int:
     """Open the panel on them. Their clock is the panel's: it goes faster while something starts, and the header says so."""
     from sparkctl.cli import demo_story
     from sparkctl.cli.panel import open_panel
@@ -79,12 +113,31 @@ def _panel(scenario: str | None, speed: float) -> int:
         _until_hung_up(),
         tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
         background(
-            scenario=scenario or "story", speed=1 / DEMO_SPEED, clock=clock, haste=demo_story.HASTE * speed
+            scenario=scenario or (_AT_WORK if readonly else "story"),
+            speed=1 / DEMO_SPEED,
+            clock=clock,
+            haste=demo_story.HASTE * speed,
         ) as config,
         _at(Path(config), Path(home)),
     ):
         demo_story.remember(Path(home) / "state")
-        return open_panel(demo=demo_story.demo(clock, with_story=scenario is None))
+        before = _profiles(Path(home))
+        code = open_panel(readonly=readonly, demo=demo_story.demo(clock, with_story=scenario is None and not readonly))
+        has_written = _profiles(Path(home)) != before
+    if has_written:
+        from sparkctl.cli import narrate
+
+        narrate.say(_WRITTEN)
+    return code
+
+
+def _profiles(home: Path) -> frozenset[tuple[str, int]]:
+    """Return the files of the demo's config, each with when it was written."""
+    with_times = set()
+    for path in (home / "config").rglob("*"):
+        with suppress(OSError):
+            with_times.add((str(path), path.stat().st_mtime_ns))
+    return frozenset(with_times)
 
 
 def _what_ended(code: int, has_log: bool) -> str:
@@ -118,14 +171,22 @@ def _invoke(verb: tuple[str, ...]) -> int:
 
 @contextmanager
 def _at(config: Path, home: Path) -> Iterator[None]:
-    """Be an operator with a config and a state of its own; the real one's profiles stay, their ~/.ssh/config does not
-    apply."""
-    from sparkctl.core.paths import config_dir
+    """Be an operator with directories of its own under ``home``: profiles are copies of the real one's, whose files are
+    not touched and whose ~/.ssh/config does not apply."""
+    import shutil
 
+    from sparkctl.core.paths import APP, config_dir
+
+    mine = home / "config" / APP
+    if config_dir().is_dir():
+        with suppress(OSError):  # what cannot be read is left out, the rest is there
+            shutil.copytree(config_dir(), mine, ignore=shutil.ignore_patterns(".git"), ignore_dangling_symlinks=True)
     changed = {
         "SPARKCTL_CONFIG": str(config),
         "SPARKCTL_STATE": str(home / "state"),
-        "XDG_CONFIG_HOME": str(config_dir().parent),
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "XDG_STATE_HOME": str(home / "xdg-state"),
+        "XDG_CACHE_HOME": str(home / "cache"),
         "HOME": str(home),
     }
     before = {name: os.environ.get(name) for name in changed}
