@@ -107,10 +107,11 @@ Words = Callable[[Situation], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """``short`` stands in the footer, ``title`` in palette and help. ``changes``: something on a node, so that
-    ``--readonly`` removes it; ``confirm``: asks first, with Cancel as the default. ``verb`` and ``words`` are its command
-    line. ``screen`` names the screen that it opens: without that there is no such action. ``on`` are the screens on which
-    it means something; none: all of them. ``sense`` where its key belongs to other actions, too, on other screens."""
+    """``short`` stands in the footer, ``title`` in palette and help. ``changes``: something on a node, or an
+    operator's profile, so that ``--readonly`` removes it; ``confirm``: asks first, with Cancel as the default.
+    ``verb`` and ``words`` are its command line. ``screen`` names the screen that it opens: without that there is no
+    such action. ``on`` are the screens on which it means something; none: all of them. ``sense`` where its key
+    belongs to other actions, too, on other screens."""
 
     id: ActionId
     keys: tuple[str, ...]
@@ -178,10 +179,10 @@ ACTIONS: tuple[Action, ...] = (
            on=_RUNNING, footer=8, sense=Sense.AGAIN),
     Action(ActionId.VIEW_OVERVIEW, ("1",), "overview", "all Sparks at a glance", screen=OVERVIEW),
     Action(ActionId.VIEW_INSTANCE, ("2",), "instance", "the selected instance", why.no_instance, screen=INSTANCE),
-    Action(ActionId.EDIT, ("e",), "edit", "edit the profile in your editor, and check it", why.no_profile,
+    Action(ActionId.EDIT, ("e",), "edit", "edit the profile in your editor, and check it", why.no_profile, changes=True,
            on=frozenset((PROFILES,)), footer=1, sense=Sense.EDIT),
     Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.no_profile_of_it,
-           on=_RUNNING, sense=Sense.EDIT),
+           changes=True, on=_RUNNING, sense=Sense.EDIT),
     Action(ActionId.RESTART, ("R",), "restart", "start what has failed or ended once more, as it was", why.cannot_restart,
            changes=True, confirm=True, verb="up", words=_again, on=_ONE),
     Action(ActionId.SHELL, ("s",), "shell", "a shell on the Spark, by your own ssh", why.no_shell,

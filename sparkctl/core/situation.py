@@ -105,6 +105,8 @@ def no_plan(now: Situation) -> str | None:
 
 def no_profile_of_it(now: Situation) -> str | None:
     """A container of somebody else's has none."""
+    if now.replaying:
+        return "this is a recording"
     if why := no_instance(now):
         return why
     assert now.selected is not None
@@ -160,6 +162,9 @@ def alone(now: Situation) -> str | None:
 
 
 def no_profile(now: Situation) -> str | None:
+    """A recording is no place to write the operator's profiles from."""
+    if now.replaying:
+        return "this is a recording"
     return None if now.profile is not None else "no profile is selected"
 
 

@@ -17,25 +17,46 @@ _BESIDE = 38  # columns that the words beside a bar take
 def standing_rows(profile: Profile, view: LoadView, ascii_only: bool = False, columns: int = 80) -> list[Row]:
     """Return what stands on the node, and its memory now and as it is expected then."""
     cells = max(8, min(_BAR, columns - _BESIDE))
-    same = [one for one in view.instances if one.ours and one.is_alive and one.name == profile.name]
     rows = [row(Span("     ", Tone.LABEL), *_words(one, profile)) for one in view.instances if one.is_alive]
     bar = view.memory
     if bar is None:
         return rows
     rows.append(_memory("now", bar, cells, ascii_only))
     if profile.expected_memory is not None:
-        back = sum(one.memory or 0 for one in same)
+        back = _given_back(profile, view)
         rows.append(_memory("then", _then(bar, profile.expected_memory, back), cells, ascii_only, expected=True))
-        could = bar.available + back
-        if profile.expected_memory > could:
-            short = profile.expected_memory - could
+        if (short := profile.expected_memory - bar.available - back) > 0:
             rows.append(row("     ", Span(f"{gib(short)} too little: stop something first", Tone.BAD)))
     return rows
 
 
+def obstacles(profile: Profile, view: LoadView) -> list[str]:
+    """Return what stands against a start there, a sentence each: memory that is not there, a port that is taken."""
+    found = [
+        f"{one.name} is on port {one.port} there, and {profile.name} wants the same."
+        for one in view.instances
+        if one.is_alive and profile.port is not None and one.port == profile.port and not _is_same(one, profile)
+    ]
+    bar, wanted, back = view.memory, profile.expected_memory, _given_back(profile, view)
+    if bar is not None and wanted is not None and (short := wanted - bar.available - back) > 0:
+        gone = f", {gib(back)} more once the {profile.name} that runs there is gone" if back else ""
+        found.append(f"{profile.name} needs {gib(wanted)}. {view.name} has {gib(bar.available)} available{gone}.")
+        found.append(f"That is {gib(short)} too little: stop something first.")
+    return found
+
+
+def _given_back(profile: Profile, view: LoadView) -> int:
+    """Return the bytes that whatever is replaced holds."""
+    return sum(one.memory or 0 for one in view.instances if one.is_alive and _is_same(one, profile))
+
+
+def _is_same(one: InstanceView, profile: Profile) -> bool:
+    return one.ours and one.name == profile.name
+
+
 def _words(one: InstanceView, profile: Profile) -> Row:
     held = f" holds {gib(one.memory)}" if one.memory is not None else " runs"
-    if one.ours and one.name == profile.name:
+    if _is_same(one, profile):
         return row(
             said(one.name, Tone.TITLE), Span(f"{held}: it is replaced if its settings are others", Tone.ATTENTION)
         )

@@ -12,8 +12,10 @@ from sparkctl.core.store import LoadView
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import gib
 from sparkctl.present.spans import Row, Span, Tone, cells, ends, row, said
-from sparkctl.present.starting import standing_rows
-from sparkctl.tui.dialogs import Dialog
+from sparkctl.present.starting import obstacles, standing_rows
+from sparkctl.tui.dialogs import Choice, Dialog, paragraph
+
+_ANYWAY = "anyway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +93,19 @@ class Picker(Dialog[tuple[str, ...]]):
 
     def _standing(self) -> list[Row]:
         chosen = self._offers[self._at].profile if self._offers else None
-        return [] if chosen is None else standing_rows(chosen, self.view, self.panel.ascii_only)
+        return [] if chosen is None else standing_rows(chosen, self.view, self.panel.ascii_only, self.room[0])
 
     def answers(self) -> Sequence[Row]:
         """Return what keys do."""
-        keys = row(
-            Span("enter", Tone.KEY), Span(" starts   ", Tone.LABEL), Span("tab", Tone.KEY), Span(" the other Spark   ", Tone.LABEL),
-            Span("esc", Tone.KEY), Span(" leaves", Tone.LABEL),
-        )  # fmt: skip
-        return [keys]
+        others = len(self._views) - 1
+        words = " the other Spark   " if others == 1 else " another Spark   "
+        tab = (Span("tab", Tone.KEY), Span(words, Tone.LABEL)) if others else ()
+        return [
+            row(
+                Span("enter", Tone.KEY), Span(" starts   ", Tone.LABEL), *tab, Span("esc", Tone.KEY),
+                Span(" leaves", Tone.LABEL),
+            )
+        ]  # fmt: skip
 
     def action_move(self, by: int) -> None:
         """Go to another profile."""
@@ -112,9 +118,21 @@ class Picker(Dialog[tuple[str, ...]]):
         self.draw()
 
     def action_take(self) -> None:
-        """Start this one there; another version of it is replaced, as the dialog has said."""
-        chosen = self._offers[self._at].profile
+        """Start this one there; another version of it is replaced, as the dialog has said. Asks where it cannot do well."""
+        chosen, view = self._offers[self._at].profile, self.view
         if chosen is None:
             return
-        runs = any(one.ours and one.is_alive and one.name == chosen.name for one in self.view.instances)
-        self.dismiss(("up", self._offers[self._at].name, "--node", self.view.name, *(("--replace",) if runs else ())))
+        runs = any(one.ours and one.is_alive and one.name == chosen.name for one in view.instances)
+        words = ("up", self._offers[self._at].name, "--node", view.name, *(("--replace",) if runs else ()))
+        if not (against := obstacles(chosen, view)):
+            self.dismiss(words)
+            return
+        asked = paragraph(f"Start {chosen.name} on {view.name} all the same?", Tone.STRONG)
+        body = [*asked, (), *(line for one in against for line in paragraph(one, Tone.ATTENTION))]
+
+        def take(answer: str | None) -> None:
+            if answer == _ANYWAY:
+                self.dismiss(words)
+
+        choices = (("cancel", "Cancel"), (_ANYWAY, "start it"))
+        self.panel.push_screen(Choice("this cannot do well", body, choices, Tone.ATTENTION), take)

@@ -95,6 +95,29 @@ async def test_the_profile_of_an_instance_is_edited_from_where_it_is_seen(
         await until(pilot, lambda _: any("nothing was changed" in one.message for one in pilot.app._notifications))
 
 
+async def test_nothing_is_edited_from_a_panel_that_is_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text(f"#!/bin/sh\ntouch '{tmp_path / 'seen'}'\n")
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    monkeypatch.delenv("VISUAL", raising=False)
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, readonly=True) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        for opens in ("1", "2", "p"):
+            await pilot.press(opens, "e", "question_mark")
+            shown = await until(pilot, "esc goes back")
+            assert "edit the profile" not in shown
+            await pilot.press("escape")
+        await pilot.pause(0.3)
+    assert not (tmp_path / "seen").exists()
+    assert not (tmp_path / "XDG_CONFIG_HOME").exists(), "no copy of a shipped profile was made"
+
+
 async def test_what_a_profile_runs_is_stopped_and_its_log_read_from_the_profiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

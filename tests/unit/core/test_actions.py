@@ -54,6 +54,13 @@ def test_read_only_leaves_nothing_that_changes_anything() -> None:
     assert [one for one in there_are(Situation(screens=ALL)) if one.changes]
 
 
+def test_no_profile_is_written_from_a_recording() -> None:
+    now = Situation(node=NodeName("spark1"), instance="a", profile="a", replaying=True)
+    for name in ("edit", "edit-its-profile"):
+        assert action(name).changes
+        assert action(name).why_not(now) == "this is a recording"
+
+
 def test_a_key_may_mean_one_thing_on_each_screen() -> None:
     actions = there_are(Situation(screens=ALL))
     at = {

@@ -1,0 +1,76 @@
+"""What the picker asks before it starts what it says cannot do well, and how it looks where there is little room."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sparkctl.sim import SimulatedSparks
+from tests.sim.clients import FAST
+from tests.tui.driving import Driver, idle, on_sparks, until
+
+
+async def picked(pilot: Driver, name: str) -> str:
+    await pilot.press("u")
+    shown = await until(pilot, "start a profile")
+    while f"▸ {name} " not in shown:
+        await pilot.press("down")
+        shown = await until(pilot, lambda text, before=shown: text != before)
+    return shown
+
+
+async def test_what_cannot_fit_is_asked_again_with_the_sum_and_cancel_is_what_enter_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        for node in ("spark1", "spark2"):
+            idle(sparks, node)
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        before = {node: set(sparks.docker[node].running) for node in ("spark1", "spark2")}
+        shown = await picked(pilot, "qwen36")
+        short = next(line for line in shown.splitlines() if "too little" in line).split("too")[0].strip("│ ")
+        await pilot.press("enter")
+        shown = await until(pilot, "[ Cancel ]")
+        assert "Start qwen36 on spark1 all the same?" in shown
+        assert f"That is {short} too little: stop something first." in shown
+        assert "qwen36 needs 96.0 GiB." in shown
+        await pilot.press("enter")
+        await until(pilot, "start a profile")
+        await pilot.press("escape")
+        await until(pilot, lambda text: "start a profile" not in text)
+        assert {node: set(sparks.docker[node].running) for node in before} == before, "nothing was started"
+        await picked(pilot, "qwen36")
+        await pilot.press("enter", "tab", "enter")
+        await until(pilot, lambda text: "start a profile" not in text and "[ Cancel ]" not in text)
+        await until(pilot, lambda text: "qwen36 " in text)
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, None), (2, "tab the other Spark"), (4, "tab another Spark")])
+async def test_it_names_as_many_sparks_as_there_are(
+    count: int, words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = tuple(f"spark{at}" for at in range(1, count + 1))
+    async with (
+        SimulatedSparks("empty", nodes=names, **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch) as pilot,
+    ):
+        await until(pilot, "○ nothing runs")
+        await pilot.press("u")
+        shown = await until(pilot, lambda text: "start a profile" in text and "enter starts" in text)
+        assert words in shown if words else "tab" not in shown
+
+
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 40)])
+async def test_the_figures_behind_its_bars_stay_whole(
+    size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=size) as pilot,
+    ):
+        await until(pilot, "● ready")
+        shown = await picked(pilot, "qwen36")
+        (then,) = [line for line in shown.splitlines() if "≈" in line]
+        assert re.search(r"≈ +[0-9.]+ of [0-9.]+ GiB est\.", then), shown
