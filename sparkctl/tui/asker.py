@@ -93,6 +93,6 @@ class Dialogs:
             try:
                 return await answered
             except asyncio.CancelledError:
-                if self._panel.screen is dialog:
+                if self._panel.screen_stack[-1:] == [dialog]:  # none are left where the panel has ended
                     dialog.dismiss(None)  # nobody waits for an answer any more
                 raise
