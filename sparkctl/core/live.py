@@ -143,9 +143,11 @@ class Store:
             (other, one) for other, one in self._nodes.items() if one.state.state is NodeState.OK and one.arrived
         ]
         sights = [_sight(other, one, one.arrived.sample) for other, one in answering if one.arrived]
-        told = [finding for finding in map(_finding, self._nodes[name].told.values()) if finding is not None]
         beside = [finding for finding in between(sights) if finding.node == name]
-        return worst_first([*self._nodes[name].troubles, *beside, *told])
+        shown = [*self._nodes[name].troubles, *beside]
+        newer = {(one.kind.value, one.instance) for one in shown}  # what was asked before is told again by the samples
+        asked = (_finding(one) for key, one in self._nodes[name].told.items() if key not in newer)
+        return worst_first([*shown, *(finding for finding in asked if finding is not None)])
 
     def view(self, name: NodeName) -> LoadView:
         """Return the node as it is seen now; of one that does not answer only its state and why. Raises KeyError."""

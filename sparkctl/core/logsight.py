@@ -107,13 +107,6 @@ class LogSight:
         """The same of a search."""
         return self._progress(_FIND)
 
-    def next_found(self, key: Key, *, backwards: bool) -> tuple[Key, bool] | None:
-        """Return the next match after (or before) a line, and whether the search went round for it; None: no match."""
-        rows = self.found
-        if rows is None or not len(rows):
-            return None
-        return next_of(rows, key, backwards=backwards)
-
     def since(self, seconds: float) -> int | None:
         """Return the index of the first shown line of the last ``seconds`` before the newest; None where no line tells
         its time. Stamps of stdout and stderr cross by microseconds, which nobody sees here."""

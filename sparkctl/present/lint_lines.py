@@ -11,17 +11,16 @@ from sparkctl.model.secrets import redact
 
 def lint_lines(name: str, checked: Checked) -> list[str]:
     """Return a line for each thing that was found, ``file:line:column: level[kind]: message``, and one that sums up."""
-    return [*map(str, checked.diagnostics), _sum(name, checked)]
+    return [*map(str, checked.diagnostics), f"{name}: {summed(checked)}"]
 
 
-def _sum(name: str, checked: Checked) -> str:
+def summed(checked: Checked) -> str:
+    """Return how many errors, warnings and infos there are, and the flags of which version decided."""
     held = checked.held
     against = "" if held is None else f" (flags of {load(held.catalogue.engine).title} {held.catalogue.version})"
-    if not checked.diagnostics:
-        return f"{name}: good{against}"
     counts = [_count(len(found), level) for level in Level if (found := checked.of(level))]
-    verdict = "" if checked.of(Level.ERROR) else "good, "
-    return f"{name}: {verdict}{', '.join(counts)}{against}"
+    verdict = [] if checked.of(Level.ERROR) else ["good"]
+    return f"{', '.join([*verdict, *counts])}{against}"
 
 
 def _count(number: int, level: Level) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sparkctl.core.faults import Fault, Place
 from sparkctl.core.history import LastStart
@@ -12,6 +13,7 @@ from sparkctl.core.logpattern import LinePattern
 from sparkctl.core.profiles import ProfileEntry
 from sparkctl.core.store import LoadView
 from sparkctl.model.finding import Severity
+from sparkctl.model.lint import Level
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
@@ -25,11 +27,18 @@ from sparkctl.present.spans import Row, Span, Tone, cells, cut, fit, row, said, 
 from sparkctl.present.starting import standing_rows
 from sparkctl.present.symbols import symbol
 
+if TYPE_CHECKING:
+    from sparkctl.core.linting import Checked
+
 _GAP = 2
 _ROOMY = 100  # columns from which on the number of nodes has one, all being for one
 _NARROW = 72  # columns from which on the model has a place in the list
 _ENGINES = {"sglang": "SGLang", "vllm": "vLLM"}
 _DAY = 86400.0
+_LEVELS = {
+    Level.ERROR: (Severity.PROBLEM, Tone.BAD), Level.WARNING: (Severity.WARNING, Tone.ATTENTION),
+    Level.INFO: (Severity.NOTE, Tone.LABEL),
+}  # fmt: skip
 _NOTE = ("--label dev.sparkctl.", "--label 'dev.sparkctl.")
 
 
@@ -48,7 +57,7 @@ class Preview:
 class Shelf:
     """All that the screen shows. ``entries`` None: not read yet. ``further`` rows of what is below were read already.
     ``found``: what ``pattern`` leaves, where that is known already. ``sources``: the lines of the files at which faults
-    are, secrets masked."""
+    are, secrets masked. ``check``: what is to be said of the selected one and its flags; None: not known yet."""
 
     entries: tuple[ProfileEntry, ...] | None
     chosen: str | None = None
@@ -58,6 +67,7 @@ class Shelf:
     last: tuple[LastStart, ...] = ()
     preview: Preview = field(default_factory=Preview)
     warnings: tuple[str, ...] = ()
+    check: Checked | None = None
     sources: Mapping[Place, str] = field(default_factory=dict)
     pattern: LinePattern | None = None
     found: tuple[ProfileEntry, ...] | None = None
@@ -241,22 +251,28 @@ def _wrong(shelf: Shelf, one: ProfileEntry, columns: int) -> list[Row]:
 
 
 def _faults(faults: Sequence[Fault], sources: Mapping[Place, str], columns: int, ascii_only: bool) -> list[Row]:
-    sign = symbol(Severity.PROBLEM, ascii_only)
     rows: list[Row] = []
     for fault in faults:
-        words, place = str(fault), clean(str(fault.place))
-        short = _at_home(place)
-        message = words.removeprefix(f"{place}: ")
-        if cells(f"{short}: {message}") + 2 <= columns:
-            rows.append(row(Span(f"{sign} ", Tone.BAD), said(f"{short}: ", Tone.LABEL), said(message, Tone.BAD)))
-        else:
-            rows.append(row(Span(f"{sign} ", Tone.BAD), said(_end(short, columns - 2), Tone.LABEL)))
-            rows += [row(said(line, Tone.BAD)) for line in fold(f"  {message}", columns, 2)]
-        rows += _source(fault.place, sources.get(fault.place), columns, ascii_only)
+        rows += _placed(fault.place, str(fault), Level.ERROR, sources, columns, ascii_only)
     return [*rows, ()]
 
 
-def _source(place: Place, line: str | None, columns: int, ascii_only: bool) -> list[Row]:
+def _placed(
+    place: Place, words: str, level: Level, sources: Mapping[Place, str], columns: int, ascii_only: bool
+) -> list[Row]:
+    """Return what is said of a place, which ``words`` begin with, and under it the line that is there."""
+    severity, tone = _LEVELS[level]
+    sign, where = Span(f"{symbol(severity, ascii_only)} ", tone), clean(str(place))
+    short, message = _at_home(where), words.removeprefix(f"{where}: ")
+    if cells(f"{short}: {message}") + 2 <= columns:
+        rows = [row(sign, said(f"{short}: ", Tone.LABEL), said(message, tone))]
+    else:
+        rows = [row(sign, said(_end(short, columns - 2), Tone.LABEL))]
+        rows += [row(said(line, tone)) for line in fold(f"  {message}", columns, 2)]
+    return [*rows, *_source(place, sources.get(place), columns, ascii_only, tone)]
+
+
+def _source(place: Place, line: str | None, columns: int, ascii_only: bool, tone: Tone) -> list[Row]:
     """Return the line of the file, and under it a mark where the fault is."""
     if line is None or place.line is None:
         return []
@@ -265,7 +281,7 @@ def _source(place: Place, line: str | None, columns: int, ascii_only: bool) -> l
     rows = [cut(row(Span(head, Tone.FRAME), said(line, Tone.VALUE)), columns)]
     at = cells(clean(line[: (place.column or 1) - 1]))
     if at + len(head) < columns:
-        rows.append(row(Span(f"  {'':>4} {bar} ", Tone.FRAME), Span(" " * at), Span("^", Tone.BAD)))
+        rows.append(row(Span(f"  {'':>4} {bar} ", Tone.FRAME), Span(" " * at), Span("^", tone)))
     return rows
 
 
@@ -296,7 +312,8 @@ def _whole(shelf: Shelf, profile: Profile, columns: int) -> list[Row]:
         rows.append(row(said(profile.title, Tone.VALUE)))
     check, last = _check_row(shelf), _last_row(profile.name, shelf)
     one = (*check, Span(" · ", Tone.LABEL), *last[0]) if last else check
-    rows += [one] if width(one) <= columns else [check, *last]
+    rows += [one] if width(one) <= columns else [cut(check, columns), *last]
+    rows += _check_rows(shelf, columns, (Level.ERROR, Level.WARNING))
     rows += _warning_rows(shelf, columns)
     if profile.nodes != 1:
         rows.append(
@@ -318,12 +335,33 @@ def _whole(shelf: Shelf, profile: Profile, columns: int) -> list[Row]:
                 Span(" est.", Tone.UNIT),
             )
         )
-    return [*rows, (), *_command(shelf.preview, columns)]
+    infos = _check_rows(shelf, columns, (Level.INFO,))
+    return [*rows, (), *_command(shelf.preview, columns), *([()] if infos else []), *infos]
 
 
 def _check_row(shelf: Shelf) -> Row:
-    good = symbol(Severity.GOOD, shelf.ascii_only)
-    return row(Span(f"{good} ", Tone.GOOD), Span("checked: good", Tone.LABEL))
+    """Return the sum of the check, as ``profiles check`` has it."""
+    if shelf.check is None:
+        return row(Span("checking its flags ...", Tone.STALE))
+    from sparkctl.present.lint_lines import summed  # who shows no check loads no engine
+
+    worst = next((level for level in (Level.ERROR, Level.WARNING) if shelf.check.of(level)), None)
+    severity, tone = (Severity.GOOD, Tone.GOOD) if worst is None else _LEVELS[worst]
+    words = f"checked: {summed(shelf.check)}"
+    return row(
+        Span(f"{symbol(severity, shelf.ascii_only)} ", tone), said(words, Tone.LABEL if tone is Tone.GOOD else tone)
+    )
+
+
+def _check_rows(shelf: Shelf, columns: int, levels: Sequence[Level]) -> list[Row]:
+    """Return the findings of some levels as a compiler shows them, the worst first; what is only good to know has no line
+    of its file under it."""
+    rows: list[Row] = []
+    for level in levels:
+        for one in () if shelf.check is None else shelf.check.of(level):
+            sources = {} if level is Level.INFO else shelf.sources
+            rows += _placed(one.place, str(one), level, sources, columns, shelf.ascii_only)
+    return rows
 
 
 def _warning_rows(shelf: Shelf, columns: int) -> list[Row]:

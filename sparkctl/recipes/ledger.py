@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -74,11 +73,6 @@ class Ledger:
     def of(self, fate: Fate) -> tuple[Account, ...]:
         """Return the accounts of one fate."""
         return tuple(account for account in self.accounts if account.fate is fate)
-
-    def covers(self, keys: Iterable[str]) -> Mapping[str, bool]:
-        """Return for each key whether it, or something below it, is accounted for."""
-        told = {account.key for account in self.accounts}
-        return {key: key in told or any(one.startswith((f"{key}.", f"{key}[")) for one in told) for key in keys}
 
     def _note(self, account: Account) -> None:
         if account not in self.accounts:

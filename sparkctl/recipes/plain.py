@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 # What no profile may hold: controls but for tab and line end, halves of surrogates.
@@ -77,15 +76,6 @@ def data(value: object) -> object:
 def is_empty(value: object) -> bool:
     """Tell whether a key says nothing: null, an empty text, list or map."""
     return value is None or value == "" or value == [] or value == {}
-
-
-def leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield every key of a map with its dotted path; lists as they are."""
-    if isinstance(value, dict) and value:
-        for key, one in value.items():
-            yield f"{path}.{key}" if path else str(key), one
-    else:
-        yield path, value
 
 
 def compact(value: object) -> str:

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.errors import SparkctlError
+from sparkctl.model.lint import Level
 from sparkctl.tui.editor import edit
 
 if TYPE_CHECKING:
-    from sparkctl.core.faults import Fault
+    from sparkctl.core.linting import Checked
     from sparkctl.tui.app import Panel
+
+_TOLD = 2  # findings in the corner; the profiles' screen has them all
 
 
 async def edit_profile(panel: Panel, name: str, field: str | None = None) -> None:
-    """Let a profile be edited, where it is broken at its first fault, and say what is wrong with it then.
+    """Let a profile be edited, where it is broken at its first error, and say what is wrong with it then.
 
     ``field``: where the editor begins in one that is whole, as ``args.mem-fraction-static``.
     """
@@ -25,9 +28,9 @@ async def edit_profile(panel: Panel, name: str, field: str | None = None) -> Non
     try:
         path, copied = await asyncio.to_thread(library.own, name)
         before = path.read_bytes()
-        faults = await asyncio.to_thread(_faults, library, path)
+        errors = (await asyncio.to_thread(_check, library, path)).of(Level.ERROR)
         line, column = next(
-            ((at.line, at.column) for at in (one.place for one in faults) if at.file == str(path)), (None, None)
+            ((at.line, at.column) for at in (one.place for one in errors) if at.file == str(path)), (None, None)
         )
         status = 0
         try:
@@ -43,30 +46,35 @@ async def edit_profile(panel: Panel, name: str, field: str | None = None) -> Non
         if not path.exists() and not copied:
             panel.say(f"{name}: {path} is gone", severity="warning")
             return
-        _tell(panel, name, path, await asyncio.to_thread(_faults, library, path), copied=copied, same=same)
+        _tell(panel, name, path, await asyncio.to_thread(_check, library, path), copied=copied, same=same)
     except SparkctlError as error:
         panel.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
     except OSError as error:
         panel.say(f"{error.filename or name}: {error.strerror or error}", severity="error")
 
 
-def _tell(panel: Panel, name: str, path: Path, faults: tuple[Fault, ...], *, copied: bool, same: bool) -> None:
-    mine = f"yours now goes before the shipped one: {path}" if copied else ""
-    if faults:
-        panel.say("\n".join([*map(str, faults[:3]), *([mine] if mine else [])]), severity="error")
-    elif same:
+def _tell(panel: Panel, name: str, path: Path, checked: Checked, *, copied: bool, same: bool) -> None:
+    """Say what `profiles check` would: the sum, and the worst of what it found."""
+    from sparkctl.present.lint_lines import summed
+
+    mine = [f"yours now goes before the shipped one: {path}"] if copied and not same else []
+    if same and not checked.of(Level.ERROR):
         panel.say(f"{name}: nothing was changed" + (", the shipped one stays" if copied else ""))
-    else:
-        panel.say(f"{name}: good" + (f"; {mine}" if copied else ""))
+        return
+    worst = [*checked.of(Level.ERROR), *checked.of(Level.WARNING)][:_TOLD]
+    severity = "information" if not worst else "error" if worst[0].level is Level.ERROR else "warning"
+    panel.say("\n".join([f"{name}: {summed(checked)}", *map(str, worst), *mine]), severity=severity)
 
 
 def _status(status: int) -> str:
     return f"exit {status}" if status > 0 else signal.Signals(-status).name
 
 
-def _faults(library: ProfileLibrary, path: Path) -> tuple[Fault, ...]:
-    """Return what is wrong with a file that is edited; nothing of one that is no longer there."""
-    return library.check(path) if path.exists() else ()
+def _check(library: ProfileLibrary, path: Path) -> Checked:
+    """Return what is to be said of a file that is edited; nothing of one that is no longer there."""
+    from sparkctl.core import linting
+
+    return linting.check(library, path) if path.exists() else linting.Checked(path, ())
 
 
 def _line_of(path: Path, field: str | None) -> int | None:

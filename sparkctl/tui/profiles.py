@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
@@ -16,6 +17,7 @@ from sparkctl.core.env import env_file_warnings
 from sparkctl.core.faults import Place, source_lines
 from sparkctl.core.history import LastStart
 from sparkctl.core.profiles import ProfileEntry, ProfileLibrary
+from sparkctl.errors import InvalidInput
 from sparkctl.operations.preview import foreseen
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.profile_rows import Preview, Shelf, left, shelf_rows
@@ -26,6 +28,7 @@ from sparkctl.tui.picker import Offer
 from sparkctl.tui.screen import bound
 
 if TYPE_CHECKING:
+    from sparkctl.core.linting import Checked
     from sparkctl.model.node import Node
     from sparkctl.model.profile import Profile
 
@@ -54,6 +57,24 @@ def make(_: Situation) -> Profiles:
     return Profiles()
 
 
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What `profiles check` says of one, and the lines at which it says so."""
+
+    check: Checked | None = None
+    sources: Mapping[Place, str] = field(default_factory=dict)
+
+
+def _verdict(path: Path) -> _Verdict:
+    from sparkctl.core import linting  # the catalogues are read beside the loop
+
+    try:
+        check = linting.check(ProfileLibrary(), path)
+    except InvalidInput:
+        return _Verdict()  # it has just gone: the next look at the files says so
+    return _Verdict(check, source_lines(one.place for one in check.diagnostics))
+
+
 class Profiles(ListScreen[str]):
     """Files are read beside the loop, and again when they were saved."""
 
@@ -66,6 +87,7 @@ class Profiles(ListScreen[str]):
         self._stock: Stock | None = None
         self._last: tuple[LastStart, ...] = ()
         self._previews: dict[_Key, Preview] = {}
+        self._verdicts: dict[Path, _Verdict] = {}  # of the files as they were read last
 
     @property
     def crumb(self) -> str:
@@ -102,7 +124,11 @@ class Profiles(ListScreen[str]):
         one = shelf.selected
         if stock is None or one is None or one.profile is None:
             return shelf
-        return replace(shelf, preview=self._preview(one.profile), warnings=stock.warnings.get(one.summary.name, ()))
+        told = self._verdict(one.summary.origin)
+        return replace(
+            shelf, preview=self._preview(one.profile), warnings=stock.warnings.get(one.summary.name, ()),
+            check=told.check, sources={**shelf.sources, **told.sources},
+        )  # fmt: skip
 
     def _found(self) -> tuple[ProfileEntry, ...]:
         """Return what the filter leaves, looked for once."""
@@ -110,6 +136,17 @@ class Profiles(ListScreen[str]):
         if self._left is None or self._left[0] is not entries or self._left[1] != self._typed:
             self._left = (entries, self._typed, left(entries, logpattern.parse(self._typed)))
         return self._left[2]
+
+    def _verdict(self, path: Path) -> _Verdict:
+        """Return what a check says of a file as far as it is known; it is made beside the loop, once for each state."""
+        if path not in self._verdicts:
+            self._verdicts[path] = _Verdict()
+            self.panel.spawn(self._judge(path, self._verdicts))
+        return self._verdicts[path]
+
+    async def _judge(self, path: Path, verdicts: dict[Path, _Verdict]) -> None:
+        verdicts[path] = await asyncio.to_thread(_verdict, path)
+        self.repaint()
 
     def _preview(self, profile: Profile) -> Preview:
         """Return the command for the selected node as far as it is known; what is missing is fetched beside the loop."""
@@ -157,6 +194,7 @@ class Profiles(ListScreen[str]):
         if stock is not None:
             self._stock = stock
             self._previews.clear()
+            self._verdicts = {}  # a check that is still being made is of what was there before
         if self.is_running:
             self.repaint()
 

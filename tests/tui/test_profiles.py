@@ -6,12 +6,14 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from sparkctl.cli.app import root
 from sparkctl.core import paths
 from sparkctl.core.history import History
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, until
+from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, toasts, until
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +137,39 @@ async def test_a_shipped_profile_is_copied_before_it_is_edited_and_checked_on_re
         assert "many" not in (paths.shipped_profiles_dir() / "qwen36.yaml").read_text()
         with_editor(monkeypatch, tmp_path, "sed -i 's/^port: many/port: 8004/' \"$1\"")
         await pilot.press("e")
-        await until(pilot, lambda text: "broken" not in text and "checked: good" in text)
+        await until(pilot, lambda text: "broken" not in text and "checked: good, 1 warning" in text)
+        told = "\n".join(toasts(pilot))
+        assert "qwen36: good, 1 warning" in told
+        assert "warning[known-trap]" in told
+
+
+async def test_the_check_is_that_of_the_command_line_flags_and_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: Path
+) -> None:
+    (mine / "mine.yaml").write_text(
+        "schema: 1\nname: mine\nextends: qwen36\nargs:\n  tpp: 1\n  speculative-algorithm: HOWL\n"
+    )
+    told = CliRunner().invoke(root, ["profiles", "check", "mine"], standalone_mode=False)
+    assert told.return_value == 2
+    *findings, sum_of_them = told.output.splitlines()
+    async with opened(setup((), tmp_path), (140, 60)) as pilot:
+        await pilot.press("p")
+        await select(pilot, "mine")
+        shown = await until(pilot, "2 errors, 1 warning")
+        assert sum_of_them.removeprefix("mine: ") in shown
+        whole = " ".join(shown.replace("│", " ").split())
+        for line in findings:
+            level, _, message = line.partition(": ")[2].partition(": ")
+            assert level in whole
+            assert message[:30] in whole
+        assert "5 │   tpp: 1" in shown
+        assert "good" not in shown.split("2 errors")[0].splitlines()[-1]
+        with_editor(monkeypatch, tmp_path, "sed -i 's/tpp: 1/tpq: 1/' \"$1\"")
+        await pilot.press("e")
+        await until(pilot, "5 │   tpq: 1")
+        said = "\n".join(toasts(pilot))
+        assert "mine: 2 errors, 1 warning" in said
+        assert "error[unknown-flag]" in said
 
 
 async def test_an_editor_goes_to_the_first_fault_and_what_became_of_the_file_is_said(

@@ -156,6 +156,18 @@ def test_a_view_tells_what_is_wrong_the_worst_first() -> None:
     assert store.view(ONE).findings == (), "of a node that does not answer nothing is known"
 
 
+def test_what_was_asked_and_is_shown_by_the_samples_is_told_once() -> None:
+    stuck = Gpu(0, busy=0.96, sm_clock=799, sm_clock_max=3003, power=19.5, celsius=52, reasons=0)
+    asked = events.Found(0.5, ONE, "stuck-clock", Severity.WARNING, "as doctor has it")
+    samples = [arrived(float(ts), gpus=(stuck,)) for ts in range(1, 25)]
+    assert [one.summary for one in applied(asked, *samples[:2]).view(ONE).findings] == ["as doctor has it"]
+    live = applied(*samples).view(ONE).findings
+    assert [one.kind for one in live] == [FindingKind.STUCK_CLOCK]
+    assert applied(asked, *samples).view(ONE).findings == live, "the live one wins"
+    other = events.Found(0.5, ONE, "stuck-clock", Severity.WARNING, "of one instance", instance="qwen36")
+    assert len(applied(other, *samples).view(ONE).findings) == 2, "this is about another subject"
+
+
 def test_what_two_nodes_show_beside_each_other_is_told_on_both() -> None:
     def at(node: NodeName, network: str) -> events.SampleArrived:
         port, link = RdmaPort("rocep1s0f0", "1", "enp1s0f0np0"), NetLink("enp1s0f0np0", True, networks=(network,))

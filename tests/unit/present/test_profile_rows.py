@@ -11,10 +11,12 @@ from sparkctl.core import logpattern
 from sparkctl.core.context import Context
 from sparkctl.core.faults import Place, source_lines
 from sparkctl.core.history import History, LastStart
+from sparkctl.core.linting import Checked, Diagnostic
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.lint import Level, Lint
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
@@ -189,3 +191,24 @@ def test_a_line_that_names_a_secret_is_not_shown(tmp_path: Path) -> None:
         Place("--set"),
     ]
     assert source_lines(places) == {places[1]: "  OTHER: [x]"}
+
+
+def test_the_check_is_counted_the_worst_with_its_line_and_what_is_good_to_know_below_the_command(shelf: Shelf) -> None:
+    assert "checking its flags ..." in shown(shelf, 120, 60)
+    place = Place("/p/qwen36.yaml", 5, 3)
+    check = Checked(
+        Path("/p/qwen36.yaml"),
+        (
+            Diagnostic(place, Level.INFO, Lint.NO_METRICS, "no metrics"),
+            Diagnostic(place, Level.ERROR, Lint.UNKNOWN_FLAG, "--tpp: no such flag", "args.tp=1"),
+            Diagnostic(place, Level.WARNING, Lint.KNOWN_TRAP, "it dies of that"),
+        ),
+    )
+    words = shown(replace(shelf, check=check, sources={place: "  tpp: 1"}), 120, 60)
+    assert "✕ checked: 1 error, 1 warning, 1 info" in words
+    assert "✕ /p/qwen36.yaml:5:3: error[unknown-flag]: --tpp: no such flag (--set args.tp=1)" in words
+    assert words.count("5 │   tpp: 1") == 2, "the info has no line"
+    assert (
+        words.index("unknown-flag") < words.index("known-trap") < words.index("docker run") < words.index("no metrics")
+    )
+    assert "● checked: good" in shown(replace(shelf, check=Checked(Path("/p"), ())), 120, 60)
