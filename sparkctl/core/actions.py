@@ -15,8 +15,6 @@ from sparkctl.core.keymap import key_name as key_name
 from sparkctl.core.situation import Situation as Situation
 from sparkctl.model.node import NodeName
 
-FOOTER = 6  # what fits into 80 columns
-
 
 class ActionId(StrEnum):
     """Closed. The names that ``keys:`` in the config knows."""
@@ -161,7 +159,7 @@ ACTIONS: tuple[Action, ...] = (
         confirm=True, verb="down", words=lambda now: (*_of_instance("down")(now), "--kill"), on=_RUNNING | {PROFILES},
     ),
     Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", why.no_instance, screen=INSTANCE,
-           on=_HERE, sense=Sense.TAKE),
+           on=_HERE, sense=Sense.TAKE, footer=5),
     Action(
         ActionId.LOGS, ("l", "3"), "logs", "show the instance's log", why.no_log, verb="logs", words=_of_instance("logs"),
         screen=LOGS, on=_RUNNING | _READ, footer=2,
@@ -182,22 +180,23 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.EDIT, ("e",), "edit", "edit the profile in your editor, and check it", why.no_profile, changes=True,
            on=frozenset((PROFILES,)), footer=1, sense=Sense.EDIT),
     Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.no_profile_of_it,
-           changes=True, on=_RUNNING, sense=Sense.EDIT),
+           changes=True, on=_RUNNING, sense=Sense.EDIT, footer=12),
     Action(ActionId.RESTART, ("R",), "restart", "start what has failed or ended once more, as it was", why.cannot_restart,
-           changes=True, confirm=True, verb="up", words=_again, on=_ONE),
+           changes=True, confirm=True, verb="up", words=_again, on=_ONE, footer=3),
     Action(ActionId.SHELL, ("s",), "shell", "a shell on the Spark, by your own ssh", why.no_shell,
-           changes=True),
+           changes=True, footer=14),
     Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",
            on=_READ, footer=2, sense=Sense.SEARCH),
-    Action(ActionId.SORT, ("S",), "sort", "sort by the next column; a click on a column sorts by it", on=frozenset((PROFILES,))),
+    Action(ActionId.SORT, ("S",), "sort", "sort by the next column; a click on a column sorts by it",
+           on=frozenset((PROFILES,)), footer=5),
     Action(ActionId.MEND, ("enter",), "do it", "do what the remedy says, where it is a command of ours", why.cannot_mend,
            changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1, sense=Sense.TAKE),
     Action(ActionId.COPY, ("y",), "copy", "copy the command", why.cannot_copy, on=_READ, footer=2, sense=Sense.COPY),
     Action(ActionId.COPY_ADDRESS, ("y",), "copy", "copy the address at which the instance answers", why.no_address,
-           on=_HERE, sense=Sense.COPY),
+           on=_HERE, sense=Sense.COPY, footer=13),
     Action(ActionId.EXAMINE, ("r",), "again", "examine the Sparks again", why.no_node,
            on=frozenset((DOCTOR,)), footer=0, sense=Sense.AGAIN),
-    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.alone, on=_LISTS - {DOCTOR}),
+    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.alone, on=_LISTS - {DOCTOR}, footer=15),
     Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.alone, on=_LISTS - {DOCTOR}),
     Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile or finding", on=_LISTS),
     Action(ActionId.UPPER, ("up", "k"), "upper", "the instance, profile or finding before", on=_LISTS),
@@ -205,7 +204,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.LAST, ("G", "end"), "last", "the last Spark, profile or finding", on=_LISTS),
     Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READ),
     Action(ActionId.NEARER, ("pageup",), "nearer", "back in what is below", on=_READ),
-    Action(ActionId.PAUSE, ("space",), "pause", "hold the picture; what happens is still taken in"),
+    Action(ActionId.PAUSE, ("space",), "pause", "hold the picture; what happens is still taken in", footer=16),
     Action(ActionId.FASTER, ("+",), "faster", "read the Sparks more often", why.not_live),
     Action(ActionId.SLOWER, ("-",), "slower", "read the Sparks less often", why.not_live),
     Action(ActionId.PLAY_FASTER, (">",), "faster", "play a recording faster", why.not_played),
@@ -215,7 +214,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.PLAY_FAR_ON, ("shift+right",), "1 min on", "a minute on in a recording", why.not_played),
     Action(ActionId.PLAY_FAR_BACK, ("shift+left",), "1 min back", "a minute back in a recording", why.not_played),
     Action(ActionId.COMMAND, (":",), "command", "type a command, as on the command line", footer=9),
-    Action(ActionId.PALETTE, ("ctrl+p",), "palette", "find an action by its name"),
+    Action(ActionId.PALETTE, ("ctrl+p",), "palette", "find an action by its name", footer=17),
     Action(ActionId.HELP, ("?", "f1"), "help", "all keys of this screen", footer=5),
     Action(ActionId.SAVE_SCREEN, ("f8",), "picture", "save the screen as an SVG file"),
     Action(ActionId.BACKGROUND, ("ctrl+z",), "background", "put the panel aside; fg in your shell brings it back"),
@@ -224,28 +223,30 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.QUIT_AT_ONCE, ("ctrl+q",), "end", "end the panel; engines go on running", footer=10),
     Action(ActionId.PLAN, ("d",), "plan", "what it runs with, in full", on=_ONE, footer=4, sense=Sense.DESCRIBE),
     Action(ActionId.PLAN_OF, ("d",), "plan", "what the instance runs with, in full", why.no_plan, on=_HERE,
-           sense=Sense.DESCRIBE),
+           sense=Sense.DESCRIBE, footer=11),
     Action(ActionId.COPY_VERDICT, ("y",), "copy", "copy why it failed, with its proof, or its address",
-           why.no_verdict_or_address, on=_ONE, sense=Sense.COPY),
+           why.no_verdict_or_address, on=_ONE, sense=Sense.COPY, footer=5),
     Action(ActionId.LOG_FOLLOW, ("f",), "follow", "follow the log, or stay where you read", on=_LOG, footer=0),
     Action(ActionId.LOG_FIND, ("/",), "find", "find text, !text or /regex/ while it is typed",
            on=_LOG, footer=1, sense=Sense.SEARCH),
     Action(ActionId.LOG_ONLY, ("&",), "only", "show only the lines that match", on=_LOG, footer=2),
-    Action(ActionId.LOG_NEXT, ("n",), "next match", "the next match", on=_LOG),
+    Action(ActionId.LOG_NEXT, ("n",), "next match", "the next match", on=_LOG, footer=12),
     Action(ActionId.LOG_PREVIOUS, ("N",), "match before", "the match before", on=_LOG),
     Action(ActionId.LOG_FIRST_ERROR, ("E",), "first error", "the first error", on=_LOG, footer=3),
     Action(ActionId.LOG_NEXT_MARK, ("]",), "next mark", "the next ready line or failure", on=_LOG),
     Action(ActionId.LOG_PREVIOUS_MARK, ("[",), "mark before", "the ready line or failure before", on=_LOG),
     Action(ActionId.LOG_WRAP, ("w",), "wrap", "wrap long lines, or not", on=_LOG, footer=4),
-    Action(ActionId.LOG_TIMES, ("t",), "times", "show when each line came, or not", on=_LOG),
+    Action(ActionId.LOG_TIMES, ("t",), "times", "show when each line came, or not", on=_LOG, footer=5),
     Action(ActionId.LOG_NUMBERS, ("#",), "numbers", "show the numbers of lines, as a verdict names them, or not", on=_LOG),
-    Action(ActionId.LOG_BACK, ("T",), "back", "back to the last minute; again: 5 minutes, 15, an hour, the first line", on=_LOG),
-    Action(ActionId.LOG_SOURCE, ("m",), "merged", "all of these logs merged by time, then each alone", on=_LOG),
+    Action(ActionId.LOG_BACK, ("T",), "back", "back to the last minute; again: 5 minutes, 15, an hour, the first line",
+           on=_LOG, footer=8),
+    Action(ActionId.LOG_SOURCE, ("m",), "merged", "all of these logs merged by time, then each alone", on=_LOG, footer=9),
     Action(ActionId.LOG_SCOPE, ("M",), "more logs", "with those of all its Spark's instances, then of all Sparks", on=_LOG),
-    Action(ActionId.LOG_EARLIER, ("P",), "earlier", "the saved log of the start before, then back to this one", on=_LOG),
+    Action(ActionId.LOG_EARLIER, ("P",), "earlier", "the saved log of the start before, then back to this one",
+           on=_LOG, footer=11),
     Action(ActionId.LOG_COPY, ("y",), "copy lines", "copy what is selected, else the line, else the screen",
-           on=_LOG, sense=Sense.COPY),
-    Action(ActionId.LOG_SAVE, ("ctrl+s",), "save", "save the shown lines to a file", on=_LOG),
+           on=_LOG, sense=Sense.COPY, footer=6),
+    Action(ActionId.LOG_SAVE, ("ctrl+s",), "save", "save the shown lines to a file", on=_LOG, footer=7),
 )  # fmt: skip
 
 _BY_ID = {action.id: action for action in ACTIONS}
@@ -314,14 +315,17 @@ def available(actions: Sequence[Action], now: Situation) -> tuple[Action, ...]:
 
 
 def for_footer(actions: Sequence[Action]) -> tuple[Action, ...]:
-    """Return the six of the footer, a screen's own before what is on many; help is the last of them."""
+    """Return those that have a place in the footer, what matters most first: a screen's own before what is on many; help is
+    the last of them."""
 
     def rank(one: Action) -> tuple[int, int]:
         return one.footer or 0, len(one.on) or len(ActionId)
 
     placed = sorted((one for one in actions if one.footer is not None), key=rank)
-    rest = [one for one in placed if one.id is not ActionId.HELP][: FOOTER - 1]
-    return (*rest, *(one for one in placed if one.id is ActionId.HELP))
+    return (
+        *(one for one in placed if one.id is not ActionId.HELP),
+        *(one for one in placed if one.id is ActionId.HELP),
+    )
 
 
 def clashes(own: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tuple[str, str, str], ...]:

@@ -137,6 +137,22 @@ def in_order(view: LoadView) -> list[InstanceView]:
     return [one for _, one in sorted(enumerate(view.instances), key=lambda pair: rank(*pair))]
 
 
+def node_badges(seen: Glance, ascii_only: bool = False) -> list[Badge]:
+    """Return the state of the node; where one instance serves while another failed or comes, both: the one that serves
+    first, the other by its name."""
+    first = node_badge(seen, ascii_only)
+    ordered = [one for one in in_order(seen.view) if one.ours] if seen.told.state is NodeState.OK else []
+    serving = next((one for one in ordered if one.phase is Phase.READY), None)
+    other = next((one for one in ordered if one.phase is Phase.FAILED or one.phase in COMING), None)
+    if serving is None or other is None:
+        return [first]
+    mine, its = (instance_badge(one, ascii_only, seen.ready_for(one)) for one in (serving, other))
+    return [
+        Badge(mine.sign, phase_word(Phase.READY), mine.tone),
+        Badge(its.sign, f"{clean(other.name)} {its.word}", its.tone),
+    ]
+
+
 def node_badge(seen: Glance, ascii_only: bool = False) -> Badge:
     """Return the state of the node, or, where that is well, of what matters most on it."""
     told = seen.told

@@ -34,11 +34,16 @@ def key_words(key: str, ascii_only: bool = False) -> str:
 def footer(
     actions: Sequence[Action], now: Situation, columns: int, ascii_only: bool = False
 ) -> tuple[Row, tuple[Key, ...]]:
-    """Return the last line: what can be done, each with its key; what cannot be done now is faint, and what never can, in a
-    recording, is not there. The last one, help, stays where it gets narrow."""
-    shown = list(for_footer([one for one in actions if not (now.replaying and one.changes)]))
-    while len(shown) > 1 and width(_footer(shown, now, ascii_only)[0]) > columns:
-        del shown[-2]
+    """Return the last line: what can be done, as much of it as fits, each with its key; what cannot be done now is faint, or
+    away where the line is full, and what never can, in a recording, is not there. The last one, help, stays where it gets
+    narrow."""
+    placed = for_footer([one for one in actions if not (now.replaying and one.changes)])
+    shown = list(placed[-1:])
+    for one in sorted(placed[:-1], key=lambda each: each.why_not(now) is not None):
+        more = [each for each in placed if each in shown or each is one]
+        if width(_footer(more, now, ascii_only)[0]) > columns:
+            break
+        shown = more
     spans, places = _footer(shown, now, ascii_only)
     return fit(plain_ascii(spans) if ascii_only else spans, columns), places
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.present.frame import LEAST, framed
-from sparkctl.present.glance import Glance, in_order, node_badge, old
+from sparkctl.present.glance import Glance, in_order, node_badges, old
 from sparkctl.present.level import BLANK, Sections, levelled, needed
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said, toned
 from sparkctl.present.start_parts import start_parts
@@ -133,8 +134,9 @@ def _instances(seen: Glance, space: Space, roomy: bool) -> list[Part]:
                 parts.append(Part(2 if roomy else 6, (_aged(head, seen, space),)))
             parts += _doings(one, seen, space, roomy)
         else:
-            parts.append(Part(3 + at, (_named(one, seen, space, marked),)))
-            if one.ours and one.phase is Phase.READY and one.numbers is not None:
+            serves = one.ours and one.phase is Phase.READY
+            parts.append(Part(0 if serves else 3 + at, (_named(one, seen, space, marked),)))
+            if serves and one.numbers is not None:
                 parts.append(Part(4 + at, (row("  ", *decode_row(one.numbers, space)),)))
     return parts
 
@@ -184,10 +186,13 @@ def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[
 
 
 def _title(seen: Glance, roomy: bool, ascii_only: bool) -> Row:
-    badge = node_badge(seen, ascii_only)
-    title = row(said(seen.name, Tone.TITLE), " ", Span(f"{badge.sign} {badge.word}", badge.tone))
+    badges = [Span(f"{one.sign} {one.word}", one.tone) for one in node_badges(seen, ascii_only)]
+    apart = [Span(" · ", Tone.FRAME)] * (len(badges) - 1)
+    title = row(
+        said(seen.name, Tone.TITLE), " ", *(span for each in zip_longest(badges, apart) for span in each if span)
+    )
     ordered = in_order(seen.view)
-    if not roomy and ordered and ordered[0].ours and seen.told.state is NodeState.OK:
+    if not roomy and len(badges) == 1 and ordered and ordered[0].ours and seen.told.state is NodeState.OK:
         one = ordered[0]
         dash = " - " if ascii_only else " ─ "
         port = f" :{one.port}" if one.port is not None else ""

@@ -9,6 +9,7 @@ from textual.widgets import Input
 from sparkctl.core.actions import Action, ActionId, Situation
 from sparkctl.core.serving import cut_off, meant
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.phase import Phase
 from sparkctl.present.spans import Row, Span, Tone, row, said
 from sparkctl.tui.dialogs import Choice, Dialog, Question, paragraph
 
@@ -23,6 +24,8 @@ def asks(one: Action, words: Sequence[str], now: Situation) -> bool:
 
 def question(one: Action, words: Sequence[str], now: Situation) -> Dialog[str]:
     """Return the dialog that asks; it gives `DO` for a yes."""
+    if ended := _ended(words, now):
+        return _removal(ended, words)
     line = paragraph(f"sparkctl {' '.join(words)}", Tone.LABEL)
     if serving := cut_off(now, words):
         wanted = serving[0].name if len(serving) == 1 else "all"
@@ -34,6 +37,34 @@ def question(one: Action, words: Sequence[str], now: Situation) -> Dialog[str]:
     does = "kill it" if "--kill" in words else "stop it" if words[0] in _STOPS else one.short
     body = [*paragraph(_what(words), Tone.STRONG), (), *line]
     return Choice(one.short, body, (("cancel", "Cancel"), (DO, does)), Tone.ATTENTION)
+
+
+def _ended(words: Sequence[str], now: Situation) -> list[InstanceView]:
+    """Return what a ``down`` means, where all of it has ended already: there is nothing to stop any more."""
+    names, nodes = meant(words[1:])
+    if words[0] != "down" or "--all" in words:
+        return []
+    named = [
+        one
+        for view in now.views
+        if not nodes or view.name in nodes
+        for one in view.instances
+        if one.ours and one.name in names
+    ]
+    return [] if any(one.is_alive for one in named) else named
+
+
+def _removal(ended: Sequence[InstanceView], words: Sequence[str]) -> Dialog[str]:
+    """Return the question for a `down` of what has ended."""
+    first = ended[0]
+    there = " and ".join(dict.fromkeys(str(one.node) for one in ended))
+    how = "has failed" if first.phase is Phase.FAILED else "has ended"
+    body = [
+        *paragraph(f"Remove {first.name} from {there}?", Tone.STRONG),
+        *paragraph(f"It {how}: nothing is running any more. Its container goes; its log is saved first."),
+        (), *paragraph(f"sparkctl {' '.join(words)}", Tone.LABEL),
+    ]  # fmt: skip
+    return Choice("remove", body, (("cancel", "Cancel"), (DO, "remove it")), Tone.ATTENTION)
 
 
 def _answers(one: InstanceView) -> Row:

@@ -39,9 +39,7 @@ async def test_enter_opens_it_with_its_figures_its_plan_and_what_it_says(tmp_pat
         await until(pilot, lambda text: "spark1 ● ready" in text and "spark2 ● ready" in text)
 
 
-async def test_the_footer_of_it_has_six_and_stop_is_about_this_instance(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stop_in_its_footer_is_about_this_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
         async with on(sparks, tmp_path, commands=Grammar()) as pilot:

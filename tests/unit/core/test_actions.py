@@ -8,7 +8,6 @@ import pytest
 
 from sparkctl.core.actions import (
     ACTIONS,
-    FOOTER,
     Action,
     ActionId,
     Sense,
@@ -23,11 +22,20 @@ from sparkctl.core.actions import (
 )
 from sparkctl.core.config import load_config
 from sparkctl.core.faults import InvalidFile
-from sparkctl.model.node import NodeName
+from sparkctl.core.store import LoadView
+from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
 from sparkctl.present.keys import footer
 from sparkctl.present.spans import text, width
 
+NODE = NodeName("spark1")
+ENGINE = InstanceView("a", NODE, "a", "i", ContainerState.RUNNING, "Up 3 hours", True, None, Phase.READY)
+VIEW = LoadView(NODE, NodeState.OK, 0.0, instances=(ENGINE,), instances_seen=0.0)
 ALL = frozenset((*(one.screen for one in ACTIONS if one.screen), *(place for one in ACTIONS for place in one.on)))
+
+RUNS = Situation((NODE,), (VIEW,), NODE, "a", screens=ALL)
 
 
 def test_every_id_has_its_action_and_no_key_does_two_things() -> None:
@@ -88,13 +96,31 @@ def test_a_screen_that_is_not_there_has_no_action() -> None:
     assert action("logs") in there_are(Situation(screens=ALL))
 
 
-def test_the_footer_has_six_at_80_columns_and_help_is_always_among_them() -> None:
+@pytest.mark.parametrize("place", ["overview", "instance", "logs", "profiles", "doctor"])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_the_footer_has_as_many_as_fit_and_help_is_always_the_last(place: str, ascii_only: bool) -> None:
+    actions = meant_on(there_are(Situation(screens=ALL)), place)
+    before: list[str] = []
+    for columns in range(8, 260):
+        row, places = footer(actions, Situation(), columns, ascii_only)
+        assert width(row) == columns
+        assert text(row).rstrip().endswith("? help")
+        shown = [one.action for one in places]
+        assert len(shown) >= len(before), "more room never shows less"
+        before = shown
+    assert before == [one.id for one in for_footer(actions)], "where there is room for all, all are there"
+
+
+def test_the_footer_of_the_overview_has_what_matters_first_and_leaves_away_what_means_nothing() -> None:
     actions = meant_on(there_are(Situation(screens=ALL)), "overview")
-    assert [one.id for one in for_footer(actions)] == ["up", "down", "logs", "drop-caches", "profiles", "help"]
-    row, places = footer(actions, Situation(), 80)
-    assert len(places) == FOOTER
-    assert width(row) == 80
-    assert text(footer(actions, Situation(), 30)[0]).rstrip().endswith("? help")
+    assert [one.id for one in for_footer(actions)][:5] == ["up", "down", "logs", "drop-caches", "profiles"]
+    nothing = text(footer(actions, Situation(screens=ALL), 60)[0])
+    assert "x stop" not in nothing, "nothing is there to stop"
+    assert "p profiles" in nothing
+    serving = text(footer(actions, RUNS, 80)[0])
+    assert " u up   x stop   l logs   c drop caches   p profiles" in serving
+    wide = text(footer(actions, RUNS, 120)[0])
+    assert all(words in wide for words in ("x stop", "! doctor", "enter open", ": command", "? help")), wide
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,30 @@ def test_a_ready_spark_is_read_from_state_to_heat() -> None:
     assert "20 % of drafts" in shown
 
 
+@pytest.mark.parametrize(("columns", "count"), [(100, 12), (100, 7), (80, 9), (60, 6), (49, LEAST)])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_what_serves_is_seen_however_a_second_start_ended(columns: int, count: int, ascii_only: bool) -> None:
+    serving = replace(READY, name="qwen36-vllm", engine="vllm", container_id="c2", port=8000)
+    failed = replace(
+        READY,
+        phase=Phase.FAILED,
+        state=ContainerState.EXITED,
+        status="Exited (1)",
+        numbers=None,
+        memory=None,
+        port=None,
+    )
+    verdict = Verdict(Cause.PORT_BUSY, "the port is taken. " * 9, (Evidence("bind " * 30, "log", 4),), "stop it " * 20)
+    end = Ended(NOW, Outcome.FAILED, 1, 48.0, NODE, "qwen36", verdict=verdict)
+    glance = seen(failed, serving, ends={"qwen36": end})
+    shown = lines(glance, columns, count, ascii_only=ascii_only)
+    head, *rest = shown.splitlines()
+    assert ("+ ready, x qwen36 failed" if ascii_only else "● ready · ✕ qwen36 failed") in head
+    row = next((line for line in rest if "qwen36-vllm" in line), None)
+    assert row is not None, shown
+    assert "ready" in row
+
+
 def test_page_cache_is_shown_and_not_counted_as_used() -> None:
     shown = lines(seen(READY))
     assert "cache 20.0" in shown

@@ -1,0 +1,45 @@
+"""What is asked of an instance that has ended already: not whether it should be stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.core.actions import Situation, action
+from sparkctl.core.store import LoadView
+from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.present.spans import text
+from sparkctl.tui.confirming import question
+
+NODE = NodeName("spark2")
+FAILED = InstanceView(
+    "qwen36", NODE, "c", "i", ContainerState.EXITED, "Exited (1) 2 minutes ago", True, None, Phase.FAILED
+)
+
+
+def asked(one: InstanceView, *words: str) -> str:
+    now = Situation((NODE,), (LoadView(NODE, NodeState.OK, 0.0, instances=(one,), instances_seen=0.0),), NODE, one.name)
+    dialog = question(action("down"), words, now)
+    return "\n".join(text(row) for row in dialog.rows())
+
+
+@pytest.mark.parametrize(
+    ("one", "how"), [(FAILED, "has failed"), (replace(FAILED, phase=Phase.STOPPED, status="Exited (0)"), "has ended")]
+)
+@pytest.mark.parametrize("more", [(), ("--kill",)])
+def test_what_has_ended_is_removed(one: InstanceView, how: str, more: tuple[str, ...]) -> None:
+    said = asked(one, "down", "qwen36", "--node", "spark2", *more)
+    assert "Remove qwen36 from spark2?" in said
+    assert f"It {how}" in said
+    assert "Stop qwen36" not in said
+
+
+def test_what_is_alive_is_stopped() -> None:
+    said = asked(
+        replace(FAILED, state=ContainerState.RUNNING, phase=Phase.LOADING), "down", "qwen36", "--node", "spark2"
+    )
+    assert "Stop qwen36 on spark2?" in said
