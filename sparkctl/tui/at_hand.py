@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 RATES = (1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the probe's own cost was measured from 1 Hz on
 NEAR, FAR = 10.0, 60.0  # seconds of a recording
+_LIGHT = {"#292929": "#ffffff", "#c5c8c6": "#1c1c1c", "#868887": "#5f5f5f"}  # what Rich takes for a terminal's own
 _NO_CONNECTION = 255  # what ssh ends with where it is ssh that failed
 
 
@@ -80,9 +81,19 @@ async def _show_plan(panel: Panel) -> None:
     panel.push_screen(Reader(f"{one.name} on {one.node} runs with", [(), *rows, ()]))
 
 
+def picture(panel: Panel) -> str:
+    """Return the screen as an SVG; of a terminal's own colours, where they are light, on a light ground."""
+    svg = panel.export_screenshot(title="sparkctl")
+    theme = panel.current_theme
+    if theme.ansi and not theme.dark:
+        for default, light in _LIGHT.items():
+            svg = svg.replace(default, light)
+    return svg
+
+
 def _save_screen(panel: Panel) -> None:
     """The picture is taken now; what is said of it is not on it."""
-    panel.spawn(_save(panel, panel.export_screenshot(title="sparkctl")))
+    panel.spawn(_save(panel, picture(panel)))
 
 
 async def _save(panel: Panel, picture: str) -> None:

@@ -47,7 +47,7 @@ class LogScroll(ScrollView, can_focus=True):
         scrollbar-background-hover: $foreground 6%;
         scrollbar-background-active: $foreground 6%;
         color: $foreground;
-        & > .log-view--dim { color: $foreground 50%; }
+        & > .log-view--dim { color: $foreground 65%; }
         & > .log-view--debug { color: $foreground 75%; }
         & > .log-view--warning { color: $text-warning; }
         & > .log-view--error { color: $text-error; }

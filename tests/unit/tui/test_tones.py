@@ -29,7 +29,7 @@ def test_text_can_be_read(theme: Theme) -> None:
 @pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda one: one.name)
 def test_what_log_views_dim_can_be_read(theme: Theme) -> None:
     text, ground = (Color.parse(one) for one in (theme.foreground or "", theme.background or ""))
-    assert contrast(text.blend(ground, 0.25), ground) >= READABLE
+    assert contrast(text.blend(ground, 0.35), ground) >= READABLE
 
 
 def test_contrast_is_that_of_the_web() -> None:
