@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.cli import narrate
+from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
     from sparkctl.core.clock import Clock
@@ -94,8 +95,10 @@ def _keep_theme(name: str) -> None:
 
 
 class _Reload:
-    """Reads the config again where it was written since; one that cannot be read is told once. ``readonly``: it was asked
-    for on the command line, and no config takes that back."""
+    """Reads the config again where it was written since; one that cannot be read, or is gone, is told once.
+
+    ``readonly``: it was asked for on the command line, and no config takes that back.
+    """
 
     def __init__(self, path: Path | None, *, readonly: bool = False) -> None:
         from sparkctl.core.paths import config_file
@@ -103,22 +106,35 @@ class _Reload:
         self._readonly = readonly
         self._path = path or config_file()
         self._stamp = self._look()
+        self._is_missed = False  # it was not there a moment ago: many an editor takes it away before it puts it back
 
     def __call__(self) -> Config | None:
-        """Return the config where it is another one, None where it is not. Raises `InvalidInput` with its faults."""
+        """Return the config where it is another one, None where it is not. Raises `InvalidInput` with its faults, and where
+        it is gone: that is no empty config."""
         from sparkctl.core.config import load_config
 
         stamp = self._look()
         if stamp == self._stamp:
+            self._is_missed = False
             return None
-        self._stamp = stamp
-        config = load_config(self._path, required=False)
+        if stamp is None and not self._is_missed:
+            self._is_missed = True
+            return None
+        self._stamp, self._is_missed = stamp, False
+        if stamp is None:
+            raise InvalidInput(
+                f"{self._path} is gone, or empty: the config that was read last stays",
+                "it is read again as soon as there is something in it",
+            )
+        config = load_config(self._path)
         return replace(config, readonly=config.readonly or self._readonly)
 
     def _look(self) -> tuple[int, int] | None:
         try:
             seen = self._path.stat()
         except OSError:
+            return None
+        if not seen.st_size:  # as an editor leaves it for a moment
             return None
         return seen.st_mtime_ns, seen.st_size
 

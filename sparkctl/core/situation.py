@@ -21,6 +21,7 @@ class Situation:
 
     What the screen in front has selected: ``profile``; a finding's ``remedy``, and the command line that is its ``deed``
     where it is one of ours; whether it ``has_verdict``: of its instance it is known why its start failed.
+    ``is_troubled``: something is wrong with the selected node that is no finding, or with the config.
     """
 
     names: tuple[NodeName, ...] = ()
@@ -34,6 +35,7 @@ class Situation:
     remedy: str | None = None
     deed: tuple[str, ...] | None = None
     has_verdict: bool = False
+    is_troubled: bool = False
 
     @property
     def view(self) -> LoadView | None:
@@ -145,6 +147,8 @@ def cannot_drop(now: Situation) -> str | None:
 
 
 def nothing_wrong(now: Situation) -> str | None:
+    if now.is_troubled:
+        return None
     if now.view is None:
         return "no Spark was looked at yet"
     return None if now.view.findings else f"nothing is found wrong with {now.node}"

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Memory:
     """One reading.
 
-    ``page_cache`` is Cached + Buffers + SReclaimable - Shmem: what dropping caches could give back.
+    ``page_cache`` is Cached + Buffers + SReclaimable - Shmem: what lies there for files, some of it not to be had now. It
+    decides; what is shown is ``reclaimable``, which makes a whole with the rest.
     ``used`` is MemTotal - MemAvailable, the figure that counts on a GB10, where NVML has none.
     """
 
@@ -24,6 +25,11 @@ class Memory:
     def used(self) -> int:
         """Memory that no engine can get now: total - available."""
         return self.total - self.available
+
+    @property
+    def reclaimable(self) -> int:
+        """What the kernel would give back at once: available - free. This is what we show as the page cache."""
+        return max(0, min(self.available, self.total) - min(max(0, self.free), self.total))
 
     @property
     def swap_used(self) -> int:

@@ -273,7 +273,7 @@ class Sample:
 class MemoryBar:
     """A node's memory in four parts that add up to the total.
 
-    ``page_cache`` is what the kernel would give back: available - free. ``gpu_processes`` is None where the driver does
+    ``page_cache`` is ``Memory.reclaimable``: available - free. ``gpu_processes`` is None where the driver does
     not say; then it is within ``other_used``. That has two parts: ``processes``, what all processes hold on the CPU's side,
     and ``unaccounted``, which is nobody's: the kernel's and the driver's own, and what leaked. None: not known.
     """
@@ -292,7 +292,7 @@ class MemoryBar:
 def memory_bar(memory: Memory, gpu_memory: int | None, process_memory: int | None = None) -> MemoryBar:
     """Return the four parts: free as the kernel has it, the reclaimable above it, the GPU's processes, and the rest."""
     free = min(max(0, memory.free), memory.total)
-    cache = max(0, min(memory.available, memory.total) - free)
+    cache = memory.reclaimable
     used = memory.total - free - cache
     held = None if gpu_memory is None else min(max(0, gpu_memory), used)
     other = used - (held or 0)

@@ -149,7 +149,7 @@ def _memory(node: Node, look: Look) -> Iterator[Finding]:
     if memory is None:
         yield Finding(FindingKind.MEMORY, Severity.UNKNOWN, node.name, "/proc/meminfo could not be read")
         return
-    words = f"{gib(memory.available)} of {gib(memory.total)} available, page cache {gib(memory.page_cache)}"
+    words = f"{gib(memory.available)} of {gib(memory.total)} available, page cache {gib(memory.reclaimable)}"
     yield Finding(FindingKind.MEMORY, Severity.GOOD, node.name, words)
     if memory.swap_total and memory.swap_used > GIB:
         yield Finding(

@@ -8,8 +8,8 @@ from itertools import groupby
 from sparkctl.core.logmarks import Level, header
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.sample import NetLink, RdmaPort
 from sparkctl.model.text import clean
+from sparkctl.present.fabric_rows import link_rows
 from sparkctl.present.findings import since_words
 from sparkctl.present.fold import fold
 from sparkctl.present.frame import Box, arrange, beside, filled, welcome
@@ -20,7 +20,6 @@ from sparkctl.present.symbols import symbol
 from sparkctl.present.tile import Tile, natural_lines, side_by_side
 from sparkctl.present.tile_curves import most_power
 
-_GB = 1e9
 _LEVELS = {Level.WARNING: Tone.ATTENTION, Level.ERROR: Tone.BAD}
 _AIRY = 10  # lines from which on what stands below the tiles has room between its parts
 _MOST_LINES, _MOST_HAPPENED = 12, 6  # that tiles make room for
@@ -86,7 +85,7 @@ def _below(scene: Scene, shown: int, columns: int, room: int) -> list[Row]:
     hidden = len(scene.glances) - shown
     rows = [row(Span(f" {hidden} more: tab goes on", Tone.LABEL))] if hidden > 0 else []
     rows += _notices(scene, columns, max(2, room // 2))
-    rows += _links(scene)
+    rows += link_rows(scene.glances, scene.ascii_only)
     left = max(0, room - len(rows))
     airy = left >= _AIRY
     if airy:
@@ -117,7 +116,11 @@ def _notices(scene: Scene, columns: int, most: int) -> list[Row]:
 def _said(scene: Scene, columns: int) -> int:
     """Return how many lines there are to be said below the tiles."""
     blocks = (_whole_findings(scene, columns), _happened(scene), scene.lines[-_MOST_LINES:])
-    return len(_links(scene)) + len(_notices(scene, columns, 4)) + sum(len(block) + 1 for block in blocks if block)
+    return (
+        len(link_rows(scene.glances, scene.ascii_only))
+        + len(_notices(scene, columns, 4))
+        + sum(len(block) + 1 for block in blocks if block)
+    )
 
 
 def _last(rows: list[Row], count: int) -> list[Row]:
@@ -127,53 +130,6 @@ def _last(rows: list[Row], count: int) -> list[Row]:
 def _happened(scene: Scene) -> list[Row]:
     names = max((len(one.name) for one in scene.glances), default=0)
     return [happened_row(one, names) for one in scene.happened[-_MOST_HAPPENED:]]
-
-
-def _links(scene: Scene) -> list[Row]:
-    """Return the link of the Sparks: what its interfaces carry on the first of each pair, RDMA included."""
-    if len(scene.glances) < 2:
-        return []
-    rows = []
-    for one, other in zip(scene.glances[::2], scene.glances[1::2], strict=False):
-        if (words := _link(one, other, scene.ascii_only)) is not None:
-            rows.append(words)
-    return rows
-
-
-def _link(one: Glance, other: Glance, ascii_only: bool) -> Row | None:
-    ports = _fast_ports(one)
-    if not ports or not _fast_ports(other):
-        return None
-    speed = max(link.speed or 0 for link, _ in ports) / 1000
-    line = "=" if ascii_only else "═"
-    received, sent = (
-        sum(rates) if (rates := [rate for rate in found if rate is not None]) else None
-        for found in (
-            [getattr(one, way) for pair in ports for one in pair if one is not None]
-            for way in ("receive_rate", "send_rate")
-        )
-    )
-    up, down = ("out", "in") if ascii_only else ("↑", "↓")
-    name = f"{line}{line} {speed:g}G {line}{line}"
-    return row(
-        " ", said(one.name, Tone.TITLE), Span(f" {name} ", Tone.ACCENT), said(other.name, Tone.TITLE),
-        Span(f"   {up}", Tone.LABEL), Span(_rate(sent), Tone.VALUE), Span(f"  {down}", Tone.LABEL),
-        Span(_rate(received), Tone.VALUE), Span(" GB/s", Tone.UNIT),
-        Span(f"   {len(ports)} functions up" if len(ports) > 1 else "   one function up", Tone.LABEL),
-    )  # fmt: skip
-
-
-def _fast_ports(seen: Glance) -> list[tuple[NetLink, RdmaPort | None]]:
-    """Return the interfaces of the fabric that have a carrier: those of RDMA ports."""
-    sample = seen.view.sample
-    if sample is None or not seen.is_known:
-        return []
-    ports = {port.interface: port for port in sample.rdma or ()}
-    return [(link, ports[link.name]) for link in sample.links or () if link.carrier and link.name in ports]
-
-
-def _rate(rate: float | None) -> str:
-    return f"{'—':>6}" if rate is None else f"{rate / _GB:6.1f}"
 
 
 def _findings(scene: Scene) -> list[Row]:

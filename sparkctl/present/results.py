@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkctl.model.events import CachesDropped, Ended, GuardActed, Outcome
-from sparkctl.model.finding import Finding, Severity
+from sparkctl.model.finding import Severity
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import memory_bar
 from sparkctl.model.text import clean_lines
 from sparkctl.model.units import GIB, spoken
 from sparkctl.present.bars import memory_bar as memory_cells
-from sparkctl.present.findings import trouble_lines
 from sparkctl.present.fold import fold
 from sparkctl.present.sentences import caches_line, guard_line
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said
@@ -32,7 +31,7 @@ def result_line(
     where = f" on {' and '.join(nodes)}" if nodes else ""
     tone = Tone.GOOD if good else Tone.BAD if ended.outcome is Outcome.FAILED else Tone.ATTENTION
     if caches and verb == "drop-caches":
-        return f"{sign} {caches[-1].node}: {caches_line(caches[-1])}", tone
+        return f"{sign} " + "; ".join(f"{one.node}: {caches_line(one)}" for one in last_of_each(caches)), tone
     if ended.outcome is Outcome.READY:
         after = f" after {spoken(ended.seconds)}" if ended.message is None else ""
         words = ended.message or f"{ended.instance} is ready{where}{after}"
@@ -56,6 +55,11 @@ def guard_notice(event: GuardActed, ascii_only: bool = False) -> tuple[str, Tone
     return f"{sign} {event.node}: guard: {guard_line(event)}", tone
 
 
+def last_of_each(caches: Sequence[CachesDropped]) -> list[CachesDropped]:
+    """Return the last drop of each node."""
+    return list({one.node: one for one in caches}.values())
+
+
 def caches_rows(event: CachesDropped, gpu_memory: int | None, ascii_only: bool = False) -> list[Row]:
     """Return memory before and after a drop as two bars, and what it gave."""
     rows: list[Row] = [()]
@@ -73,11 +77,6 @@ def caches_rows(event: CachesDropped, gpu_memory: int | None, ascii_only: bool =
     if event.proven is False:
         rows.append(row(Span("the kernel counted no drop", Tone.ATTENTION)))
     return [*rows, ()]
-
-
-def trouble_rows(findings: Sequence[Finding], now: float, columns: int, ascii_only: bool = False) -> list[Row]:
-    """Return findings in full: what is, since when, what shows it, what to do."""
-    return [row(said(line)) for line in trouble_lines(findings, now, ascii_only, columns)]
 
 
 def refusal_rows(message: str, hint: str | None, columns: int, lines: int) -> list[Row]:

@@ -83,7 +83,7 @@ def caches_line(event: CachesDropped) -> str:
     before, after = event.before, event.after
     line = (
         f"caches dropped  {(after.free - before.free) / GIB:+.1f} GiB   free {_arrow(before.free, after.free)}   "
-        f"page cache {_arrow(before.page_cache, after.page_cache)}"
+        f"page cache {_arrow(before.reclaimable, after.reclaimable)}"
     )
     if abs(after.available - before.available) > GIB:
         line += f"   available {_arrow(before.available, after.available)}"
@@ -146,7 +146,7 @@ def caches_table(event: CachesDropped) -> list[str]:
     """Return before and after of the three figures that matter, in GiB, right-aligned."""
     rows = [
         ("free", event.before.free, event.after.free),
-        ("page cache", event.before.page_cache, event.after.page_cache),
+        ("page cache", event.before.reclaimable, event.after.reclaimable),
         ("available", event.before.available, event.after.available),
     ]
     lines = [f"{clean(event.node)}   {'':10}  {'before':>7}  {'after':>7}"]

@@ -162,7 +162,7 @@ def _given_back(one: Stretch, seen: Glance) -> str:
     dropped = seen.dropped
     if one.phase is not Phase.DROPPING_CACHES or dropped is None or dropped.ts < one.began:
         return ""
-    less = (dropped.before.page_cache - dropped.after.page_cache) / GIB
+    less = (dropped.before.reclaimable - dropped.after.reclaimable) / GIB
     return f" −{less:.1f}" if less >= _NOTICED / GIB else ""
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from sparkctl.model.node import Node, NodeName
     from sparkctl.present.overview import Scene
+    from sparkctl.present.wrong import Wrong
     from sparkctl.tui.room import Room
 
 _TICK = 1.0
@@ -89,6 +90,7 @@ class Panel(App[tuple[str, ...]]):
         self.ascii_only = setup.ascii_only
         self.paused = False
         self.defect: BaseException | None = None
+        self.config_fault: SparkctlError | None = None  # of the file as it is now; what was read before it stays
         self._colourless = colourless
         self._sparks = setup.nodes
         self._chosen = 0
@@ -158,7 +160,13 @@ class Panel(App[tuple[str, ...]]):
             names, views, self.node, self._instance(), self.setup.readonly, self.setup.recording is not None,
             screens.AVAILABLE,
         )  # fmt: skip
-        return now if self.front is None else self.front.selected(now)
+        now = now if self.front is None else self.front.selected(now)
+        return replace(now, is_troubled=self.wrong(now).is_more_than_findings) if self._room is not None else now
+
+    def wrong(self, now: Situation) -> Wrong:
+        """Return what is wrong with the selected Spark, and with the config."""
+        assert self._room is not None
+        return self._room.wrong(now.node, now.view, self.config_fault)
 
     def guarded(self) -> dict[NodeName, tuple[str, ...] | None]:
         """Return what a guard watches on each Spark; None where that is not known."""
@@ -239,10 +247,14 @@ class Panel(App[tuple[str, ...]]):
         try:
             config = self.setup.reload()
         except SparkctlError as error:
-            self.say(f"the config is not taken in:\n{error.message}", severity="error")
+            self.config_fault = error
+            hint = f"\n{error.hint}" if error.hint else ""
+            self.say(f"the config is not taken in:\n{error.message}{hint}", severity="error")
+            self.repaint()
             return
         if config is None:
             return
+        self.config_fault = None
         self._sparks = config.nodes
         self.setup = replace(self.setup, nodes=config.nodes, keys=config.keys, readonly=config.readonly)
         self._map_keys()

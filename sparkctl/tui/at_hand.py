@@ -23,12 +23,13 @@ _LIGHT = {"#292929": "#ffffff", "#c5c8c6": "#1c1c1c", "#868887": "#5f5f5f"}  # w
 _NO_CONNECTION = 255  # what ssh ends with where it is ssh that failed
 
 
-def _edit_its(panel: Panel) -> None:
+def edit_its(panel: Panel, field: str | None = None) -> None:
+    """Open the profile of the selected instance in the editor, at a field where one is to blame."""
     from sparkctl.tui.edit_profile import edit_profile
 
     one = panel.situation().selected
     if one is not None and one.profile is not None:
-        panel.away(edit_profile(panel, one.profile))
+        panel.away(edit_profile(panel, one.profile, field))
 
 
 def _copy_address(panel: Panel) -> None:
@@ -153,7 +154,7 @@ def _background(panel: Panel) -> None:
 
 
 DO: dict[ActionId, Callable[[Panel], None]] = {
-    ActionId.EDIT_ITS: _edit_its,
+    ActionId.EDIT_ITS: edit_its,
     ActionId.COPY_ADDRESS: _copy_address,
     ActionId.SHELL: _shell,
     ActionId.PLAN_OF: _plan_of,

@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sparkctl.core.live import Store, Topic, What
-from sparkctl.model.events import ContainersListed, Ended, Event, LogArrived, NodeStateChanged, PhaseChanged
+from sparkctl.model.events import (
+    ContainersListed,
+    Ended,
+    Event,
+    LogArrived,
+    NodeStateChanged,
+    PhaseChanged,
+    SampleArrived,
+)
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.present.happened import Happening, appeared, happening
@@ -40,7 +48,7 @@ class Bridge:
     def take(self, event: Event) -> None:
         """Take in an event, from whichever task it comes."""
         topics = self.store.apply(event)
-        self._note(event)
+        self._note(_back(event, topics))
         if isinstance(event, LogArrived):
             for line in event.lines[-_LINES:]:
                 self._read(LastLine(event.node, event.instance, line.text))
@@ -89,6 +97,8 @@ class Bridge:
         if new is None:
             return
         last = next((one for one in reversed(self.happened) if (one.node, one.what) == (new.node, new.what)), None)
+        if last is None and isinstance(event, NodeStateChanged) and event.state is NodeState.OK:
+            return  # it never was away: somebody has made a connection of their own
         if last is None or not last.is_as(new):
             self.happened.append(new)
 
@@ -123,3 +133,10 @@ class Bridge:
         self._handle = None
         self._painted = asyncio.get_running_loop().time()
         self._repaint()
+
+
+def _back(event: Event, topics: Iterable[Topic]) -> Event:
+    """Return a node's first sample after it was away as what it tells: that the node answers."""
+    if isinstance(event, SampleArrived) and any(topic.what is What.STATE for topic in topics):
+        return NodeStateChanged(event.ts, event.node, NodeState.OK)
+    return event

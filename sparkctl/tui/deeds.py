@@ -52,16 +52,16 @@ class Deeds:
         panel.push_screen(Reader(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
 
     def do_wrong(self, _: Action) -> None:
-        """Show what is wrong with the selected Spark."""
-        from sparkctl.present.results import trouble_rows
+        """Show what is wrong with the selected Spark, and with the config."""
+        from sparkctl.present.wrong import wrong_rows
         from sparkctl.tui.dialogs import Reader
 
         panel = self._panel
-        view = panel.situation().view
-        assert view is not None
-        now = view.sample.time if view.sample is not None else panel.now()
-        rows = trouble_rows(view.findings, now, min(96, panel.size.width - 10), panel.ascii_only)
-        panel.push_screen(Reader(f"{view.name}: what is wrong", [(), *rows, ()]))
+        assert panel.room is not None
+        now = panel.situation()
+        name = now.node
+        rows = wrong_rows(panel.wrong(now), min(96, panel.size.width - 10), panel.ascii_only)
+        panel.push_screen(Reader(f"{name}: what is wrong" if name else "what is wrong", [(), *rows, ()]))
 
     def do_next(self, _: Action) -> None:
         """Select the next Spark."""

@@ -25,7 +25,7 @@ from sparkctl.present.instance_parts import field_words, plan_rows, verdict_text
 from sparkctl.present.instance_screen import InstanceScene, instance_rows
 from sparkctl.present.keys import key_words
 from sparkctl.present.spans import Row, Tone
-from sparkctl.tui.edit_profile import edit_profile
+from sparkctl.tui.at_hand import edit_its
 from sparkctl.tui.log_feed import LogFeed, Reader
 from sparkctl.tui.room import Room
 from sparkctl.tui.screen import PanelScreen, bound
@@ -173,10 +173,8 @@ class Instance(PanelScreen):
 
     def do_edit_its(self, _: Action) -> None:
         """Open its profile in the editor, at the field that the verdict names."""
-        one, end = self.panel.situation().selected, self._end()
-        if one is not None and one.profile is not None:
-            field = None if end is None or end.verdict is None else end.verdict.field
-            self.panel.spawn(edit_profile(self.panel, one.profile, field))
+        end = self._end()
+        edit_its(self.panel, None if end is None or end.verdict is None else end.verdict.field)
 
     def do_copy_verdict(self, _: Action) -> None:
         """Copy why it failed, as a message to somebody else; of one that did not, where it answers."""

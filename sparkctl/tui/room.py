@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,13 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
 from sparkctl.operations.doctor import doctor
 from sparkctl.operations.preview import home_on, planned
+from sparkctl.present.farewell import farewell
 from sparkctl.present.glance import COMING, Glance, glance, in_order
 from sparkctl.present.overview import Scene
 from sparkctl.present.plan_text import plan_lines
-from sparkctl.present.results import caches_rows, guard_notice, result_line
-from sparkctl.present.spans import Tone, row, said
+from sparkctl.present.results import caches_rows, guard_notice, last_of_each, result_line
+from sparkctl.present.spans import Row, Tone, row, said
+from sparkctl.present.wrong import Wrong
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
 from sparkctl.tui.crew import Crew
@@ -162,6 +165,16 @@ class Room:
             jobs=self._doing(name), recent=self.recent,
         )  # fmt: skip
 
+    def wrong(self, name: NodeName | None, view: LoadView | None, fault: SparkctlError | None) -> Wrong:
+        """Return what is wrong with a node, and with the config."""
+        now = view.sample.time if view is not None and view.sample is not None else self.now()
+        word = re.compile(rf"(?<![\w-]){re.escape(name or '')}(?![\w-])")
+        about = [one for one in self.notices if name is not None and word.search(one[0])]
+        return Wrong(
+            view, now, {} if name is None else self.bridge.ends_on(name), tuple(self.bridge.happened), about,
+            None if fault is None else fault.message, None if fault is None else fault.hint,
+        )  # fmt: skip
+
     def _doing(self, name: NodeName) -> tuple[str, ...]:
         """Return what is being done to a node, in words."""
         verbs = [job.started.verb for job in self.jobs.running if name in job.started.nodes]
@@ -170,16 +183,15 @@ class Room:
         return tuple(_DOING[verb] for verb in verbs)
 
     def farewell(self, names: Sequence[NodeName]) -> tuple[str, ...]:
-        """Return what goes on running, a sentence for each node that could be asked."""
-        said = []
+        """Return what goes on running, and of a node that does not answer what ran there last: a sentence each."""
+        if self.is_replaying:
+            return ()
         watched = {job.instance for job in self.jobs.running}  # their own end says it
-        for view in self.views(names):
-            running = [one.name for one in view.instances if one.ours and one.is_alive and one.name not in watched]
-            if view.state is NodeState.OK and running:
-                said.append(
-                    f"{' and '.join(running)} {'goes' if len(running) == 1 else 'go'} on running on {view.name}"
-                )
-        return tuple(said)
+        views = [self.bridge.store.last(view.name) for view in self.views(names)]
+        said = (
+            farewell(view, [one for one in view.instances if one.name not in watched], self.now()) for view in views
+        )
+        return tuple(one for one in said if one is not None)
 
     async def aclose(self) -> tuple[str, ...]:
         """End everything of ours; return what is left to be said."""
@@ -302,10 +314,13 @@ class Room:
         """Return what there is to read about what was done, None where one line tells it."""
         panel = self._panel
         if job.started.verb == "drop-caches" and job.caches:
-            last = job.caches[-1]
-            sample = self.bridge.store.last_sample(last.node)
-            rows = caches_rows(last, None if sample is None else sample.gpu_memory, panel.ascii_only)
-            return Reader(f"page cache dropped on {last.node}", rows, Tone.GOOD)
+            drops = last_of_each(job.caches)
+            rows: list[Row] = []
+            for one in drops:
+                sample = self.bridge.store.last_sample(one.node)
+                rows += [(), row(said(one.node, Tone.TITLE))] if len(drops) > 1 else []
+                rows += caches_rows(one, None if sample is None else sample.gpu_memory, panel.ascii_only)
+            return Reader(f"page cache dropped on {' and '.join(one.node for one in drops)}", rows, Tone.GOOD)
         if job.plan is not None and job.ended is not None and job.ended.outcome is Outcome.PLANNED:
             rows = [row(said(line)) for line in plan_lines(job.plan.plan, min(96, panel.size.width - 10))]
             return Reader("a dry run: nothing was changed", [(), *rows, ()])

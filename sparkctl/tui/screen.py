@@ -127,6 +127,7 @@ class PanelScreen(Screen[None]):
     def _standing(self) -> Row:
         panel = self.panel
         badges = [
+            (panel.config_fault is not None, "config has faults", Tone.BAD),
             (panel.paused, "paused", Tone.ATTENTION),
             (bool(panel.badge), panel.badge, Tone.ACCENT),
             (panel.setup.readonly, "read-only", Tone.ACCENT),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,10 +17,14 @@ from sparkctl.cli.panel import _Reload
 from sparkctl.core.config import load_config
 from sparkctl.core.faults import InvalidFile
 from sparkctl.core.recording import read
-from sparkctl.model.node import Node, NodeName
+from sparkctl.errors import InvalidInput
+from sparkctl.model.events import NodeStateChanged, SampleArrived
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.sample import Sample
 from sparkctl.operations.follow import Follower
 from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.app import Panel
+from sparkctl.tui.bridge import Bridge
 from sparkctl.tui.keyboard import UNBIDDEN
 from sparkctl.tui.room import Room
 from sparkctl.tui.sheet import Sheet
@@ -124,7 +129,64 @@ async def test_a_config_that_is_saved_is_taken_in_and_one_with_faults_is_not(tmp
         await pilot.press("escape")
         path.write_text("nodes: [{name: one}]\n")
         await holds(pilot, lambda: any("not taken in" in one for one in toasts(pilot)))
+        assert "config has faults" in screen(pilot)
         assert "two " in screen(pilot), "the one that was read last stays"
+        await pilot.press("i")
+        shown = await until(pilot, "the config is not taken in")
+        assert "config.yaml:1:" in re.sub(r"[\s│]", "", shown)
+        await pilot.press("escape")
+        path.write_text("nodes: [{name: one, host: 192.0.2.1}]\n")
+        assert "config has faults" not in await until(pilot, lambda text: "1 Spark " in text)
+
+
+async def test_a_config_that_is_gone_or_empty_for_a_while_is_no_empty_config(tmp_path: Path) -> None:
+    path, aside = tmp_path / "config.yaml", tmp_path / "aside"
+    path.write_text("nodes: [{name: one, host: 192.0.2.1}]\n")
+    reload = _Reload(path)
+    path.rename(aside)
+    assert reload() is None, "an editor may be about to put it back"
+    aside.rename(path)
+    assert reload() is None
+    path.rename(aside)
+    assert reload() is None
+    with pytest.raises(InvalidInput, match="is gone, or empty: the config that was read last stays"):
+        reload()
+    assert reload() is None, "that is told once"
+    aside.rename(path)
+    back = reload()
+    assert back is not None
+    assert [node.name for node in back.nodes] == ["one"]
+    async with opened(setup(back.nodes, tmp_path, reload=_Reload(path))) as pilot:
+        await until(pilot, "one ")
+        path.write_text("")
+        assert "one " in await until(pilot, "config has faults")
+        path.write_text("nodes: [{name: one, host: 192.0.2.1}]\n")
+        assert "one " in await until(pilot, lambda text: "config has faults" not in text)
+
+
+async def test_a_verb_on_a_spark_that_never_was_away_does_not_say_that_it_answers(tmp_path: Path) -> None:
+    one = NodeName("one")
+    sample = SampleArrived(2.0, one, Sample(1, 2.0, 2.0), "boot")
+    bridge = Bridge([one], lambda: 0.0, lambda: None)
+    for event in (sample, NodeStateChanged(3.0, one, NodeState.OK)):
+        bridge.take(event)
+    assert [each.text for each in bridge.happened] == []
+    bridge.take(NodeStateChanged(4.0, one, NodeState.UNREACHABLE, "no answer"))
+    bridge.take(replace(sample, ts=5.0, sample=Sample(2, 5.0, 5.0)))
+    bridge.take(NodeStateChanged(6.0, one, NodeState.OK))
+    assert [each.text for each in bridge.happened] == ["unreachable: no answer", "answers"]
+    bridge.close()
+
+
+async def test_quitting_says_what_ran_on_a_spark_that_does_not_answer_any_more(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await sparks.sshd["spark2"].close()
+        await until(pilot, "unreachable")
+        await pilot.press("q")
+    said = pilot.app.return_value or ()
+    assert said[0] == "qwen36-ngram goes on running on spark1"
+    assert re.fullmatch(r"spark2 did not answer; qwen36-vllm ran there at \d\d:\d\d", said[1])
 
 
 async def test_a_defect_of_one_follower_is_said_in_its_tile_and_the_other_goes_on(

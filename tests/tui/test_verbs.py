@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,24 @@ async def test_dropping_caches_shows_memory_before_and_after(tmp_path: Path, mon
         assert "after" in shown
         await pilot.press("escape")
         await until(pilot, "caches dropped")
+
+
+async def test_caches_dropped_on_both_are_shown_of_both_and_with_the_same_figures_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await type_line(pilot, "drop-caches")
+        shown = await until(pilot, "page cache dropped on spark1 and spark2")
+        assert (shown.count("before"), shown.count("after ")) == (2, 2)
+        bars = re.findall(r"cache +(\d+\.\d) +free", shown)
+        await pilot.press("escape")
+        shown = await until(pilot, "caches dropped")
+        told = set(re.findall(r"page cache (\d+\.\d) → (\d+\.\d)", re.sub(r"\s+", " ", shown)))
+        assert told == {tuple(bars[:2]), tuple(bars[2:])}
 
 
 async def test_sudo_asks_for_the_password_in_a_dialog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

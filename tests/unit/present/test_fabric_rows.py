@@ -1,0 +1,71 @@
+"""Who is at the other end of a cable is told where addresses tell it, and is not asserted where they do not."""
+
+from __future__ import annotations
+
+from sparkctl.core.store import LoadView
+from sparkctl.model.events import NodeStateChanged
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.sample import NetLink, RdmaPort, Sample
+from sparkctl.present.fabric_rows import link_rows
+from sparkctl.present.glance import Glance
+from sparkctl.present.spans import text
+
+
+def seen(name: str, *networks: str | None, carrier: bool = True) -> Glance:
+    """A Spark with a fast port for each of these networks; None: which it has is not known."""
+    links = tuple(
+        NetLink(
+            f"fast{at}", carrier=carrier, speed=200_000, send_rate=1e9, receive_rate=2e9,
+            networks=None if one is None else tuple(one.split()),
+        )
+        for at, one in enumerate(networks)
+    )  # fmt: skip
+    rdma = tuple(RdmaPort(f"roce{at}", interface=one.name, send_rate=1e9) for at, one in enumerate(links))
+    office = NetLink("eth0", carrier=True, speed=10_000, networks=("192.168.0.0/24",))
+    sample = Sample(1, 10.0, 10.0, 2.0, links=(*links, office), rdma=rdma)
+    view = LoadView(NodeName(name), NodeState.OK, 10.0, sample=sample)
+    return Glance(view, NodeStateChanged(10.0, NodeName(name), NodeState.OK), 10.0)
+
+
+def rows(*glances: Glance) -> list[str]:
+    return [text(one).strip() for one in link_rows(glances)]
+
+
+def test_two_with_a_network_in_common_are_linked() -> None:
+    found = rows(seen("one", "10.0.1.0/24", "10.0.2.0/24"), seen("two", "10.0.1.0/24", "10.0.2.0/24"))
+    assert found == ["one ══ 200G ══ two   ↑   4.0  ↓   4.0 GB/s   2 functions up"]
+
+
+def test_neighbours_in_the_config_without_one_are_not_said_to_be_linked() -> None:
+    assert rows(seen("one", "10.0.1.0/24"), seen("two", "10.9.9.0/24")) == [
+        "one   200G up: fast0   no address in common with another Spark",
+        "two   200G up: fast0   no address in common with another Spark",
+    ]
+    assert (
+        rows(seen("one", None), seen("two", "10.0.1.0/24"))[0] == "one   200G up: fast0   its addresses are not known"
+    )
+
+
+def test_the_peer_is_found_wherever_it_stands_in_the_config() -> None:
+    found = rows(
+        seen("one", "10.0.1.0/24"),
+        seen("two", "10.0.2.0/24"),
+        seen("three", "10.0.1.0/24"),
+        seen("four", "10.0.2.0/24"),
+    )
+    assert [one.partition("   ")[0] for one in found] == ["one ══ 200G ══ three", "two ══ 200G ══ four"]
+
+
+def test_behind_a_switch_all_are_in_one_row_without_a_claim_about_who_sends_to_whom() -> None:
+    net = "10.0.1.0/24"
+    assert rows(seen("one", net), seen("two", net), seen("three", net)) == ["══ 200G ══ all 3   in 10.0.1.0/24"]
+    found = rows(seen("one", net), seen("two", net), seen("three", net), seen("four", carrier=False))
+    assert found == ["══ 200G ══ one, two, three   in 10.0.1.0/24"]
+
+
+def test_a_network_of_the_office_and_a_port_without_a_carrier_link_nothing() -> None:
+    assert rows(seen("one"), seen("two")) == []
+    assert rows(seen("one", "10.0.1.0/24"), seen("two", "10.0.1.0/24", carrier=False)) == [
+        "one   200G up: fast0   no address in common with another Spark"
+    ]
+    assert rows(seen("one", "10.0.1.0/24")) == []

@@ -1,0 +1,83 @@
+"""What `i` shows is all that is told about a Spark elsewhere: failures, the guard, the connection and the config, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkctl.core.situation import Situation, nothing_wrong
+from sparkctl.core.store import LoadView
+from sparkctl.model.container import ContainerState
+from sparkctl.model.events import Ended, GuardActed, Outcome
+from sparkctl.model.finding import Finding, FindingKind, Severity
+from sparkctl.model.guard import GuardAct
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.present.happened import happening
+from sparkctl.present.spans import Tone, text
+from sparkctl.present.wrong import Wrong, wrong_rows
+
+NODE = NodeName("spark2")
+ONE = InstanceView(
+    "big", NODE, "c", "image", ContainerState.EXITED, "Exited (1)", ours=True, memory=None, phase=Phase.FAILED
+)  # fmt: skip
+VIEW = LoadView(NODE, NodeState.OK, 10.0)
+VERDICT = Verdict(
+    Cause.CUDA_OUT_OF_MEMORY, "big ran out of memory.", (Evidence("CUDA out of memory", "log", 7),), "less context"
+)
+END = Ended(9.0, Outcome.FAILED, 1, 30.0, node=NODE, instance="big", verdict=VERDICT)
+WELL = Wrong(VIEW, 10.0, {})
+
+
+def shown(wrong: Wrong) -> str:
+    return "\n".join(text(one) for one in wrong_rows(wrong, 90))
+
+
+def test_nothing_is_wrong_where_nothing_is() -> None:
+    assert not WELL.is_more_than_findings
+    assert wrong_rows(WELL, 90) == []
+    now = Situation((NODE,), (VIEW,), NODE)
+    assert nothing_wrong(now) == "nothing is found wrong with spark2"
+    assert nothing_wrong(replace(now, is_troubled=True)) is None
+
+
+def test_a_failed_start_is_told_with_its_proof_and_not_twice() -> None:
+    wrong = replace(
+        WELL,
+        view=replace(VIEW, instances=(ONE,)),
+        ends={"big": END},
+        notices=[("✕ big failed on spark2: so", Tone.BAD)],
+    )
+    assert wrong.is_more_than_findings
+    assert shown(wrong).count("big failed") == 1
+    assert "line 7: CUDA out of memory" in shown(wrong)
+    assert "less context" in shown(wrong)
+    assert "✕ big failed; enter on it says why" in shown(replace(wrong, ends={}, notices=()))
+    assert "big ran out of memory" in shown(replace(wrong, view=VIEW)), "its container is gone, the reason is not"
+    ready = replace(VIEW, instances=(replace(ONE, phase=Phase.READY),))
+    assert not replace(wrong, view=ready, notices=()).is_more_than_findings, "it was started anew since"
+
+
+def test_what_the_guard_did_here_is_told_and_not_what_it_did_elsewhere() -> None:
+    did = happening(GuardActed(5.0, NODE, GuardAct.KILLED, "swap grew by 3 GiB", at=5.0, instance="big"))
+    assert did is not None
+    wrong = replace(WELL, happened=(did, replace(did, node=NodeName("spark1"), text="other")))
+    assert wrong.is_more_than_findings
+    assert "big was stopped: swap grew by 3 GiB" in shown(wrong)
+    assert "other" not in shown(wrong)
+
+
+def test_the_connection_the_config_a_refusal_and_the_findings_are_there_too() -> None:
+    away = replace(VIEW, state=NodeState.REFUSED, detail="does not let milo in", hint="r asks again")
+    finding = Finding(FindingKind.SWAP, Severity.WARNING, NODE, "swap is in use", "turn it off")
+    wrong = replace(
+        WELL, view=replace(away, findings=(finding,)), fault="config.yaml:2:1: no such key\nand another", hint="see README",
+        notices=[("✕ no such profile on spark2", Tone.BAD), ("● fine", Tone.GOOD)],
+    )  # fmt: skip
+    words = shown(wrong)
+    for one in ("config.yaml:2:1: no such key", "and another", "try: see README", "does not let milo in", "r asks again",
+                "no such profile", "swap is in use"):  # fmt: skip
+        assert one in words
+    assert "fine" not in words
+    assert "\x1b" not in shown(replace(wrong, fault="\x1b[31m"))
