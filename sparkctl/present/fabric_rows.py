@@ -36,7 +36,11 @@ def link_rows(glances: Sequence[Glance], ascii_only: bool = False) -> list[Row]:
         else:
             rows.append(_pair(members, used, ascii_only))
     paired = {name for members in by_peers for name in members}
-    return rows + [_alone(name, found) for name, found in ports.items() if name not in paired]
+    return rows + [
+        _alone(name, found, all(seen.is_known and seen.view.sample is not None for seen in glances))
+        for name, found in ports.items()
+        if name not in paired
+    ]
 
 
 def _many(
@@ -67,10 +71,11 @@ def _pair(members: Sequence[str], ports: Sequence[Port], ascii_only: bool) -> Ro
     )  # fmt: skip
 
 
-def _alone(name: str, ports: Sequence[Port]) -> Row:
+def _alone(name: str, ports: Sequence[Port], are_all_seen: bool) -> Row:
+    """Return the own ports of one whose peer is not known; that there is none is said only where all others were seen."""
     words = " and ".join(link.name for link, _ in ports)
-    known = all(link.networks is not None for link, _ in ports)
-    why = "no address in common with another Spark" if known else "its addresses are not known"
+    known = are_all_seen and all(link.networks is not None for link, _ in ports)
+    why = "no address in common with another Spark" if known else "the other end is not known"
     return row(
         " ", said(name, Tone.TITLE), Span(f"   {_speed(ports)} up: ", Tone.LABEL), said(words, Tone.VALUE),
         Span(f"   {why}", Tone.LABEL),

@@ -176,18 +176,21 @@ async def test_the_palette_takes_what_is_typed_behind_its_key(tmp_path: Path, mo
         await holds(pilot, lambda: bool(found := pilot.app.screen.query(Input)) and found.first().value == "xlup")
 
 
+@pytest.mark.parametrize(
+    ("key", "place", "seen"), [("p", "› profiles", "▸ orpheus-tts"), ("enter", "› qwen36-ngram", "holds")]
+)
 async def test_what_is_typed_before_the_editor_is_there_is_nobodys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, place: str, seen: str
 ) -> None:
     monkeypatch.setenv("EDITOR", "sh -c 'sleep 0.3'")
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
-        await pilot.press("p")
-        await until(pilot, "▸ orpheus-tts")
+        await pilot.press(key)
+        await until(pilot, seen)
         at_once(pilot, "e")
         await holds(pilot, lambda: pilot.app.keyboard.is_opening)  # type: ignore[attr-defined]
         at_once(pilot, "escape", "q", "q")
         await holds(pilot, lambda: bool(toasts(pilot)))
-        assert "› profiles" in screen(pilot)
+        assert place in screen(pilot)
         at_once(pilot, "escape")
-        await until(pilot, lambda text: "› profiles" not in text)
+        await until(pilot, lambda text: place not in text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sparkctl.core.store import LoadView
 from sparkctl.model.events import NodeStateChanged
 from sparkctl.model.node import NodeName, NodeState
@@ -41,9 +43,13 @@ def test_neighbours_in_the_config_without_one_are_not_said_to_be_linked() -> Non
         "one   200G up: fast0   no address in common with another Spark",
         "two   200G up: fast0   no address in common with another Spark",
     ]
-    assert (
-        rows(seen("one", None), seen("two", "10.0.1.0/24"))[0] == "one   200G up: fast0   its addresses are not known"
-    )
+    assert rows(seen("one", None), seen("two", "10.0.1.0/24"))[0] == "one   200G up: fast0   the other end is not known"
+
+
+def test_of_one_that_does_not_answer_nothing_is_said_about_its_addresses() -> None:
+    away = seen("two", "10.0.1.0/24")
+    away = replace(away, told=replace(away.told, state=NodeState.UNREACHABLE))
+    assert rows(seen("one", "10.0.1.0/24"), away) == ["one   200G up: fast0   the other end is not known"]
 
 
 def test_the_peer_is_found_wherever_it_stands_in_the_config() -> None:
