@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparkctl.model.node import Node
     from sparkctl.tui.app import Panel
 
-RATES = (1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the probe's own cost was measured from 1 Hz on
+RATES = (0.5, 1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the probe's own cost was measured at 1 Hz
 NEAR, FAR = 10.0, 60.0  # seconds of a recording
 _LIGHT = {"#292929": "#ffffff", "#c5c8c6": "#1c1c1c", "#868887": "#5f5f5f"}  # what Rich takes for a terminal's own
 _NO_CONNECTION = 255  # what ssh ends with where it is ssh that failed
@@ -123,11 +123,14 @@ def _slower(panel: Panel) -> None:
 
 
 def _read(panel: Panel, every: float | None) -> None:
+    from sparkctl.core.sampler import WHILE_LOADING
+
     if panel.room is None:
         return
     now = panel.room.crew.every if every is None else every
     panel.room.crew.read_every(now)
-    words = "every second" if now == 1 else f"every {now:g} s; every second while something loads"
+    loading = "; every second while something loads" if now > WHILE_LOADING else ""
+    words = ("every second" if now == 1 else f"every {now:g} s") + loading
     panel.say(f"the Sparks are read {words}" + ("" if every else ", and there is nothing beyond that"))
 
 

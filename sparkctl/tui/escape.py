@@ -6,6 +6,7 @@ letter. Hands that type escape and a letter mean both; alt with a letter means n
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -16,6 +17,8 @@ from textual.message import Message
 
 _ESCAPE = "\x1b[27u"  # escape and nothing else, as kitty's protocol has it
 _ALONE = re.compile("\x1b([^\x1b\\[O])", re.DOTALL)  # CSI and SS3 begin with [ and O; a second escape ends the first
+# What a terminal sends as one comes in one read, also over SSH; where a line is so bad that it does not, ESCDELAY is for that.
+LONE = ESCAPE_DELAY if "ESCDELAY" in os.environ else 0.025  # seconds
 _PASTE, _PASTED = "\x1b[200~", "\x1b[201~"
 EDITING = frozenset("bf\x7f")  # with alt, what a line's editor knows: a word back, a word on, a word deleted
 
@@ -32,9 +35,9 @@ class KeyParser(XTermParser):
         self._is_pasting = False
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether an escape is held back."""
-        return self._since is not None
+    def patience(self) -> float | None:
+        """Seconds until an escape that is held back is taken as one; None without."""
+        return None if self._since is None else max(0.0, self._since + LONE - self._now())
 
     def feed(self, data: str) -> Iterable[Message]:
         """Return the keys and other messages of what was read; nothing read is the end."""
@@ -47,8 +50,8 @@ class KeyParser(XTermParser):
         return super().feed(self._apart(data))
 
     def tick(self) -> Iterable[Message]:
-        """Return escape where nothing followed it."""
-        if self._since is not None and self._now() - self._since >= ESCAPE_DELAY:
+        """Return escape where nothing followed it: to be called when there is nothing to be read."""
+        if self._since is not None and self._now() - self._since >= LONE:
             self._since = None
             return super().feed(_ESCAPE)
         return super().tick()

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 _LOOK = 0.1  # seconds between two looks whether the panel has ended
-_SOON = 0.02  # while an escape waits for what follows it
 MUCH = 512
 REMEMBERED = (
     Strip.render_ansi, cached_cell_len, Region.intersection, Region.overlaps, Region.translate, Region.union
@@ -43,7 +42,7 @@ class Terminal(LinuxDriver):
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if selector.select(_SOON if parser.is_waiting else _LOOK):
+                if selector.select(_LOOK if parser.patience is None else parser.patience):
                     try:
                         read = os.read(self.fileno, 1 << 12)
                     except OSError:
@@ -53,8 +52,9 @@ class Terminal(LinuxDriver):
                         break
                     for message in parser.feed(decode(read)):
                         self.process_message(message)
-                for message in parser.tick():
-                    self.process_message(message)
+                else:  # what waits to be read decides, however late this thread comes to it
+                    for message in parser.tick():
+                        self.process_message(message)
 
     @property
     def _panel(self) -> Panel:

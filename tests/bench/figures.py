@@ -24,19 +24,21 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure and its bound, None where it is only told; a ratio has no unit."""
+    """A figure, None where it could not be taken, and its bound, None where it is only told; a ratio has no unit."""
 
     what: str
-    value: float
+    value: float | None
     bound: float | None = None
     at_most: bool = True
     unit: str = ""
 
     @property
     def holds(self) -> bool:
-        """Tell whether the figure is on the right side of the bound."""
+        """Tell whether the figure is on the right side of the bound; one that was not taken is not."""
         if self.bound is None:
             return True
+        if self.value is None:
+            return False
         return self.value <= self.bound if self.at_most else self.value >= self.bound
 
 

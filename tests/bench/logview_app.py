@@ -12,7 +12,9 @@ import json
 import random
 import sys
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import sparkctl.tui  # noqa: F401 - before Textual, as in the panel: it says how often may be painted
 
@@ -65,6 +67,7 @@ class Bench(App[None]):
         self.pane = LogPane(LogBook(markers=[LineMarker(vllm, vllm.defaults.ready_line)]))
         self.log_widget = Log()
         self.is_ours, self.has_no_log = which == "ours", which == "empty"
+        self.beside: set[asyncio.Task[None]] = set()
         self.keyboard = Keyboard(self)  # type: ignore[arg-type] - of the panel it wants what is here, too
         self.rate, self.lines, self.report = rate, lines, report
         self.label = Label("mark 0;")
@@ -96,8 +99,15 @@ class Bench(App[None]):
         """Let a key do what it does now."""
         await super().on_event(event)
 
-    def minded(self, task: asyncio.Task[None]) -> None:
-        """Let a defect end the app."""
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Let something go on beside the keys; a defect in it ends the app."""
+        task = asyncio.create_task(work)
+        self.beside.add(task)
+        task.add_done_callback(self.beside.discard)
+        task.add_done_callback(self._minded)
+        return task
+
+    def _minded(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (defect := task.exception()) is not None:
             self._handle_exception(defect)  # type: ignore[arg-type]
 

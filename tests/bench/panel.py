@@ -1,4 +1,7 @@
-"""The panel: its first picture against an empty Textual app's, and at rest its cost against nvitop's, in the same run.
+"""The panel: its first picture against an empty Textual app's, and its cost against nvitop's, in the same run.
+
+At rest means that nobody types: first at the rate at which it reads the Sparks by itself, which is what the bytes are for,
+then, after `+`, as often as nvitop looks.
 
 The Sparks are simulated, in a process of their own; the panel is the real command in a terminal that is read and thrown away.
 """
@@ -24,15 +27,18 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR
+from sparkctl.tui.at_hand import RATES
 from tests.bench import probe
 from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved
 from tests.unit.probe.running import nvml_stub
 
 ROUNDS = 12
-REST = 30.0  # seconds
+REST = 30.0  # seconds at each rate
 FIRST_PAINT, BLACK_HOLED, CPU, RSS, KIB_PER_SECOND = 1.3, 1.3, 2.5, 3.0, 10.0
 _SIZE = (40, 140)
 _WARM_UP = 10.0
+FAST = 0.5  # seconds between two looks: nvitop's, and the panel's after `+`
 _EMPTY = """
 from textual.app import App
 from textual.widgets import Static
@@ -55,12 +61,14 @@ class Screen:
     """A program in a terminal, and how many bytes it has written there."""
 
     process: subprocess.Popen[bytes]
+    terminal: int
     written: int = 0
     is_live: bool = False
+    is_fast: bool = False
 
 
 def run(rounds: int = ROUNDS) -> Report:
-    """Measure first pictures, interleaved, then half a minute at rest beside nvitop."""
+    """Measure first pictures, interleaved, then half a minute at rest at each rate, beside nvitop. nvitop is wanted."""
     load, notes = LoadMeter(), []
     with tempfile.TemporaryDirectory(prefix="sparkctl-bench-") as name, ExitStack() as stack:
         scratch = Path(name)
@@ -86,7 +94,7 @@ def run(rounds: int = ROUNDS) -> Report:
         nvitop = probe._nvitop(scratch)
         screens = {"panel": stack.enter_context(shown(panel, {**env, "SPARKCTL_CONFIG": config}))}
         if isinstance(nvitop, Path):
-            screens["nvitop"] = stack.enter_context(shown([str(nvitop), "--interval", "0.5"], env))
+            screens["nvitop"] = stack.enter_context(shown([str(nvitop), "--interval", str(FAST)], env))
         else:
             notes.append(f"without nvitop: {nvitop}")
         time.sleep(_WARM_UP)
@@ -94,31 +102,49 @@ def run(rounds: int = ROUNDS) -> Report:
             notes.append(f"without nvitop: it ended with exit {screens.pop('nvitop').process.returncode}")
         if not screens["panel"].is_live:
             raise RuntimeError("the panel shows no engine's figures: there is nothing to measure")
-        before = {each: screen.written for each, screen in screens.items()}
-        measured = probe._measure({each: screen.process for each, screen in screens.items()}, round(REST))
-        written = {each: (screen.written - before[each]) / 1024 / REST for each, screen in screens.items()}
+        panels = {"panel": screens["panel"]}
+        slow, written = _at_rest(panels)
+        _hurry(screens["panel"])
+        fast, more = _at_rest(screens)
+    at_first, at_last = f"every {IN_FRONT_OF_AN_OPERATOR:g} s", f"every {FAST:g} s"
     series = [Series(f"{each}: first picture", "ms", values) for each, values in taken.items()]
-    series += [Series(f"{one.name}: CPU at rest", "%", one.cpu) for one in measured]
-    series += [Series(f"{one.name}: RSS", "MiB", (one.memory["RSS"],)) for one in measured]
-    series += [Series(f"{each}: to the terminal", "KiB/s", (rate,)) for each, rate in written.items()]
-    goals = tuple(_goals(taken, {one.name: one for one in measured}, written))
+    for measured, rates, often in ((slow, written, at_first), (fast, more, at_last)):
+        series += [Series(f"{each}: CPU at rest, {often}", "%", one.cpu) for each, one in measured.items()]
+        series += [Series(f"{each}: to the terminal, {often}", "KiB/s", (rate,)) for each, rate in rates.items()]
+    series += [Series(f"{each}: RSS", "MiB", (one.memory["RSS"],)) for each, one in fast.items()]
+    goals = tuple(_goals(taken, fast, written["panel"]))
     title = "time to the first picture; two Sparks at rest, 140 x 40"
     return Report("panel", title, tuple(series), goals, load.read(), tuple(notes))
 
 
-def _goals(
-    taken: Mapping[str, Sequence[float]], measured: Mapping[str, probe.Measured], written: Mapping[str, float]
-) -> Iterator[Goal]:
+def _at_rest(screens: Mapping[str, Screen]) -> tuple[dict[str, probe.Measured], dict[str, float]]:
+    """Return what each costs while nobody types, and the KiB a second that it writes."""
+    before = {each: screen.written for each, screen in screens.items()}
+    measured = probe._measure({each: screen.process for each, screen in screens.items()}, round(REST))
+    written = {each: (screen.written - before[each]) / 1024 / REST for each, screen in screens.items()}
+    return {one.name: one for one in measured}, written
+
+
+def _hurry(panel: Screen) -> None:
+    """Let the panel read the Sparks as often as nvitop looks, and see that it says so."""
+    os.write(panel.terminal, b"+" * RATES.index(IN_FRONT_OF_AN_OPERATOR))
+    time.sleep(_WARM_UP)  # what it says about that is gone from the screen by then
+    if not panel.is_fast:
+        raise RuntimeError(f"the panel does not say that it reads the Sparks every {FAST:g} s")
+
+
+def _goals(taken: Mapping[str, Sequence[float]], fast: Mapping[str, probe.Measured], written: float) -> Iterator[Goal]:
     empty = statistics.median(taken["empty Textual app"])
     yield Goal("first picture / empty Textual app", statistics.median(taken["panel"]) / empty, FIRST_PAINT)
     dark = statistics.median(taken["panel, both black-holed"])
     yield Goal("first picture, both black-holed / empty Textual app", dark / empty, BLACK_HOLED)
-    ours = measured["panel"]
-    if "nvitop" in measured:
-        theirs = measured["nvitop"]
-        yield Goal("panel / nvitop, mean CPU", statistics.mean(ours.cpu) / statistics.mean(theirs.cpu), CPU)
-        yield Goal("panel / nvitop, RSS", ours.memory["RSS"] / theirs.memory["RSS"], RSS)
-    yield Goal("panel, to the terminal", written["panel"], KIB_PER_SECOND, unit="KiB/s")
+    ours, theirs = fast["panel"], fast.get("nvitop")
+    busy = None if theirs is None else statistics.mean(ours.cpu) / statistics.mean(theirs.cpu)
+    yield Goal(f"panel / nvitop, mean CPU, both every {FAST:g} s", busy, CPU)
+    big = None if theirs is None else ours.memory["RSS"] / theirs.memory["RSS"]
+    yield Goal("panel / nvitop, RSS", big, RSS)
+    often = f"every {IN_FRONT_OF_AN_OPERATOR:g} s, as by itself"
+    yield Goal(f"panel, to the terminal, Sparks read {often}", written, KIB_PER_SECOND, unit="KiB/s")
 
 
 @contextmanager
@@ -180,13 +206,14 @@ def shown(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Screen]:
     ours, theirs = _terminal()
     with subprocess.Popen(argv, env=dict(env), stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
-        screen = Screen(process)
+        screen = Screen(process, ours)
 
         def drain() -> None:
             with suppress(OSError):
                 while said := os.read(ours, 65536):
                     screen.written += len(said)
                     screen.is_live = screen.is_live or b"tok/s" in said
+                    screen.is_fast = screen.is_fast or b"every %g s" % FAST in said
 
         draining = threading.Thread(target=drain)
         draining.start()

@@ -28,10 +28,11 @@ def _row(series: Series, wide: int) -> str:
 def _goal(goal: Goal) -> str:
     sign = "<=" if goal.at_most else ">="
     unit = f" {goal.unit}" if goal.unit else "x"
+    value = "not measured" if goal.value is None else f"{goal.value:.2f}{unit}"
     if goal.bound is None:
-        return f"  {goal.what}: {goal.value:.2f}{unit}"
+        return f"  {goal.what}: {value}"
     verdict = "holds" if goal.holds else "short"
-    return f"  {goal.what}: {goal.value:.2f}{unit}  (goal {sign} {goal.bound:g}{unit}: {verdict})"
+    return f"  {goal.what}: {value}  (goal {sign} {goal.bound:g}{unit}: {verdict})"
 
 
 def _number(value: float) -> str:

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from textual import events
-from textual.constants import ESCAPE_DELAY
 from textual.message import Message
 
-from sparkctl.tui.escape import KeyParser
+from sparkctl.tui.escape import LONE, KeyParser
 
 KEYS = {
     "x": "x", "X": "X", ":": "colon", "/": "slash", "\r": "enter", "\t": "tab", "é": "é", "\x1b[B": "down",
@@ -37,11 +36,12 @@ def test_escape_and_a_key_typed_at_once_are_both(sent: str) -> None:
 def test_escape_alone_is_escape_once_nothing_follows_it() -> None:
     parse, now = parser()
     assert names(parse.feed("\x1b")) == []
-    assert parse.is_waiting
     assert names(parse.tick()) == []
-    now[0] += 2 * ESCAPE_DELAY
+    assert parse.patience == pytest.approx(LONE)
+    now[0] += 2 * LONE
+    assert parse.patience == 0
     assert names(parse.tick()) == ["escape"]
-    assert not parse.is_waiting
+    assert parse.patience is None
     assert names(parse.feed("x")) == ["x"]
 
 
@@ -68,6 +68,6 @@ def test_how_keys_are_cut_into_reads_changes_nothing(sent: list[str], data: st.D
         if start < stop:
             got += names(parse.feed(text[start:stop]))
             got += names(parse.tick())
-    now[0] += 2 * ESCAPE_DELAY
+    now[0] += 2 * LONE
     got += names(parse.tick())
     assert got == [KEYS[one] for one in sent]
