@@ -9,6 +9,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from sparkctl.core.actions import Action, ActionId, available
+from sparkctl.model.text import clean
 from sparkctl.present.keys import key_words
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Actions(Provider):
         panel: Panel = self.app  # type: ignore[assignment]
         now = panel.situation()
         return [
-            (one.title, key_words(one.keys[0]) + (f"   {' '.join(one.words(now))}" if one.words else ""), one)
+            (one.title, key_words(one.keys[0]) + (f"   {clean(' '.join(one.words(now)))}" if one.words else ""), one)
             for one in available(panel.actions if panel.front is None else panel.front.actions, now)
             if one.id not in _NOT
         ]
