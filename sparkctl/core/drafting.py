@@ -4,20 +4,41 @@ from __future__ import annotations
 
 import math
 from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sparkctl.model.metrics import Activity, Numbers
 
+if TYPE_CHECKING:
+    from sparkctl.model.metrics import Quantiles
+
+T = TypeVar("T")
 _KEPT = 450  # a quarter of an hour of readings, one every two seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Generic[T]):
+    """A figure, and when (unix seconds) the engine told it last."""
+
+    ts: float
+    value: T
 
 
 class Drafting:
     """The readings of one container. One without an accept length (idle, prompts, nothing known) is a gap there; of the
     throughput only what is not known is one: an engine that is known to idle gives 0 tok/s. The memory for all of them is
-    taken at once: objects that come and go between others that stay would take ever more of it."""
+    taken at once: objects that come and go between others that stay would take ever more of it.
+
+    ``ttft``, ``inter_token``, ``prompt_rate`` and ``prefix_hit_rate`` are told only while a request begins or goes on: the
+    last that there was of each, None before any."""
 
     def __init__(self) -> None:
         self._at, self._lengths, self._rates = (array("d", [math.nan]) * _KEPT for _ in range(3))
         self._next = 0  # the place of the next reading
+        self.ttft: Told[Quantiles] | None = None
+        self.inter_token: Told[Quantiles] | None = None
+        self.prompt_rate: Told[float] | None = None
+        self.prefix_hit_rate: Told[float] | None = None
 
     def take(self, ts: float, numbers: Numbers | None) -> None:
         """Take a reading of ``ts``, unix seconds."""
@@ -28,6 +49,18 @@ class Drafting:
         self._lengths[self._next] = math.nan if length is None else length
         self._rates[self._next] = math.nan if rate is None else rate
         self._next = (self._next + 1) % _KEPT
+        if numbers is not None:
+            self._keep(ts, numbers)
+
+    def _keep(self, ts: float, numbers: Numbers) -> None:
+        if numbers.ttft is not None:
+            self.ttft = Told(ts, numbers.ttft)
+        if numbers.inter_token is not None:
+            self.inter_token = Told(ts, numbers.inter_token)
+        if numbers.prompt_rate:
+            self.prompt_rate = Told(ts, numbers.prompt_rate)
+        if numbers.prefix_hit_rate is not None:
+            self.prefix_hit_rate = Told(ts, numbers.prefix_hit_rate)
 
     def cells(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
         """Return the mean accept length of ``count`` equal stretches, oldest first, the last of which has ``now`` in it; None:

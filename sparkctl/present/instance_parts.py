@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from sparkctl.core.drafting import Drafting, Told
 from sparkctl.core.logmarks import Level, header
 from sparkctl.model.events import Ended
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.metrics import Acceptance, Numbers
+from sparkctl.model.metrics import Acceptance, Numbers, Quantiles
 from sparkctl.model.per_step import PerStep
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan, ReadyRule
@@ -21,6 +22,7 @@ from sparkctl.present import numbers as words
 from sparkctl.present.bars import claim_bar, gauge
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.fold import fold
+from sparkctl.present.glance import old
 from sparkctl.present.spans import Row, Span, Tone, cells, row, width
 from sparkctl.present.tile_parts import Part, Space, folded, label
 
@@ -101,26 +103,45 @@ def position_rows(seen: Acceptance | None, space: Space) -> list[Row]:
     return rows
 
 
-def latency_rows(numbers: Numbers, drafts: bool) -> list[Row]:
-    """Return the time to the first token and between the following, prompts and the prefix cache."""
-    rows = []
-    if numbers.ttft is not None:
-        rows.append(row(label("TTFT"), Span(words.latency(numbers.ttft), Tone.VALUE)))
-    if numbers.inter_token is not None:
-        between = "step" if drafts or numbers.acceptance is not None else "token"
-        spans = row(
-            Span(words.latency(numbers.inter_token), Tone.VALUE), Span(f"   from {between} to {between}", Tone.LABEL)
-        )
-        rows.append(row(label("between"), *spans))
+def latency_rows(numbers: Numbers, drafts: bool, last: Drafting | None = None, now: float = 0.0) -> list[Row]:
+    """Return the time to the first token and between the following, prompts and the prefix cache.
+
+    ``last``: what was told last of each; where there is nothing newer it stays, faded, with its age at ``now``: what is below
+    does not jump with every request.
+    """
+    kept = last or Drafting()
+    between = "step" if drafts or numbers.acceptance is not None else "token"
+    rows = [
+        _latency_row("TTFT", numbers.ttft, kept.ttft, now),
+        _latency_row("between", numbers.inter_token, kept.inter_token, now, f"   from {between} to {between}"),
+        _prompts_row(numbers, kept, now),
+    ]
+    return [each for each in rows if each is not None]
+
+
+def _latency_row(
+    name: str, fresh: Quantiles | None, last: Told[Quantiles] | None, now: float, of: str = ""
+) -> Row | None:
+    if fresh is not None:
+        return row(label(name), Span(words.latency(fresh), Tone.VALUE), Span(of, Tone.LABEL))
+    if last is None:
+        return None
+    return row(label(name), Span(f"{words.latency(last.value)}   {old(now - last.ts)}", Tone.STALE))
+
+
+def _prompts_row(numbers: Numbers, last: Drafting, now: float) -> Row | None:
     prompts: list[Span] = []
     if numbers.prompt_rate:
         prompts.append(Span(f"{words.speed(numbers.prompt_rate):<12}", Tone.VALUE))
     if numbers.prefix_hit_rate is not None:
         prompts += [Span("prefix cache ", Tone.LABEL), Span(words.percent(numbers.prefix_hit_rate), Tone.VALUE)]
         prompts.append(Span(" found", Tone.UNIT))
-    if prompts:
-        rows.append((label("prompts"), *prompts))
-    return rows
+    rate, found = last.prompt_rate, last.prefix_hit_rate
+    if not prompts and (told := [one.ts for one in (rate, found) if one is not None]):
+        text = "" if rate is None else f"{words.speed(rate.value):<12}"
+        text += "" if found is None else f"prefix cache {words.percent(found.value)} found"
+        prompts.append(Span(f"{text.rstrip()}   {old(now - max(told))}", Tone.STALE))
+    return (label("prompts"), *prompts) if prompts else None
 
 
 def step_cost_row(numbers: Numbers, per_step: PerStep | None) -> Row | None:

@@ -279,7 +279,8 @@ def _doing(scene: InstanceScene, one: InstanceView, space: Space, *, roomy: bool
         if (reads := reads_row(one, scene.seen, space)) is not None:
             parts.append(Part(3, (reads,)))
         drafts = one.per_step is not None and bool(one.per_step.draft_tokens)
-        parts += [Part(5, (each,)) for each in latency_rows(numbers, drafts)]
+        last = scene.seen.drafting.get(one.container_id or "")
+        parts += [Part(5, (each,)) for each in latency_rows(numbers, drafts, last, scene.seen.now)]
         if (steps := step_cost_row(numbers, one.per_step)) is not None:
             parts.append(Part(6, (steps,)))
     if one.metrics_hint is not None:

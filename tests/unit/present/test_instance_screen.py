@@ -83,6 +83,22 @@ def shown(one: InstanceScene, columns: int = 80, lines: int = 22) -> str:
 AT_WORK = (events.NumbersArrived(101.0, NODE, ID, NUMBERS),)
 
 
+@pytest.mark.parametrize(("columns", "lines"), [(80, 40), (120, 38)])
+def test_what_no_request_tells_any_more_fades_and_nothing_below_jumps(columns: int, lines: int) -> None:
+    quiet = replace(NUMBERS, ttft=None, inter_token=None, prompt_rate=None, prefix_hit_rate=None)
+    made = store(*AT_WORK)
+    at_work = shown(scene(made), columns, lines).splitlines()
+    made.apply(events.NumbersArrived(103.0, NODE, ID, quiet))
+    later = shown(scene(made), columns, lines).splitlines()
+    for name in ("TTFT", "between", "prompts", "steps", "GPU", "holds"):
+        before, after = ([at for at, line in enumerate(each) if f"│ {name} " in line] for each in (at_work, later))
+        assert before == after, name
+    (row,) = [line for line in later if "TTFT" in line]
+    assert "310 ms p50, 1.20 s p95   29 s old" in row
+    faded = [span for each in instance_rows(scene(made), columns, lines) for span in each if "29 s old" in span.text]
+    assert [span.tone for span in faded] == [Tone.STALE] * 3
+
+
 @pytest.mark.parametrize(("columns", "lines"), [(80, 22), (120, 38)])
 def test_what_it_does_holds_and_says(columns: int, lines: int) -> None:
     run = Launched(PLAN, PLAN.ready, None)
