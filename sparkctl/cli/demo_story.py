@@ -74,9 +74,17 @@ def demo(clock: RatedClock, *, with_story: bool) -> Demo:
     """Return what the panel needs to know of simulated Sparks."""
     return Demo(
         clock,
-        lambda: "simulated" if clock.rate == 1 else f"simulated, time ×{clock.rate:g}",
+        lambda: _badge(clock),
         STORY if with_story else (),
     )
+
+
+def _badge(clock: RatedClock) -> str:
+    """Say whose time this is: how fast it goes, or how far ahead of ours it is since it went faster."""
+    if clock.rate != 1:
+        return f"simulated, time ×{clock.rate:g}"
+    ahead = round((clock.now() - time.time()) / 60)
+    return f"simulated, {ahead} min ahead" if ahead else "simulated"
 
 
 def remember(state: Path) -> None:

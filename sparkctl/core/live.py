@@ -144,7 +144,13 @@ class Store:
         ]
         sights = [_sight(other, one, one.arrived.sample) for other, one in answering if one.arrived]
         beside = [finding for finding in between(sights) if finding.node == name]
-        shown = [*self._nodes[name].troubles, *beside]
+        ready = {one.name for one in _instances(name, self._nodes[name]) if one.phase is Phase.READY}
+        sampled = [
+            one
+            for one in self._nodes[name].troubles  # as of the last sample; that it is ready may be known since
+            if not (one.kind is FindingKind.PAGE_CACHE and one.instance in ready)
+        ]
+        shown = [*sampled, *beside]
         newer = {(one.kind.value, one.instance) for one in shown}  # what was asked before is told again by the samples
         asked = (_finding(one) for key, one in self._nodes[name].told.items() if key not in newer)
         return worst_first([*shown, *(finding for finding in asked if finding is not None)])

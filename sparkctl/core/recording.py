@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import stat
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from sparkctl.core.record import decode, encode
 from sparkctl.errors import InvalidInput
@@ -16,8 +18,12 @@ from sparkctl.model.events import Event
 from sparkctl.model.secrets import redact
 from sparkctl.model.text import clean
 
+if TYPE_CHECKING:
+    from gzip import GzipFile
+
 _LONGEST = 16 << 20  # bytes of a line: a batch of log lines has a hundredth of it
 _END_OF_TIME = 1e11  # unix seconds, year 5138: beyond it no calendar goes
+_GZIP = b"\x1f\x8b"  # what such a file begins with
 _WRITTEN = "a recording is what `sparkctl top --record FILE` writes"
 _HINT = f"{_WRITTEN}; a damaged line can be taken out with an editor"
 
@@ -97,7 +103,7 @@ def read(path: Path, on_cut: Callable[[str], None] | None = None) -> Iterator[Ev
     """
     number = 0
     try:
-        with path.open("rb") as file:
+        with path.open("rb") as raw, _unpacked(raw) as file:
             while line := file.readline(_LONGEST):
                 number += 1
                 if len(line) == _LONGEST:
@@ -106,10 +112,26 @@ def read(path: Path, on_cut: Callable[[str], None] | None = None) -> Iterator[Ev
                     yield event
                 elif line.strip() and on_cut is not None:
                     on_cut(f"the recording {path} ends in the middle of line {number}, which is left out")
+    except EOFError:
+        if on_cut is not None:
+            on_cut(
+                f"the recording {path} is packed, and its end is missing: what comes after line {number} is left out"
+            )
+    except zlib.error as error:
+        raise InvalidInput(f"cannot unpack {path} behind line {number}: {error}", _WRITTEN) from error
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror or error}", _WRITTEN) from error
     if number == 0:
         raise InvalidInput(f"{path} is empty", _WRITTEN)
+
+
+def _unpacked(raw: BufferedReader) -> AbstractContextManager[BufferedReader | GzipFile]:
+    """Return the file as it reads, what gzip made as what went into it."""
+    if not raw.peek(len(_GZIP)).startswith(_GZIP):
+        return nullcontext(raw)
+    import gzip
+
+    return gzip.open(raw)
 
 
 def _event(path: Path, number: int, line: bytes) -> Event | None:

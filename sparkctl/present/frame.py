@@ -131,6 +131,11 @@ def welcome() -> list[Row]:
     return [*rows, (), row("  ", Span("q", Tone.KEY), Span(" ends the panel", Tone.LABEL))]
 
 
+def reading() -> list[Row]:
+    """Return what a recording shows before its first node."""
+    return [(), row("  ", Span("reading the recording ...", Tone.STALE))]
+
+
 def guard_words(guarded: Mapping[NodeName, tuple[str, ...] | None]) -> str | None:
     """Return in how far the Sparks are guarded; None where that is not known. ``guarded``: what is watched on each."""
     armed = [name for name, watched in guarded.items() if watched]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from sparkctl.core.store import LoadView
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.units import GIB, gib
 from sparkctl.present.bars import memory_bar
+from sparkctl.present.glance import COMING
+from sparkctl.present.sentences import phase_word
 from sparkctl.present.spans import Row, Span, Tone, row, said
 
 _BAR = 36
@@ -23,9 +26,10 @@ def standing_rows(profile: Profile, view: LoadView, ascii_only: bool = False, co
         return rows
     rows.append(_memory("now", bar, cells, ascii_only))
     if profile.expected_memory is not None:
-        back = _given_back(profile, view)
-        rows.append(_memory("then", _then(bar, profile.expected_memory, back), cells, ascii_only, expected=True))
-        if (short := profile.expected_memory - bar.available - back) > 0:
+        back, coming = _given_back(profile, view), _to_come(profile, view)
+        then = _then(bar, profile.expected_memory + coming, back)
+        rows.append(_memory("then", then, cells, ascii_only, expected=True))
+        if (short := _lacks(profile.expected_memory, bar, back, coming)) > 0:
             rows.append(row("     ", Span(f"{gib(short)} too little: stop something first", Tone.BAD)))
     return rows
 
@@ -38,9 +42,11 @@ def obstacles(profile: Profile, view: LoadView) -> list[str]:
         if one.is_alive and profile.port is not None and one.port == profile.port and not _is_same(one, profile)
     ]
     bar, wanted, back = view.memory, profile.expected_memory, _given_back(profile, view)
-    if bar is not None and wanted is not None and (short := wanted - bar.available - back) > 0:
+    if bar is not None and wanted is not None and (short := _lacks(wanted, bar, back, _to_come(profile, view))) > 0:
         gone = f", {gib(back)} more once the {profile.name} that runs there is gone" if back else ""
         found.append(f"{profile.name} needs {gib(wanted)}. {view.name} has {gib(bar.available)} available{gone}.")
+        if coming := _to_come(profile, view):
+            found.append(f"What is being started there is going to take {gib(coming)} more.")
         found.append(f"That is {gib(short)} too little: stop something first.")
     return found
 
@@ -54,14 +60,36 @@ def _is_same(one: InstanceView, profile: Profile) -> bool:
     return one.ours and one.name == profile.name
 
 
+def _to_come(profile: Profile, view: LoadView) -> int:
+    """Return the bytes that other starts which are under way there are still going to take, as far as that is known."""
+    return sum(
+        max(0, one.expected - (one.memory or 0))
+        for one in view.instances
+        if _is_starting(one) and not _is_same(one, profile) and one.expected is not None
+    )
+
+
+def _lacks(wanted: int, bar: MemoryBar, back: int, coming: int) -> int:
+    return wanted - max(0, bar.available - coming) - back
+
+
+def _is_starting(one: InstanceView) -> bool:
+    return one.ours and one.phase in COMING and one.phase is not Phase.STOPPING
+
+
 def _words(one: InstanceView, profile: Profile) -> Row:
     held = f" holds {gib(one.memory)}" if one.memory is not None else " runs"
+    if _is_starting(one) and one.phase is not None:
+        takes = "" if one.expected is None else f", {gib(one.expected)} expected"
+        held = f" is {phase_word(one.phase)} here now{takes}"
     if _is_same(one, profile):
         return row(
             said(one.name, Tone.TITLE), Span(f"{held}: it is replaced if its settings are others", Tone.ATTENTION)
         )
     if profile.port is not None and one.port == profile.port:
         return row(said(one.name, Tone.TITLE), Span(f"{held}, and port {one.port}: stop it first", Tone.BAD))
+    if _is_starting(one):
+        return row(said(one.name, Tone.TITLE), Span(held, Tone.ATTENTION))
     return row(said(one.name, Tone.TITLE), Span(f"{held} and stays", Tone.LABEL))
 
 

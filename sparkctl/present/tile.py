@@ -27,6 +27,7 @@ from sparkctl.present.tile_parts import (
     gpu_rows,
     instance_row,
     is_coming,
+    rank_words,
     reads_row,
     short_row,
 )
@@ -169,8 +170,7 @@ def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[
         why = failure_rows(one, seen, space)
         return [Part(1, tuple(why[:2])), *(Part(3, (each,)) for each in why[2:])]
     if one.phase is Phase.READY and one.name in seen.leaders:
-        words = row(Span("worker of rank 0 on ", Tone.LABEL), said(seen.leaders[one.name], Tone.VALUE))
-        return [Part(1, (row(Span("  "), *words),))]
+        return [Part(1, (row(Span("  "), *rank_words(one, seen.leaders[one.name])),))]
     if one.phase is not Phase.READY or one.port is None:
         return [Part(3, (row(said(one.detail, Tone.STALE)),))] if one.detail else []
     decode, accept = decode_row(one.numbers, space), accept_row(one, seen, space)

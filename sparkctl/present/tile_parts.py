@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sparkctl.core.bandwidth import of_instance, of_node, why_blank
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity, Numbers
+from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Gpu
 from sparkctl.model.units import GIB
 from sparkctl.present import numbers as words
@@ -146,6 +147,14 @@ def decode_row(numbers: Numbers | None, space: Space) -> Row:
     if width(spans) > space.columns:
         spans = [Span(" run", Tone.UNIT) if span.text == " running" else span for span in spans]
     return tuple(spans)
+
+
+def rank_words(one: InstanceView, leader: NodeName) -> Row:
+    """Return whose part it is, of an instance that serves nothing here. Of two ranks it is the second; of more it is not
+    known which."""
+    ranks = 0 if one.per_step is None else one.per_step.ranks
+    which = "rank 1" if ranks == 2 else "a worker"
+    return row(Span(f"{which} of the engine on ", Tone.LABEL), said(leader, Tone.VALUE))
 
 
 def accept_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:

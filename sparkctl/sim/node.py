@@ -105,6 +105,7 @@ class SimNode:
         self.ports: dict[int, Handler] = {}  # who listens on 127.0.0.1
         self.locks: dict[str, str] = {}  # path to the holder's words
         self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
+        self.spread: set[int] = set()  # pids whose model is on other nodes, too
         self.clock_ahead = 0.0  # seconds that its wall clock is ahead of ours
         self.guard: Guard | None = None
         self._began = pace.clock.monotonic()
@@ -142,6 +143,11 @@ class SimNode:
     def gpu_busy(self) -> float:
         """How busy the GPU is, 0..1."""
         return min(1.0, sum(busy() for busy in self.at_work.values()))
+
+    @property
+    def fabric_busy(self) -> bool:
+        """Whether an engine at work shares its model with another node now."""
+        return any(busy() > 0 for pid, busy in self.at_work.items() if pid in self.spread)
 
     def spawn(self, container: str) -> int:
         """Return the pid of a new process of a container."""

@@ -40,6 +40,8 @@ class EngineProcess:
         self._rushed: float | None = None
         self._handler = self.serving.handle
         self._starting = 0.0  # how busy the start keeps the GPU
+        if self.launch.nodes > 1:
+            node.spread.add(self.pids[1])
         node.at_work[self.pids[1]] = lambda: 0.96 if self.decoding.running else self._starting
 
     @property

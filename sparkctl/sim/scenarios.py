@@ -63,18 +63,21 @@ async def big_model(nodes: Sequence[Dockerd], env: Sequence[str] = ()) -> None:
             --served-model-name qwen3-235b --tp 2 --nnodes 2 --node-rank {rank} --dist-init-addr 192.168.100.11:20000
             --mem-fraction-static 0.85 --enable-metrics"""
         ready = WORKER_READY if rank else HEAD_READY
-        body = _body(SGLANG_IMAGE, command.split(), _big_labels(ready), [f"{HOME}/models:/models"], list(env))
+        body = _body(
+            SGLANG_IMAGE, command.split(), _big_labels(ready, serves=not rank), [f"{HOME}/models:/models"], list(env)
+        )
         await _run(docker, body, 26 * HOURS, requests=1)
 
 
-def _big_labels(ready: ReadyRule) -> dict[str, str]:
+def _big_labels(ready: ReadyRule, *, serves: bool) -> dict[str, str]:
+    port = {Label.PORT: "8010"} if serves else {}  # only the head answers anybody
     return {
         Label.PROFILE: "qwen3-235b",
         Label.HASH: "5e0d2a91c7b4",
         Label.INSTANCE: "qwen3-235b",
         Label.ENGINE: "sglang",
         Label.OPERATOR: OPERATOR,
-        Label.PORT: "8010",
+        **port,
         Label.READY: json.dumps(asdict(ready)),
         Label.PER_STEP: json.dumps(
             {"weights": WEIGHTS, "parameters": 235 * 10**9, "active_parameters": 22 * 10**9, "ranks": 2}

@@ -38,6 +38,11 @@ class Keyboard:
         self._away: set[asyncio.Task[None]] = set()
         self._deaf_until = 0.0
         self._is_closed = False
+        self._taken: float | None = None
+
+    def rested(self, seconds: float) -> bool:
+        """Tell whether nothing was typed for so many seconds."""
+        return self._taken is None or asyncio.get_running_loop().time() - self._taken >= seconds
 
     @property
     def is_opening(self) -> bool:
@@ -46,6 +51,7 @@ class Keyboard:
 
     def take(self, event: events.Key | events.Paste) -> None:
         """Take what was typed, now or in its turn. Escape gives up what is being opened, and what was typed for it."""
+        self._taken = asyncio.get_running_loop().time()
         is_escape = isinstance(event, events.Key) and event.key == "escape"
         if self._is_closed or self._away or (asyncio.get_running_loop().time() < self._deaf_until and not is_escape):
             return

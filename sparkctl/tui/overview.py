@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from sparkctl.core.actions import OVERVIEW
-from sparkctl.present.frame import Box, filled, first_frame, welcome
+from sparkctl.present.frame import Box, filled, first_frame, reading, welcome
 from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.sheet import Sheet
 
@@ -52,7 +52,9 @@ class Overview(PanelScreen):
             wide, high = self.size.width, self.size.height - 2
         panel = self.panel
         scene: Scene | None = panel.scene()
-        if scene is not None:
+        if panel.setup.recording is not None and not panel.names:
+            tiles.show(filled(reading(), wide, high, panel.ascii_only))
+        elif scene is not None:
             from sparkctl.present.overview import overview
 
             painted = overview(scene, wide, high)

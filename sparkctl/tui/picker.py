@@ -17,6 +17,8 @@ from sparkctl.tui.dialogs import Choice, Dialog, paragraph
 
 _ANYWAY = "anyway"
 
+_UP_TO_DATE = 1.0  # seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -54,8 +56,14 @@ class Picker(Dialog[tuple[str, ...]]):
 
     @property
     def view(self) -> LoadView:
-        """The node that it would be started on."""
-        return self._views[self._node]
+        """The node that it would be started on, as it is now."""
+        shown = self._views[self._node]
+        return next((one for one in self.panel.situation().views if one.name == shown.name), shown)
+
+    def on_mount(self) -> None:
+        """Paint, and keep up with what happens on the nodes meanwhile."""
+        super().on_mount()
+        self.set_interval(_UP_TO_DATE, self.draw)
 
     def rows(self) -> Sequence[Row]:
         """Return the profiles, the nodes, and what starting this one there would mean."""

@@ -12,6 +12,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from textual.screen import ModalScreen
+
 from sparkctl.core.actions import DOCTOR, OVERVIEW
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.core.context import Interrupt
@@ -108,6 +110,10 @@ class Room:
         if self.player is not None and self.player.is_paused:
             return stamp
         return stamp + min(1.0, self.clock.monotonic() - when)
+
+    def has_visitor(self, seconds: float) -> bool:
+        """Tell whether a dialog is open, or a key was pressed within so many seconds."""
+        return isinstance(self._panel.screen, ModalScreen) or not self._panel.keyboard.rested(seconds)
 
     def views(self, names: Sequence[NodeName]) -> tuple[LoadView, ...]:
         """Return the nodes' views, in the operator's order."""

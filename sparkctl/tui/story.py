@@ -12,12 +12,16 @@ if TYPE_CHECKING:
     from sparkctl.tui.room import Room
 
 _LOOK = 1.0  # seconds between two looks whether a verb is over
+_HANDS_OFF = 5.0  # of our seconds after a key: whoever presses one may be about to do something
 
 
 async def tell(room: Room, story: Sequence[Told]) -> None:
-    """Say and do one thing after the other; a verb is waited for. Somebody who starts something himself ends it."""
+    """Say and do one thing after the other; a verb is waited for, and so are a visitor's dialog and keys. Somebody who
+    starts something himself ends it."""
     for one in story:
         await room.clock.sleep(one.after)
+        while room.has_visitor(_HANDS_OFF) and not room.is_taken_over:
+            await room.clock.sleep(_LOOK)
         if room.is_taken_over:
             room.notice("from here on the demo is yours: it starts nothing more by itself", Tone.ACCENT)
             return

@@ -201,3 +201,20 @@ def test_doctor_tells_what_one_look_can_judge() -> None:
     wrong = {(one["node"], one["check"]) for one in findings if one["severity"] in ("problem", "warning")}
     assert {("spark2", "gid"), ("spark2", "orphan")} <= wrong
     assert all(one["evidence"] for one in findings if one["check"] in ("gid", "orphan"))
+
+
+async def test_the_link_moves_as_much_whether_half_of_it_lies_idle_or_not(tmp_path: Path) -> None:
+    moved = {}
+    for scenario in ("big-model", "trouble", "two-stacks"):
+        async with SimulatedSparks(scenario, **clients.FAST) as sparks:
+            views = await seen(sparks, tmp_path, lambda now: all(_rates(view) for view in now))
+            moved[scenario] = _rates(views[0])
+    assert sum(moved["big-model"]) == pytest.approx(sum(moved["trouble"]))
+    assert 0 < sum(moved["big-model"]) < 2e9
+    assert sorted(rate > 0 for rate in moved["big-model"]) == [False, False, True, True]
+    assert not any(moved["two-stacks"])
+
+
+def _rates(view: LoadView) -> list[float]:
+    ports = () if view.sample is None else view.sample.rdma or ()
+    return [port.send_rate for port in ports if port.send_rate is not None]

@@ -154,3 +154,11 @@ async def test_keys_hurry_a_recording_and_jump_in_it(tmp_path: Path) -> None:
     async with opened(setup((), tmp_path), (120, 24)) as pilot:
         await pilot.press("comma")
         assert toasts(pilot) == ["this is no recording: what you see happens now"]
+
+
+async def test_before_its_first_node_a_recording_is_being_read_and_nobody_is_told_to_configure_one(
+    tmp_path: Path,
+) -> None:
+    async with opened(setup((), tmp_path, recording=lambda: ((), 1.0))) as pilot:
+        shown = await until(pilot, "reading the recording ...")
+        assert "sparkctl init" not in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from sparkctl.core.history import History
 from sparkctl.model.ask import Asker
 from sparkctl.sim import DEMO_SPEED, SimClock, SimulatedSparks
 from sparkctl.tui.setup import Setup
-from tests.tui.driving import Driver, opened, screen, until
+from tests.tui.driving import Driver, holds, opened, screen, until
 
 FASTER = 12.0
 
@@ -69,6 +70,39 @@ async def test_the_story_is_told_to_whoever_watches(tmp_path: Path, monkeypatch:
         assert 18 < speed < 29
         assert 2.4 <= steps <= 3.6
         assert "failed" in screen(pilot), "the one that failed is still listed"
+
+
+async def test_the_story_waits_while_a_dialog_is_open_which_tells_what_loads_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimClock(elastic=True)
+    async with (
+        SimulatedSparks("story", speed=1 / DEMO_SPEED, clock=clock) as sparks,
+        opened(told(sparks, clock, tmp_path), (100, 30)) as pilot,
+    ):
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        await until(pilot, "○ nothing runs")
+        await pilot.press("u")
+        await until(pilot, "start a profile")
+        clock.go(FASTER)
+        begun = clock.monotonic()
+        await holds(pilot, lambda: clock.monotonic() - begun > 40)
+        assert not sparks.docker["spark2"].containers, "it would have started its own by now"
+        clock.go(1.0)
+        room = pilot.app.room  # type: ignore[attr-defined]
+        room.run(("up", "qwen36-vllm", "--node", "spark2"), by_hand=False)
+        await pilot.press("tab")
+        await until(
+            pilot, lambda text: re.search(r"qwen36-vllm is (starting|loading)\S* here now, 96.0 GiB expected", text)
+        )
+        await until(pilot, "≈ 108")  # what is still to come counts
+
+
+@pytest.mark.parametrize(("rate", "ahead", "says"), [
+    (1.0, 0.0, "simulated"), (1.0, 544.0, "simulated, 9 min ahead"), (8.0, 544.0, "simulated, time ×8"),
+])  # fmt: skip
+def test_the_header_says_how_far_ahead_the_demo_is(rate: float, ahead: float, says: str) -> None:
+    assert demo(SimClock(time.time() + ahead, rate), with_story=False).badge() == says
 
 
 async def test_whoever_starts_something_has_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,17 @@ def test_a_sample_proves_the_node_and_goes_into_its_history() -> None:
     assert len(store.rings(ONE).fine(Series.AVAILABLE)) == 2
 
 
+def test_page_cache_is_in_nobodys_way_once_the_engine_is_ready() -> None:
+    low = Memory(120 * GIB, 60 * GIB, 3 * GIB, 57 * GIB, 0, 0)
+    loads = replace(READY, phase=Phase.LOADING)
+    store = applied(events.ContainersListed(1.0, ONE, (loads,)))
+    for ts in range(2, 20, 2):
+        store.apply(arrived(float(ts), memory=low))
+    assert [found.kind for found in store.view(ONE).findings] == [FindingKind.PAGE_CACHE]
+    store.apply(events.ContainersListed(19.0, ONE, (READY,)))
+    assert not store.view(ONE).findings
+
+
 def test_an_instance_is_what_docker_the_probe_and_its_engine_say() -> None:
     store = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (READY,)))
     assert store.apply(events.NumbersArrived(3.0, ONE, ID, NUMBERS, "hint")) == (Topic(What.NUMBERS, ONE, "qwen36"),)

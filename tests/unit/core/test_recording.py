@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import stat
 import types
@@ -76,6 +77,20 @@ def test_a_file_of_events_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert written(tmp_path / "r", *SAMPLES) == []
     assert list(read(tmp_path / "r")) == SAMPLES
     assert stat.S_IMODE((tmp_path / "r").stat().st_mode) == 0o600
+
+
+def test_one_that_gzip_has_packed_is_read_as_it_was(tmp_path: Path) -> None:
+    written(tmp_path / "r", *SAMPLES)
+    packed = gzip.compress((tmp_path / "r").read_bytes())
+    (tmp_path / "r.jsonl.gz").write_bytes(packed)
+    assert list(read(tmp_path / "r.jsonl.gz")) == SAMPLES
+    cut: list[str] = []
+    (tmp_path / "r.jsonl.gz").write_bytes(packed[:-9])
+    assert len(list(read(tmp_path / "r.jsonl.gz", cut.append))) <= len(SAMPLES)
+    assert len(cut) == 1
+    (tmp_path / "r.jsonl.gz").write_bytes(packed[:12] + b"\xff" * 40)
+    with pytest.raises(InvalidInput, match=r"cannot (unpack|read)"):
+        list(read(tmp_path / "r.jsonl.gz"))
 
 
 def test_what_is_there_is_not_written_over_unless_asked_to(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory import Memory
 from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
 from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.per_step import PerStep
 from sparkctl.model.phase import PartTime, Phase, Step
 from sparkctl.model.plan import LaunchPlan, ReadyRule, Timeouts
 from sparkctl.model.sample import Gpu, GpuProcess, Process, Sample
@@ -282,3 +283,15 @@ def test_a_failure_says_one_time_and_that_the_memory_is_that_of_now() -> None:
     assert re.search(r"start +2:00", seen)
     assert "weights, again" in seen
     assert "memory of spark1 now, not at the failure" in seen
+
+
+def test_a_part_that_answers_nobody_says_whose_it_is_and_why_it_has_no_figures() -> None:
+    worker = replace(READY, node=NODE, port=None, per_step=PerStep(weights=146 * 10**9, ranks=2))
+    made = Store([NODE, NodeName("spark2")])
+    head = replace(READY, node=NodeName("spark2"), per_step=worker.per_step)
+    for node, one in ((NODE, worker), (NodeName("spark2"), head)):
+        made.apply(events.NodeStateChanged(99.0, node, NodeState.OK))
+        made.apply(events.ContainersListed(100.0, node, (one,)))
+    shown = " ".join("\n".join(text(each) for each in instance_rows(scene(made), 100, 40)).split())
+    assert "rank 1 of the engine on spark2" in shown
+    assert "decode — counted where it answers, on spark2" in shown

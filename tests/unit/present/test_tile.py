@@ -200,7 +200,7 @@ def test_a_spark_where_nothing_runs_names_what_was_started_last() -> None:
 
 def test_a_worker_says_where_it_is_served_and_a_missing_bandwidth_why() -> None:
     worker = replace(READY, port=None, numbers=None)
-    assert "worker of rank 0 on spark2" in lines(seen(worker, leaders={"qwen36": NodeName("spark2")}))
+    assert "a worker of the engine on spark2" in lines(seen(worker, leaders={"qwen36": NodeName("spark2")}))
     assert "reads   —  model.weights is not in the profile" in lines(seen(READY))
 
 
