@@ -14,6 +14,7 @@ from sparkctl.present.glance import Glance
 from sparkctl.present.spans import Row, Span, Tone, row, said
 
 _GB = 1e9
+_WHISPER = 1e6  # bytes/s: what two idle nodes say to each other is far less
 Port = tuple[NetLink, RdmaPort]
 
 
@@ -60,14 +61,23 @@ def _pair(members: Sequence[str], ports: Sequence[Port], ascii_only: bool) -> Ro
     line = "=" if ascii_only else "═"
     name = f"{line}{line} {_speed(ports)} {line}{line}"
     names = (said(members[0], Tone.TITLE), Span(f" {name} ", Tone.ACCENT), said(members[1], Tone.TITLE))
-    up, down = ("out", "in") if ascii_only else ("↑", "↓")
     received, sent = (
         _sum(getattr(half, way) for port in ports for half in port) for way in ("receive_rate", "send_rate")
     )
     return row(
-        " ", *names, Span(f"   {up}", Tone.LABEL), Span(_rate(sent), Tone.VALUE), Span(f"  {down}", Tone.LABEL),
-        Span(_rate(received), Tone.VALUE), Span(" GB/s", Tone.UNIT),
+        " ", *names, *_moves(received, sent, ascii_only),
         Span(f"   {len(ports)} functions up" if len(ports) > 1 else "   one function up", Tone.LABEL),
+    )  # fmt: skip
+
+
+def _moves(received: float | None, sent: float | None, ascii_only: bool) -> Row:
+    """Return what a link moves each way; idle where it is known to move next to nothing."""
+    if received is not None and sent is not None and max(received, sent) < _WHISPER:
+        return (Span("   idle", Tone.LABEL),)
+    up, down = ("out", "in") if ascii_only else ("↑", "↓")
+    return row(
+        Span(f"   {up}", Tone.LABEL), Span(_rate(sent), Tone.VALUE), Span(f"  {down}", Tone.LABEL),
+        Span(_rate(received), Tone.VALUE), Span(" GB/s", Tone.UNIT),
     )  # fmt: skip
 
 

@@ -99,3 +99,11 @@ async def test_the_header_says_where_a_guard_is_armed(tmp_path: Path) -> None:
     async with opened(setup((), tmp_path, recording=lambda: (events, 10.0))) as pilot:
         shown = await until(pilot, "guard armed on spark1 · ")
         assert "guard armed" in shown.splitlines()[0]
+
+
+async def test_a_link_known_to_be_idle_says_so_and_a_part_of_a_model_says_whose_it_is(tmp_path: Path) -> None:
+    async with SimulatedSparks("empty") as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, "spark2   idle   2 functions up")
+    async with SimulatedSparks("big-model") as sparks, on(sparks, tmp_path) as pilot:
+        shown = await until(pilot, lambda text: "rank 1 of the engine on spark1" in text and "0.9 GB/s" in text)
+        assert "idle" not in shown
