@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.core.course import Course
-from sparkctl.model.events import Ended
+from sparkctl.model.events import Ended, Warned
+from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity
 from sparkctl.model.phase import Phase
@@ -58,7 +59,8 @@ class InstanceScene:
     """All that the screen shows. ``one`` is None where it is not there (any more); ``end`` is how a start of it ended that
     was watched, ``course`` how that went. ``run`` is what it runs with, or ``run_trouble`` why that is not known; ``tail``
     are the last lines of its log, ``tail_trouble`` what is the matter with following it. ``remedies`` are the keys that may
-    mend a failure, each with what it does; ``end_trouble`` is why there is no verdict."""
+    mend a failure, each with what it does; ``end_trouble`` is why there is no verdict. ``warnings``: of its last start
+    from here."""
 
     seen: Glance
     name: str
@@ -72,6 +74,7 @@ class InstanceScene:
     ascii_only: bool = False
     remedies: tuple[tuple[str, str], ...] = ()
     end_trouble: str | None = None
+    warnings: tuple[Warned, ...] = ()
 
 
 def instance_rows(scene: InstanceScene, columns: int, lines: int) -> tuple[Row, ...]:
@@ -191,17 +194,28 @@ def _state_parts(scene: InstanceScene, space: Space, *, roomy: bool) -> list[Par
         parts = [Part(1, tuple(away_rows(seen, space)))]
         return parts if one is None else [*parts, *_faded(_about(one, space))]
     if _has_failed(scene):
-        return _failure(scene, space, roomy=roomy)
+        return [*_failure(scene, space, roomy=roomy), *_warnings(scene, space)]
     if one is None:
         return [Part(0, (row(Span("It is not on this Spark now.", Tone.VALUE)), _saved()))]
     if one.phase in COMING:
         return [
             *_coming(scene, one, space),
+            *_warnings(scene, space),
             *_about(one, space),
             *_gpu(scene, space),
             *(gpu_parts(seen, space) if roomy else []),
         ]
-    return [*_about(one, space), *_doing(scene, one, space, roomy=roomy)]
+    return [*_about(one, space), *_doing(scene, one, space, roomy=roomy), *_warnings(scene, space)]
+
+
+def _warnings(scene: InstanceScene, space: Space) -> list[Part]:
+    """Return what its start has warned of, with its sign; what to do about it in full, to be copied."""
+    sign = symbol(Severity.WARNING, scene.ascii_only)
+    return [
+        Part(2, tuple(folded("warned", f"{sign} {words}", space, Tone.ATTENTION, 4)))
+        for one in scene.warnings[-3:]
+        for words in (f"{one.message}  {one.hint}" if one.hint else one.message,)
+    ]
 
 
 def _saved() -> Row:

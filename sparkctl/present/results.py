@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkctl.model.events import CachesDropped, Ended, GuardActed, Outcome
+from sparkctl.model.events import CachesDropped, Ended, GuardActed, Outcome, Warned
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.phase import Phase
@@ -42,6 +42,13 @@ def result_line(
         return f"{sign} {ended.message}" + (f"   {ended.hint}" if ended.hint and not good else ""), tone
     what = f"{ended.instance} {_DID.get(verb, verb)}" if ended.instance else verb
     return f"{sign} {what}{where}: {ended.outcome}, {spoken(ended.seconds)}", tone
+
+
+def warning_notice(event: Warned, ascii_only: bool = False) -> tuple[str, Tone]:
+    """Return a warning as one sentence, with its sign."""
+    where = f"{event.node}: " if event.node else ""
+    hint = f"  {event.hint}" if event.hint else ""
+    return f"{symbol(Severity.WARNING, ascii_only)} {where}{event.message}{hint}", Tone.ATTENTION
 
 
 def guard_notice(event: GuardActed, ascii_only: bool = False) -> tuple[str, Tone] | None:

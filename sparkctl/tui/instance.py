@@ -123,7 +123,7 @@ class Instance(PanelScreen):
         return InstanceScene(
             seen, self._instance, one, store.course(self._node, self._instance), end, run,
             self._run_trouble or _why_no_plan(room), tuple(self._lines), self._trouble, self.panel.ascii_only,
-            self._remedies(end, run), self._judge_trouble,
+            self._remedies(end, run), self._judge_trouble, room.warnings(self._node, self._instance),
         )  # fmt: skip
 
     def _remedies(self, end: Ended | None, run: Launched | None) -> tuple[tuple[str, str], ...]:

@@ -22,7 +22,7 @@ from sparkctl.core.store import LoadView
 from sparkctl.core.together import end
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.ask import Nobody
-from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, PlanMade
+from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, PlanMade, Warned
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
@@ -32,7 +32,7 @@ from sparkctl.present.farewell import farewell
 from sparkctl.present.glance import COMING, Glance, glance, in_order
 from sparkctl.present.overview import Scene
 from sparkctl.present.plan_text import plan_lines
-from sparkctl.present.results import caches_rows, guard_notice, last_of_each, result_line
+from sparkctl.present.results import caches_rows, guard_notice, last_of_each, result_line, warning_notice
 from sparkctl.present.spans import Row, Tone, row, said
 from sparkctl.present.wrong import Wrong
 from sparkctl.tui.asker import Dialogs
@@ -83,6 +83,7 @@ class Room:
         self.player: Player | None = None  # of a recording
         self.turn = asyncio.Event()  # of the recording: set, and another one in its place, when it begins anew
         self.is_taken_over = False  # somebody has started something by hand
+        self._warned: dict[tuple[NodeName, str], tuple[Warned, ...]] = {}  # by the last start that is over
         self._ready_lines: dict[tuple[NodeName, str], str | None] = {}
 
     @property
@@ -136,6 +137,13 @@ class Room:
         one = self.instance(name, instance)
         end = self.bridge.ends.get((name, instance))
         return end if end is not None and (one is None or one.phase is Phase.FAILED) else None
+
+    def warnings(self, name: NodeName, instance: str) -> tuple[Warned, ...]:
+        """Return what the last start of an instance from here has warned of, which may still go on."""
+        for job in self.jobs.running:
+            if job.started.verb == "up" and job.instance == instance and name in job.started.nodes:
+                return tuple(job.warnings)
+        return self._warned.get((name, instance), ())
 
     def remember_ready(self, name: NodeName, instance: str, run: Launched | None) -> None:
         """Keep by which line an instance says that it is ready."""
@@ -297,8 +305,8 @@ class Room:
         details = self._details(job)
         if panel.front is not None and panel.front.PLACE == DOCTOR:
             self.examine([node for node in panel.sparks if node.name in started.nodes])  # is it mended?
-        for warned in job.warnings[-2:]:
-            self.notice(warned.message + (f"  {warned.hint}" if warned.hint else ""), Tone.ATTENTION)
+        if started.verb == "up" and job.instance is not None:
+            self._warned.update({(NodeName(name), job.instance): tuple(job.warnings) for name in started.nodes})
         self.notice(words, tone, is_shown=details is not None)
         if details is not None:
             panel.push_screen(details)
@@ -351,6 +359,8 @@ class Room:
             self.examinations.replay(event)
         if isinstance(event, PlanMade) and not self.is_replaying:
             self._panel.prefer(event.plan.node, event.plan.instance)  # what is being started is what is watched
+        if isinstance(event, Warned) and not self.is_replaying:
+            self.notice(*warning_notice(event, self._panel.ascii_only))  # now: not when minutes were spent on it
         if isinstance(event, GuardActed) and (notice := guard_notice(event, self._panel.ascii_only)) is not None:
             self.notice(*notice)
         self.bridge.take(event)

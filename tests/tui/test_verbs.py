@@ -422,3 +422,21 @@ async def test_a_dialog_outlives_the_loss_of_its_spark(tmp_path: Path, monkeypat
         await pilot.pause(1)
         await pilot.press("down", "tab", "escape")
         await until(pilot, lambda text: text.count("◌ unreachable") == 2)
+
+
+async def test_what_a_start_warns_of_is_seen_at_once_and_where_its_instance_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("empty", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("nothing runs") >= 2 or text.count("starts a profile") >= 2)
+        await type_line(pilot, "up qwen36-vllm --node spark1 --set args.max-model-lenn=8192")
+        shown = await until(pilot, "▲ spark1: ")
+        line = next(line for line in shown.splitlines() if "▲ spark1: " in line)
+        assert "max-model-lenn" in line
+        await until(pilot, "qwen36-vllm")
+        await pilot.press("enter")
+        shown = await until(pilot, "warned")
+        assert "max-model-lenn" in next(line for line in shown.splitlines() if "warned" in line)
