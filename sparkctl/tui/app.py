@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _TICK = 1.0
 _PATIENCE = 2.0  # seconds
+_PAINTED = 0.5  # seconds after which the first picture is there, or another in its place
 
 
 def _palette() -> type[Provider]:
@@ -100,6 +101,7 @@ class Panel(App[tuple[str, ...]]):
         self._deeds = Deeds(self)
         self.orders = Orders(self)
         self._leaving = False
+        self._has_begun = False
         self._beside: set[asyncio.Task[None]] = set()
         self._unsaid: list[tuple[str, str]] = []
         self.theme = setup.theme if setup.theme in self.available_themes else DARK.name
@@ -217,9 +219,14 @@ class Panel(App[tuple[str, ...]]):
             with suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread: a test
                 asyncio.get_running_loop().add_signal_handler(number, self.leave)
         self.call_after_refresh(self._first_painted)
+        self.set_timer(
+            _PAINTED, self._first_painted
+        )  # a key may cover the first screen before it says that it is painted
 
     def _first_painted(self) -> None:
-        self.spawn(self._open())
+        if not self._has_begun:
+            self._has_begun = True
+            self.spawn(self._open())
 
     async def _open(self) -> None:
         """Load what asks nodes, beside the loop so that keys are answered meanwhile, and begin."""
