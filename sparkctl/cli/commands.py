@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 import click
+from click.core import ParameterSource
 
 from sparkctl.cli.app import root
 from sparkctl.cli.drive import take
@@ -18,6 +19,10 @@ from sparkctl.tui.screens import AVAILABLE
 from sparkctl.tui.setup import Started
 
 _FOR_SCRIPTS = ("--json", "--record", "--format")
+_WITHOUT = frozenset(_FOR_SCRIPTS)
+_OF_A_LOG = frozenset(("--node", "--follow"))
+_HONOURED = ("instance", "node", "follow")  # by the screen of a log, which always follows
+_TYPED = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 class CommandLine:
@@ -38,10 +43,33 @@ class CommandLine:
         last = words.pop() if words and not line.endswith(" ") else ""
         if not words:
             return tuple(verb for verb in self.verbs if verb.startswith(last))
-        if words[0] not in self.verbs:
-            return ()
+        if words[0] not in self.verbs or isinstance(root.get_command(click.Context(root), words[0]), click.Group):
+            return ()  # what stands behind a group is for the command line
         items = ShellComplete(root, {}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(words, last)
-        return tuple(item.value for item in items if item.type == "plain" and item.value not in _FOR_SCRIPTS)
+        taken = _WITHOUT if words[0] != "logs" else {item.value for item in items if item.value[:1] == "-"} - _OF_A_LOG
+        return tuple(item.value for item in items if item.type == "plain" and item.value not in taken)
+
+    def aim(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return a line that opens a screen as ``verb instance --node NAME``, what is not said left out; an option's value
+        is no instance. Raises `InvalidInput` as the command line does, and for an option that no screen knows."""
+        verb, *rest = words
+        outer = click.Context(root, info_name="sparkctl")
+        command = root.get_command(outer, verb)
+        assert command is not None
+        try:
+            with command.make_context(verb, list(rest), parent=outer) as ctx:
+                given = [one for one in command.params if ctx.get_parameter_source(one.name or "") in _TYPED]
+                idle = [one.opts[-1] for one in given if one.name not in _HONOURED]
+                instance, nodes = ctx.params.get("instance"), ctx.params.get("node") or ()
+        except click.ClickException as wrong:
+            usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None
+            raise InvalidInput(wrong.format_message(), usage) from wrong
+        if idle:
+            raise InvalidInput(
+                f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}",
+                "in the panel's log: / finds, & shows only what matches, T goes back in time",
+            )
+        return (verb, *([str(instance)] if instance else []), *(["--node", str(nodes[0])] if nodes else []))
 
     def start(self, words: Sequence[str], context: Context) -> Started:
         """Understand a command line without running it. Raises `SparkctlError` as the command line does."""

@@ -148,6 +148,12 @@ class _Later:
 
         return CommandLine().complete(line)
 
+    def aim(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return a line that opens a screen with nothing but what the screen needs."""
+        from sparkctl.cli.commands import CommandLine
+
+        return CommandLine().aim(words)
+
     def start(self, words: Sequence[str], context: Context) -> Started:
         """Understand a command line."""
         from sparkctl.cli.commands import CommandLine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.core.actions import ACTIONS, OVERVIEW, Action, Situation, for_footer, is_there
+from sparkctl.core.actions import ACTIONS, OVERVIEW, Action, Sense, Situation, for_footer, is_there
 from sparkctl.model.text import clean
 from sparkctl.present.spans import Row, Span, Tone, fit, plain_ascii, row, width
 
@@ -36,8 +36,9 @@ def footer(
 ) -> tuple[Row, tuple[Key, ...]]:
     """Return the last line: what can be done, as much of it as fits, each with its key; what cannot be done now is faint, or
     away where the line is full, and what never can, in a recording, is not there. The last one, help, stays where it gets
-    narrow."""
+    narrow, and what the selected one has nothing for is not offered."""
     placed = for_footer([one for one in actions if not (now.replaying and one.changes)])
+    placed = tuple(one for one in placed if one.sense is not Sense.TAKE or one.why_not(now) is None)
     shown = list(placed[-1:])
     for one in sorted(placed[:-1], key=lambda each: each.why_not(now) is not None):
         more = [each for each in placed if each in shown or each is one]

@@ -33,7 +33,8 @@ class Orders:
         if one is not None and one.changes and panel.setup.readonly:
             raise InvalidInput(f"this panel is read-only: `{words[0]}` is not for it")
         if one is not None and one.screen in screens.AVAILABLE and (len(words) == 1 or one.words is not None):
-            panel.open(str(one.screen), aimed(panel.situation(), words))
+            said = words if len(words) == 1 or panel.setup.commands is None else panel.setup.commands.aim(words)
+            panel.open(str(one.screen), aimed(panel.situation(), said))
         elif panel.room is None:
             raise InvalidInput("one moment: nothing was looked at yet")
         elif panel.setup.recording is not None:

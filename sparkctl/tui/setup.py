@@ -34,6 +34,10 @@ class Commands(Protocol):
         """Return what the last word of a line may become, as (whole) words."""
         ...
 
+    def aim(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return a line that opens a screen with nothing but its instance and node. Raises `SparkctlError` where it is none."""
+        ...
+
     def start(self, words: Sequence[str], context: Context) -> Started:
         """Understand a command line. Raises `SparkctlError` with what is wrong and what to do."""
         ...

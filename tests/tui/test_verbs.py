@@ -440,3 +440,16 @@ async def test_what_a_start_warns_of_is_seen_at_once_and_where_its_instance_is(
         await pilot.press("enter")
         shown = await until(pilot, "warned")
         assert "max-model-lenn" in next(line for line in shown.splitlines() if "warned" in line)
+
+
+def test_an_options_value_is_no_instance_and_what_no_log_screen_knows_is_refused() -> None:
+    grammar = Grammar()
+    assert grammar.aim(["logs", "qwen36", "--node", "spark2"]) == ("logs", "qwen36", "--node", "spark2")
+    assert grammar.aim(["logs", "-n", "spark2", "-f", "qwen36"]) == ("logs", "qwen36", "--node", "spark2")
+    for words in (["--tail", "5"], ["--grep", "nothing"], ["--since", "1h"]):
+        with pytest.raises(InvalidInput, match=f"{words[0]} is for the command line"):
+            grammar.aim(["logs", "qwen36", *words])
+    with pytest.raises(InvalidInput, match="No such option"):
+        grammar.aim(["logs", "qwen36", "--tial=5"])
+    assert set(grammar.complete("logs qwen36 --")) == {"--node", "--follow"}
+    assert grammar.complete("profiles check ") == ()
