@@ -67,6 +67,9 @@ class Panel(App[tuple[str, ...]]):
     CSS = """
     Toast { max-width: 70; }
     ModalScreen ToastRack { display: none; }
+    Panel.-ascii Toast.-information { border-left: ascii $success; }
+    Panel.-ascii Toast.-warning { border-left: ascii $warning; }
+    Panel.-ascii Toast.-error { border-left: ascii $error; }
     Dialog { align: center middle; background: $background 60%; }
     Question Input { border: none; height: 1; }
     CommandLine { align: left bottom; background: transparent; }
@@ -209,6 +212,7 @@ class Panel(App[tuple[str, ...]]):
 
     def on_mount(self) -> None:
         """Paint first; ask the nodes when that is done."""
+        self.set_class(self.ascii_only, "-ascii")
         if self.setup.keys:
             self._map_keys()
         self.theme_changed_signal.subscribe(self, self._recolour)
@@ -395,7 +399,7 @@ class Panel(App[tuple[str, ...]]):
         if isinstance(self.screen, ModalScreen):
             self._unsaid.append((words, severity))
         else:
-            self.notify("\n".join(clean_lines(words)), severity=severity, markup=False)  # type: ignore[arg-type]
+            self.notify("\n".join(clean_lines(words)), severity=severity, markup=False)
 
     def say_what_waited(self) -> None:
         """Say what had to wait for a dialog."""
@@ -406,6 +410,13 @@ class Panel(App[tuple[str, ...]]):
     def refuse(self, error: SparkctlError) -> None:
         """Say what is wrong, and what to do."""
         self.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="warning")
+
+    def notify(self, message: str, **more: Any) -> None:
+        """Show a toast, in signs that the terminal has."""
+        from sparkctl.present.symbols import to_ascii
+
+        shown = "\n".join(map(to_ascii, message.splitlines())) if self.ascii_only else message
+        super().notify(shown, **more)
 
     def copy(self, text: str, what: str) -> None:
         """Give text to the terminal's clipboard, by OSC 52; not every terminal takes it, and that is said."""

@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.events import Key
+from textual.scrollbar import ScrollBarRender
 
 from sparkctl.core.logbook import LogBook
 from sparkctl.tui.log_prompt import Asked, LogPrompt
@@ -21,6 +22,13 @@ from sparkctl.tui.log_view import LogView
 
 def _today() -> datetime:
     return datetime.now(UTC)
+
+
+class PlainBar(ScrollBarRender):
+    """A scrollbar of blanks alone: its ends are not drawn in eighths of a cell."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
+    HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
 class LogPane(Vertical):
@@ -49,6 +57,9 @@ class LogPane(Vertical):
     ) -> None:
         super().__init__(id=id)
         self.view = LogView(book, ascii_only=ascii_only, zone=zone)
+        if ascii_only:
+            for bar in (self.view.vertical_scrollbar, self.view.horizontal_scrollbar):
+                bar.renderer = PlainBar  # type: ignore[misc]
         self.view.divert = self._divert
         self._status = LogStatus(ascii_only=ascii_only)
         self._prompt = LogPrompt()
