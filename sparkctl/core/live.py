@@ -143,7 +143,8 @@ class Store:
             (other, one) for other, one in self._nodes.items() if one.state.state is NodeState.OK and one.arrived
         ]
         sights = [_sight(other, one, one.arrived.sample) for other, one in answering if one.arrived]
-        beside = [finding for finding in between(sights) if finding.node == name]
+        are_all = len(sights) == len(self._nodes)
+        beside = [finding for finding in between(sights, are_all=are_all) if finding.node == name]
         shown = [*self._nodes[name].troubles, *beside]
         newer = {(one.kind.value, one.instance) for one in shown}  # what was asked before is told again by the samples
         asked = (_finding(one) for key, one in self._nodes[name].told.items() if key not in newer)

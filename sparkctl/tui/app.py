@@ -39,6 +39,14 @@ if TYPE_CHECKING:
     from sparkctl.tui.room import Room
 
 _TICK = 1.0
+_SAID = 6  # lines of a toast: it lies over what one came to read
+_SEVERITIES = ("information", "warning", "error")
+
+
+def _graver(said: tuple[str, str]) -> tuple[int, str]:
+    return _SEVERITIES.index(said[1]), said[1]
+
+
 _PATIENCE = 2.0  # seconds
 
 
@@ -62,9 +70,10 @@ class Panel(App[tuple[str, ...]]):
     COMMAND_PALETTE_BINDING = "ctrl+p"
     COMMANDS = {_palette, _themes}  # noqa: RUF012
     ENABLE_COMMAND_PALETTE = True
-    NOTIFICATION_TIMEOUT = 8.0
+    NOTIFICATION_TIMEOUT = 5.0
     CSS = """
-    Toast { max-width: 70; }
+    Toast { max-width: 70; padding: 0 1; }
+    ToastRack { margin-bottom: 2; }
     ModalScreen ToastRack { display: none; }
     Dialog { align: center middle; background: $background 60%; }
     Question Input { border: none; height: 1; }
@@ -336,6 +345,8 @@ class Panel(App[tuple[str, ...]]):
         front = self.front
         one = next((one for one in (self.actions if front is None else front.actions) if one.id == name), None)
         if one is None:
+            if self.setup.readonly and any(each.id == name and each.changes for each in ACTIONS):
+                self.say("this panel is read-only: it changes nothing on any Spark")
             return
         if why := one.why_not(self.situation()):
             self.say(why)
@@ -388,13 +399,15 @@ class Panel(App[tuple[str, ...]]):
         if isinstance(self.screen, ModalScreen):
             self._unsaid.append((words, severity))
         else:
-            self.notify("\n".join(clean_lines(words)), severity=severity, markup=False)  # type: ignore[arg-type]
+            self.clear_notifications()  # one at a time: what is older is overcome, or was read
+            said = "\n".join([*clean_lines(words)][:_SAID])
+            self.notify(said, severity=severity, markup=False)  # type: ignore[arg-type]
 
     def say_what_waited(self) -> None:
         """Say what had to wait for a dialog."""
         said, self._unsaid = self._unsaid, []
-        for words, severity in said:
-            self.say(words, severity=severity)
+        if said:
+            self.say("\n".join(dict.fromkeys(words for words, _ in said)), severity=max(map(_graver, said))[1])
 
     def refuse(self, error: SparkctlError) -> None:
         """Say what is wrong, and what to do."""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparkctl.core.actions import ACTIONS, Action, aimed
+from sparkctl.core.actions import ACTIONS, PANEL_VERBS, Action, aimed
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.tui import screens
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
     from sparkctl.tui.picker import Offer
 
+_SAME = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs
 _KEPT = 50  # typed lines
 
 
@@ -29,6 +30,13 @@ class Orders:
         from sparkctl.tui.confirming import asks
 
         panel = self._panel
+        if words and words[0] in _SAME:
+            words = (_SAME[words[0]], *words[1:])
+        if len(words) == 2 and words[0] == "help":
+            words = (words[1], "--help")
+        if len(words) == 1 and words[0] in PANEL_VERBS:
+            panel.act(next(each.id for each in ACTIONS if each.verb == words[0]))
+            return
         one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
         if one is not None and one.changes and panel.setup.readonly:
             raise InvalidInput(f"this panel is read-only: `{words[0]}` is not for it")

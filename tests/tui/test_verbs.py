@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,14 @@ from textual.command import CommandPalette
 from textual.widgets import Input, OptionList
 
 from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.core.actions import action
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.errors import InvalidInput
 from sparkctl.model.events import Outcome
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
+from sparkctl.tui.confirming import TypedName, question
 from sparkctl.tui.palette import Actions
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, idle, on_sparks, screen, toasts, until
@@ -63,6 +66,8 @@ async def test_who_answers_somebody_is_stopped_by_its_typed_name_alone(
         assert "qwen36-ngram on spark1 is answering " in shown
         assert "--kill" in shown
         await pilot.press("enter")
+        await until(pilot, "Nothing typed is not qwen36-ngram")
+        await pilot.press("escape")
         await until(pilot, lambda text: "Kill qwen36-ngram" not in text)
         await pilot.press("x", *"yes", "enter")
         await until(pilot, "That is not qwen36-ngram")
@@ -422,3 +427,57 @@ async def test_a_dialog_outlives_the_loss_of_its_spark(tmp_path: Path, monkeypat
         await pilot.pause(1)
         await pilot.press("down", "tab", "escape")
         await until(pilot, lambda text: text.count("◌ unreachable") == 2)
+
+
+async def test_a_model_on_two_sparks_is_stopped_on_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("big-model", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2 and "tok/s" in text)
+        await pilot.press("tab", "x")
+        shown = await until(pilot, "Stop qwen3-235b on spark1 and spark2?")
+        assert "its parts stop together" in shown
+        assert "sparkctl down qwen3-235b --node spark1 --node spark2" in shown
+        assert "Type qwen3-235b to do it" in shown
+        await pilot.press("escape")
+        await type_line(pilot, "down qwen3-235b")
+        await until(pilot, "Stop qwen3-235b on spark1 and spark2?")
+        await pilot.press("escape")
+        await type_line(pilot, "down qwen3-235b -n spark1")
+        await until(pilot, "Its part on spark2 stays, and answers nobody without this one.")
+        await pilot.press("escape", "X", *"qwen3-235b", "enter")
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2, within=30)
+        assert not sparks.docker["spark1"].running
+        assert not sparks.docker["spark2"].running
+
+
+async def test_what_is_left_alone_of_a_model_is_said_in_its_tile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("big-model", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2 and "tok/s" in text)
+        await type_line(pilot, "down qwen3-235b --node spark1 --kill")
+        await pilot.press(*"qwen3-235b", "enter")
+        await until(pilot, "its partner on another Spark is gone", within=30)
+        await until(pilot, "qwen3-235b is left alone: of its 2 parts only 1 runs", within=30)
+
+
+async def test_while_it_is_not_known_whether_somebody_is_answered_the_name_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        now = panel.situation()
+        views = tuple(
+            replace(view, instances=tuple(replace(one, numbers=None) for one in view.instances)) for view in now.views
+        )
+        made = question(action("down"), ["down", "qwen36-ngram", "--node", "spark1"], replace(now, views=views))
+        assert isinstance(made, TypedName)
+        panel.push_screen(made)
+        shown = await until(pilot, "Whether qwen36-ngram on spark1 is answering somebody")
+        assert "Type qwen36-ngram to do it" in shown
+        await pilot.press("enter")
+        await until(pilot, "Nothing typed is not qwen36-ngram; esc leaves it running.")
+        await pilot.press(*"q", "escape")
+        await until(pilot, "? help")
+        assert pilot.app.is_running
