@@ -162,7 +162,7 @@ _ONE = frozenset((INSTANCE,))
 _LOG = frozenset((LOGS,))
 
 ACTIONS: tuple[Action, ...] = (
-    Action(ActionId.UP, ("u",), "up", "start a profile", why.node_silent, changes=True, verb="up",
+    Action(ActionId.UP, ("u",), "up", "start a profile", why.cannot_start, changes=True, verb="up",
            on=_RUNNING | {PROFILES}, footer=0),
     Action(
         ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", why.cannot_stop, changes=True,

@@ -31,8 +31,6 @@ from sparkctl.tui.terminal import Terminal, forget_much
 from sparkctl.tui.tones import DARK, LIGHT, styles
 
 if TYPE_CHECKING:
-    from textual.command import Provider
-
     from sparkctl.model.node import Node, NodeName
     from sparkctl.present.overview import Scene
     from sparkctl.present.wrong import Wrong
@@ -50,33 +48,19 @@ def _graver(said: tuple[str, str]) -> tuple[int, str]:
 _PATIENCE = 2.0  # seconds
 
 
-def _palette() -> type[Provider]:
-    from sparkctl.tui.palette import Actions
-
-    return Actions
-
-
-def _themes() -> type[Provider]:
-    from sparkctl.tui.palette import Themes
-
-    return Themes
-
-
 class Panel(App[tuple[str, ...]]):
     """``run`` returns what goes on running, as sentences."""
 
     TITLE = "sparkctl"
     BINDINGS: ClassVar[list[BindingType]] = bound(None)
-    COMMAND_PALETTE_BINDING = "ctrl+p"
-    COMMANDS = {_palette, _themes}  # noqa: RUF012
-    ENABLE_COMMAND_PALETTE = True
+    ENABLE_COMMAND_PALETTE = False  # the panel has its own: plain, framed, of its actions alone
     NOTIFICATION_TIMEOUT = 5.0
     CSS = """
     Toast { max-width: 70; padding: 0 1; }
     ToastRack { margin-bottom: 2; }
     ModalScreen ToastRack { display: none; }
     Dialog { align: center middle; background: $background 60%; }
-    Question Input { border: none; height: 1; }
+    Dialog Input { border: none; height: 1; padding: 0; }
     CommandLine { align: left bottom; background: transparent; }
     CommandLine Sheet { height: 1; background: $surface; }
     CommandLine Horizontal { height: 1; }
@@ -109,6 +93,7 @@ class Panel(App[tuple[str, ...]]):
         self._deeds = Deeds(self)
         self.orders = Orders(self)
         self._leaving = False
+        self.room_made = asyncio.Event()
         self._beside: set[asyncio.Task[None]] = set()
         self._unsaid: list[tuple[str, str]] = []
         self.theme = setup.theme if setup.theme in self.available_themes else DARK.name
@@ -235,6 +220,7 @@ class Panel(App[tuple[str, ...]]):
         room = await asyncio.to_thread(importlib.import_module, "sparkctl.tui.room")
         self._room = room.Room(self)
         self._room.begin(self._sparks)
+        self.room_made.set()
         self.set_interval(_TICK, self._tick)
         self.repaint()
 
@@ -399,7 +385,7 @@ class Panel(App[tuple[str, ...]]):
         if isinstance(self.screen, ModalScreen):
             self._unsaid.append((words, severity))
         else:
-            self.clear_notifications()  # one at a time: what is older is overcome, or was read
+            self.call_later(self.clear_notifications)  # one at a time: what is older is overcome, or was read
             said = "\n".join([*clean_lines(words)][:_SAID])
             self.notify(said, severity=severity, markup=False)  # type: ignore[arg-type]
 
