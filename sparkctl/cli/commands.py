@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from sparkctl.cli.app import root
 from sparkctl.cli.drive import take
 from sparkctl.cli.setup import within
-from sparkctl.core.actions import ACTIONS
+from sparkctl.core.actions import ACTIONS, PANEL_VERBS
 from sparkctl.core.context import Context
 from sparkctl.errors import InvalidInput
 from sparkctl.model.suggest import did_you_mean
@@ -43,7 +43,11 @@ class CommandLine:
         last = words.pop() if words and not line.endswith(" ") else ""
         if not words:
             return tuple(verb for verb in self.verbs if verb.startswith(last))
-        if words[0] not in self.verbs or isinstance(root.get_command(click.Context(root), words[0]), click.Group):
+        if words[0] == "help" and len(words) == 1:
+            return tuple(verb for verb in self.verbs if verb not in PANEL_VERBS and verb.startswith(last))
+        if words[0] not in self.verbs or words[0] in PANEL_VERBS:
+            return ()
+        if isinstance(root.get_command(click.Context(root), words[0]), click.Group):
             return ()  # what stands behind a group is for the command line
         items = ShellComplete(root, {}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(words, last)
         taken = _WITHOUT if words[0] != "logs" else {item.value for item in items if item.value[:1] == "-"} - _OF_A_LOG
@@ -82,6 +86,8 @@ class CommandLine:
                 f"`{verb}` is for the command line" if elsewhere else f"no such verb: {verb}{did_you_mean(verb, self.verbs)}",
                 f"here: {', '.join(self.verbs)}",
             )  # fmt: skip
+        if verb in PANEL_VERBS:
+            raise InvalidInput(f"`{verb}` takes nothing else" if rest else f"`{verb}` is for the panel")
         if idle := [word for word in rest if word.partition("=")[0] in _FOR_SCRIPTS]:
             raise InvalidInput(f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}")
         return self._understood(verb, rest, context)

@@ -12,8 +12,11 @@ from enum import StrEnum
 
 from sparkctl.core import situation as why
 from sparkctl.core.keymap import key_name as key_name
+from sparkctl.core.parts import stands_on
 from sparkctl.core.situation import Situation as Situation
 from sparkctl.model.node import NodeName
+
+PANEL_VERBS = ("quit", "help")  # of the `:` line alone: no program has to be told to end, and its help is `--help`
 
 
 class ActionId(StrEnum):
@@ -134,6 +137,17 @@ def _of_instance(verb: str) -> Words:
     return lambda now: (verb, str(now.instance), "--node", str(now.node))
 
 
+def _of_model(*words: str) -> Words:
+    """Of an instance whose model stands on several Sparks: on all of them."""
+
+    def of_model(now: Situation) -> tuple[str, ...]:
+        one = now.selected
+        nodes = (str(now.node),) if one is None else stands_on(one, now.views)
+        return (words[0], str(now.instance), *(word for node in nodes for word in ("--node", str(node))), *words[1:])
+
+    return of_model
+
+
 def _again(now: Situation) -> tuple[str, ...]:
     assert now.selected is not None
     return ("up", str(now.selected.profile), "--node", str(now.node))
@@ -148,15 +162,15 @@ _ONE = frozenset((INSTANCE,))
 _LOG = frozenset((LOGS,))
 
 ACTIONS: tuple[Action, ...] = (
-    Action(ActionId.UP, ("u",), "up", "start a profile", why.node_silent, changes=True, verb="up",
+    Action(ActionId.UP, ("u",), "up", "start a profile", why.cannot_start, changes=True, verb="up",
            on=_RUNNING | {PROFILES}, footer=0),
     Action(
         ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", why.cannot_stop, changes=True,
-        confirm=True, verb="down", words=_of_instance("down"), on=_RUNNING | {PROFILES}, footer=1,
+        confirm=True, verb="down", words=_of_model("down"), on=_RUNNING | {PROFILES}, footer=1,
     ),
     Action(
         ActionId.KILL, ("X",), "kill", "stop the instance at once, without time to finish", why.cannot_stop, changes=True,
-        confirm=True, verb="down", words=lambda now: (*_of_instance("down")(now), "--kill"), on=_RUNNING | {PROFILES},
+        confirm=True, verb="down", words=_of_model("down", "--kill"), on=_RUNNING | {PROFILES},
     ),
     Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", why.no_instance, screen=INSTANCE,
            on=_HERE, sense=Sense.TAKE, footer=5),
@@ -215,12 +229,12 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.PLAY_FAR_BACK, ("shift+left",), "1 min back", "a minute back in a recording", why.not_played),
     Action(ActionId.COMMAND, (":",), "command", "type a command, as on the command line", footer=9),
     Action(ActionId.PALETTE, ("ctrl+p",), "palette", "find an action by its name", footer=17),
-    Action(ActionId.HELP, ("?", "f1"), "help", "all keys of this screen", footer=5),
+    Action(ActionId.HELP, ("?", "f1"), "help", "all keys of this screen", verb="help", footer=5),
     Action(ActionId.SAVE_SCREEN, ("f8",), "picture", "save the screen as an SVG file"),
     Action(ActionId.BACKGROUND, ("ctrl+z",), "background", "put the panel aside; fg in your shell brings it back"),
     Action(ActionId.BACK, ("escape",), "back", "go back"),
     Action(ActionId.QUIT, ("q",), "quit", "go back; from the overview, end the panel"),
-    Action(ActionId.QUIT_AT_ONCE, ("ctrl+q",), "end", "end the panel; engines go on running", footer=10),
+    Action(ActionId.QUIT_AT_ONCE, ("ctrl+q",), "end", "end the panel; engines go on running", verb="quit", footer=10),
     Action(ActionId.PLAN, ("d",), "plan", "what it runs with, in full", on=_ONE, footer=4, sense=Sense.DESCRIBE),
     Action(ActionId.PLAN_OF, ("d",), "plan", "what the instance runs with, in full", why.no_plan, on=_HERE,
            sense=Sense.DESCRIBE, footer=11),

@@ -75,6 +75,7 @@ class Context:
     clock: Clock = field(default_factory=SystemClock)
     interrupt: Interrupt = field(default_factory=Interrupt)
     lend: Callable[[Node], Session] | None = None
+    locks: set[str] = field(default_factory=set)  # tokens of the nodes' locks that this process has; copies share it
 
     def session(self, node: Node) -> Session:
         """Return a session to be opened on a node: over a connection that is there, where somebody lends one."""

@@ -143,7 +143,8 @@ class Store:
             (other, one) for other, one in self._nodes.items() if one.state.state is NodeState.OK and one.arrived
         ]
         sights = [_sight(other, one, one.arrived.sample) for other, one in answering if one.arrived]
-        beside = [finding for finding in between(sights) if finding.node == name]
+        are_all = len(sights) == len(self._nodes)
+        beside = [finding for finding in between(sights, are_all=are_all) if finding.node == name]
         ready = {one.name for one in _instances(name, self._nodes[name]) if one.phase is Phase.READY}
         sampled = [
             one

@@ -1,9 +1,14 @@
-"""Whom a command line would cut off: instances of ours that are answering requests right now. Pure."""
+"""Whom a command line would cut off: instances of ours that are answering requests, or may be. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from sparkctl.core.parts import partners
+from sparkctl.model.metrics import Activity
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:  # a key is looked up without them
     from sparkctl.core.situation import Situation
@@ -11,20 +16,41 @@ if TYPE_CHECKING:  # a key is looked up without them
 
 _NODE = ("--node", "-n")
 _VALUED = (*_NODE, "--grace", "--timeout", "--set", "--record", "--format")
+_MAY_ANSWER = (Phase.READY, Phase.UNKNOWN, None)
 
 
-def is_answering(one: InstanceView) -> bool:
-    """Tell whether requests run in it; what is not known is not told."""
-    return bool(one.numbers and one.numbers.running)
+def is_answering(one: InstanceView) -> bool | None:
+    """Tell whether requests run in it; None: not known, of one that may be answering and has told no figures.
+
+    Where the requests are not counted, as in a log's figures, it answers if it makes tokens.
+    """
+    numbers = one.numbers
+    if numbers is not None and numbers.running is not None:
+        return numbers.running > 0
+    if numbers is not None and numbers.activity is not None:
+        return numbers.activity is not Activity.IDLE
+    return None if one.phase in _MAY_ANSWER else False
+
+
+def is_model_answering(one: InstanceView, now: Situation) -> bool | None:
+    """Tell whether requests run in its model; of one on several Sparks, whichever part knows says it."""
+    told = [is_answering(each) for each in partners(one, (each for view in now.views for each in view.instances))]
+    return True if True in told else False if False in told else None
 
 
 def cut_off(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
-    """Return the answering instances that a ``down``, or an ``up --replace``, would end.
+    """Return the instances that a ``down``, or an ``up --replace``, would end while they answer, or while it is not known
+    whether they do.
 
     Judged by the last figures of each, which are up to a few seconds old; an ``up`` of a file ends what is called like it.
     """
-    if not words or words[0] not in ("down", "up") or (words[0] == "up" and "--replace" not in words):
+    if not _ends_something(words):
         return ()
+    return tuple(one for one in ended_by(now, words) if is_model_answering(one, now) is not False)
+
+
+def ended_by(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
+    """Return the instances that a ``down`` or an ``up --replace`` names, as far as they are seen."""
     named, nodes = meant(words[1:])
     names = {name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml") for name in named}
     everything = words[0] == "down" and "--all" in words
@@ -33,8 +59,25 @@ def cut_off(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
         for view in now.views
         if not nodes or view.name in nodes
         for one in view.instances
-        if one.ours and one.is_alive and is_answering(one) and (everything or one.name in names)
+        if one.ours and one.is_alive and (everything or one.name in names)
     )
+
+
+def unseen(now: Situation, words: Sequence[str]) -> tuple[NodeName, ...]:
+    """Return on which of the Sparks that a ``down`` or an ``up --replace`` means nobody has looked at what runs."""
+    if not _ends_something(words):
+        return ()
+    _, nodes = meant(words[1:])
+    looked_at = {
+        view.name
+        for view in now.views
+        if view.instances_seen is not None or view.state not in (NodeState.OK, NodeState.UNKNOWN)
+    }
+    return tuple(name for name in now.names if (not nodes or name in nodes) and name not in looked_at)
+
+
+def _ends_something(words: Sequence[str]) -> bool:
+    return bool(words) and (words[0] == "down" or (words[0] == "up" and "--replace" in words))
 
 
 def meant(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -74,6 +74,18 @@ def node_silent(now: Situation) -> str | None:
     return None if now.view.state is NodeState.OK else f"{now.node} does not answer: {now.view.state}"
 
 
+def cannot_start(now: Situation) -> str | None:
+    """A Spark that is still being asked may be chosen already: what is to be started takes a moment to choose."""
+    if now.replaying or now.node is None:
+        return no_node(now)
+    return None if now.view is None or may_answer(now.view) else node_silent(now)
+
+
+def may_answer(view: LoadView) -> bool:
+    """Tell whether a node was not heard of yet, neither good nor bad."""
+    return view.state is NodeState.UNKNOWN and not view.detail
+
+
 def no_instance(now: Situation) -> str | None:
     if now.view is None:
         return "no Spark is configured" if now.node is None else f"{now.node} was not looked at yet"

@@ -38,6 +38,7 @@ class FindingKind(StrEnum):
     ORPHAN = "orphan"
     RESTART_LOOP = "restart-loop"
     NOT_GENERATING = "not-generating"
+    PARTNER = "partner"
     MIN_FREE = "min_free_kbytes"
     SWAPPINESS = "swappiness"
     EARLYOOM = "earlyoom"

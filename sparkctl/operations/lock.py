@@ -69,6 +69,7 @@ class StartLock:
     async def take(self) -> None:
         """Take it now, or raise `Taken`."""
         self._held = await self._try()
+        self._ctx.locks.add(str(self._about["token"]))
         self._beating = asyncio.create_task(self._beat())
 
     async def ensure(self) -> None:
@@ -87,6 +88,7 @@ class StartLock:
 
     async def release(self) -> None:
         """Free the lock."""
+        self._ctx.locks.discard(str(self._about["token"]))
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
@@ -139,7 +141,7 @@ async def acquire(
 ) -> StartLock:
     """Take the node's lock or raise `Taken`, naming who holds it, what they are doing and since when.
 
-    ``beside_ourselves``: a lock that this very operator holds in another terminal is no obstacle, only worth a word.
+    ``beside_ourselves``: a lock that this very operator holds is no obstacle; in another terminal it is worth a word.
     """
     lock = StartLock(session, ctx, doing, warn)
     try:
@@ -147,7 +149,8 @@ async def acquire(
     except Taken as taken:
         if not beside_ourselves or taken.holder.operator != ctx.operator:
             raise
-        warn(f"you are {taken.holder.doing} in another terminal, which will see it stop")
+        if taken.holder.token not in ctx.locks:
+            warn(f"you are {taken.holder.doing} in another terminal, which will see it stop")
     return lock
 
 
@@ -175,6 +178,9 @@ def _taken(node: str, holder: Holder, ctx: Context) -> Taken:
     if not holder.operator:
         return Taken(f"{node}: somebody is starting or stopping something here ({PATH})", "wait for it", holder)
     since = "" if holder.since is None else f" (for {spoken(max(0.0, ctx.clock.now() - holder.since))})"
+    if holder.token in ctx.locks:
+        hint = "wait for that, or stop it first (in the panel: x)"
+        return Taken(f"{node}: you are {holder.doing} from here already", hint, holder)
     if holder.operator == ctx.operator:
         hint = "end that one with Ctrl-C (the engine goes on), or stop the engine: sparkctl down"
         return Taken(f"{node}: you ({holder.operator}) are {holder.doing} in another terminal{since}", hint, holder)

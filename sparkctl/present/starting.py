@@ -23,7 +23,7 @@ def standing_rows(profile: Profile, view: LoadView, ascii_only: bool = False, co
     rows = [row(Span("     ", Tone.LABEL), *_words(one, profile)) for one in view.instances if one.is_alive]
     bar = view.memory
     if bar is None:
-        return rows
+        return rows or [row(Span("     "), said(f"{view.name} was not looked at yet", Tone.STALE))]
     rows.append(_memory("now", bar, cells, ascii_only))
     if profile.expected_memory is not None:
         back, coming = _given_back(profile, view), _to_come(profile, view)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+from sparkctl.model.finding import FindingKind
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
@@ -169,6 +170,8 @@ def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[
     if one.phase is Phase.FAILED:
         why = failure_rows(one, seen, space)
         return [Part(1, tuple(why[:2])), *(Part(3, (each,)) for each in why[2:])]
+    if any(found.kind is FindingKind.PARTNER and found.instance == one.name for found in seen.view.findings):
+        return [Part(1, (row(Span("  its partner on another Spark is gone", Tone.BAD)),))]
     if one.phase is Phase.READY and one.name in seen.leaders:
         return [Part(1, (row(Span("  "), *rank_words(one, seen.leaders[one.name])),))]
     if one.phase is not Phase.READY or one.port is None:

@@ -18,6 +18,7 @@ WHY: dict[Kind, str] = {
     Kind.ORPHAN: "It holds memory that the next start is going to miss.",
     Kind.RESTART_LOOP: "Each of its starts takes the memory and the disk from whatever else runs.",
     Kind.NOT_GENERATING: "It takes requests and answers none: its clients wait for nothing.",
+    Kind.PARTNER: "A model on several Sparks answers only with all of them; what is left alone holds its memory for nothing.",
     Kind.MIN_FREE: "What the kernel keeps for itself, no engine can have.",
     Kind.SWAPPINESS: "Page cache is read again in seconds; an engine that was swapped out crawls.",
     Kind.EARLYOOM: "It has to act before the kernel does, and not before an engine is in trouble.",

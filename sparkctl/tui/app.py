@@ -31,28 +31,22 @@ from sparkctl.tui.terminal import Terminal, forget_much
 from sparkctl.tui.tones import DARK, LIGHT, styles
 
 if TYPE_CHECKING:
-    from textual.command import Provider
-
     from sparkctl.model.node import Node, NodeName
     from sparkctl.present.overview import Scene
     from sparkctl.present.wrong import Wrong
     from sparkctl.tui.room import Room
 
 _TICK = 1.0
+_SAID = 6  # lines of a toast: it lies over what one came to read
+_SEVERITIES = ("information", "warning", "error")
+
+
+def _graver(said: tuple[str, str]) -> tuple[int, str]:
+    return _SEVERITIES.index(said[1]), said[1]
+
+
 _PATIENCE = 2.0  # seconds
 _PAINTED = 0.5  # seconds after which the first picture is there, or another in its place
-
-
-def _palette() -> type[Provider]:
-    from sparkctl.tui.palette import Actions
-
-    return Actions
-
-
-def _themes() -> type[Provider]:
-    from sparkctl.tui.palette import Themes
-
-    return Themes
 
 
 class Panel(App[tuple[str, ...]]):
@@ -60,18 +54,17 @@ class Panel(App[tuple[str, ...]]):
 
     TITLE = "sparkctl"
     BINDINGS: ClassVar[list[BindingType]] = bound(None)
-    COMMAND_PALETTE_BINDING = "ctrl+p"
-    COMMANDS = {_palette, _themes}  # noqa: RUF012
-    ENABLE_COMMAND_PALETTE = True
-    NOTIFICATION_TIMEOUT = 8.0
+    ENABLE_COMMAND_PALETTE = False  # the panel has its own: plain, framed, of its actions alone
+    NOTIFICATION_TIMEOUT = 5.0
     CSS = """
-    Toast { max-width: 70; }
+    Toast { max-width: 70; padding: 0 1; }
+    ToastRack { margin-bottom: 2; }
     ModalScreen ToastRack { display: none; }
     Panel.-ascii Toast.-information { border-left: ascii $success; }
     Panel.-ascii Toast.-warning { border-left: ascii $warning; }
     Panel.-ascii Toast.-error { border-left: ascii $error; }
     Dialog { align: center middle; background: $background 60%; }
-    Question Input { border: none; height: 1; }
+    Dialog Input { border: none; height: 1; padding: 0; }
     CommandLine { align: left bottom; background: transparent; }
     CommandLine Sheet { height: 1; background: $surface; }
     CommandLine Horizontal { height: 1; }
@@ -105,6 +98,7 @@ class Panel(App[tuple[str, ...]]):
         self.orders = Orders(self)
         self._leaving = False
         self._has_begun = False
+        self.room_made = asyncio.Event()
         self._beside: set[asyncio.Task[None]] = set()
         self._unsaid: list[tuple[str, str]] = []
         self.theme = setup.theme if setup.theme in self.available_themes else DARK.name
@@ -237,6 +231,7 @@ class Panel(App[tuple[str, ...]]):
         room = await asyncio.to_thread(importlib.import_module, "sparkctl.tui.room")
         self._room = room.Room(self)
         self._room.begin(self._sparks)
+        self.room_made.set()
         self.set_interval(_TICK, self._tick)
         self.repaint()
 
@@ -347,6 +342,8 @@ class Panel(App[tuple[str, ...]]):
         front = self.front
         one = next((one for one in (self.actions if front is None else front.actions) if one.id == name), None)
         if one is None:
+            if self.setup.readonly and any(each.id == name and each.changes for each in ACTIONS):
+                self.say("this panel is read-only: it changes nothing on any Spark")
             return
         if why := one.why_not(self.situation()):
             self.say(why)
@@ -399,13 +396,15 @@ class Panel(App[tuple[str, ...]]):
         if isinstance(self.screen, ModalScreen):
             self._unsaid.append((words, severity))
         else:
-            self.notify("\n".join(clean_lines(words)), severity=severity, markup=False)
+            self.call_later(self.clear_notifications)  # one at a time: what is older is overcome, or was read
+            said = "\n".join([*clean_lines(words)][:_SAID])
+            self.notify(said, severity=severity, markup=False)
 
     def say_what_waited(self) -> None:
         """Say what had to wait for a dialog."""
         said, self._unsaid = self._unsaid, []
-        for words, severity in said:
-            self.say(words, severity=severity)
+        if said:
+            self.say("\n".join(dict.fromkeys(words for words, _ in said)), severity=max(map(_graver, said))[1])
 
     def refuse(self, error: SparkctlError) -> None:
         """Say what is wrong, and what to do."""

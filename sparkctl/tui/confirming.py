@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from textual.widgets import Input
 
 from sparkctl.core.actions import Action, ActionId, Situation
-from sparkctl.core.serving import cut_off, meant
+from sparkctl.core.parts import parts_of, stands_on
+from sparkctl.core.serving import cut_off, ended_by, is_model_answering, meant, unseen
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
 from sparkctl.present.spans import Row, Span, Tone, row, said
@@ -19,7 +20,7 @@ _STOPS = ("down", "up")
 
 def asks(one: Action, words: Sequence[str], now: Situation) -> bool:
     """Tell whether a question comes before it."""
-    return one.confirm or bool(cut_off(now, words))
+    return one.confirm or bool(cut_off(now, words) or unseen(now, words))
 
 
 def question(one: Action, words: Sequence[str], now: Situation) -> Dialog[str]:
@@ -27,16 +28,20 @@ def question(one: Action, words: Sequence[str], now: Situation) -> Dialog[str]:
     if ended := _ended(words, now):
         return _removal(ended, words)
     line = paragraph(f"sparkctl {' '.join(words)}", Tone.LABEL)
-    if serving := cut_off(now, words):
-        wanted = serving[0].name if len(serving) == 1 else "all"
-        body = [*paragraph(_what(words), Tone.STRONG), (), *map(_answers, serving), (), *line]
-        return TypedName(one.short, body, wanted)
+    serving, dark = cut_off(now, words), unseen(now, words)
+    if serving or dark:
+        names = {each.name for each in serving} or set(meant(words[1:])[0])
+        why = [row for each in serving for row in _answers(each, now)]
+        why += [
+            row for name in dark for row in paragraph(f"What runs on {name} was not looked at yet.", Tone.ATTENTION)
+        ]
+        body = [*_asked(words, now), (), *why, (), *line]
+        return TypedName(one.short, body, names.pop() if len(names) == 1 else "all")
     if one.id is ActionId.RESTART:
         body = [*paragraph(f"Start {words[1]} on {now.node} once more, as it was?", Tone.STRONG), (), *line]
         return Choice(one.short, body, (("cancel", "Cancel"), (DO, "start it")), Tone.ATTENTION)
     does = "kill it" if "--kill" in words else "stop it" if words[0] in _STOPS else one.short
-    body = [*paragraph(_what(words), Tone.STRONG), (), *line]
-    return Choice(one.short, body, (("cancel", "Cancel"), (DO, does)), Tone.ATTENTION)
+    return Choice(one.short, [*_asked(words, now), (), *line], (("cancel", "Cancel"), (DO, does)), Tone.ATTENTION)
 
 
 def _ended(words: Sequence[str], now: Situation) -> list[InstanceView]:
@@ -67,15 +72,44 @@ def _removal(ended: Sequence[InstanceView], words: Sequence[str]) -> Dialog[str]
     return Choice("remove", body, (("cancel", "Cancel"), (DO, "remove it")), Tone.ATTENTION)
 
 
-def _answers(one: InstanceView) -> Row:
+def _answers(one: InstanceView, now: Situation) -> list[Row]:
+    """Return whom it would cut off; a part that answers nobody itself is told of by the one that does."""
+    there = f"{one.name} on {one.node}"
+    if is_model_answering(one, now) is None:
+        return paragraph(f"Whether {there} is answering somebody right now is not known.", Tone.ATTENTION)
     count = round(one.numbers.running) if one.numbers and one.numbers.running else 0
-    words = "a request" if count <= 1 else f"{count} requests"
-    return row(said(f"{one.name} on {one.node} is answering {words} right now.", Tone.ATTENTION))
+    if not count and parts_of(one) > 1:
+        return []
+    return paragraph(
+        f"{there} is answering {'a request' if count <= 1 else f'{count} requests'} right now.", Tone.ATTENTION
+    )
 
 
-def _what(words: Sequence[str]) -> str:
+def _asked(words: Sequence[str], now: Situation) -> list[Row]:
+    """Return the question, and of a model on several Sparks what becomes of its parts."""
+    ended = ended_by(now, words) if words[0] in _STOPS else ()
+    asked = paragraph(_what(words, tuple(dict.fromkeys(str(one.node) for one in ended))), Tone.STRONG)
+    spread = {one.name: one for one in ended if words[0] == "down" and parts_of(one) > 1}
+    for name, one in spread.items():
+        stopped, seen = {each.node for each in ended if each.name == name}, stands_on(one, now.views)
+        left = [node for node in seen if node not in stopped]
+        if left:
+            asked += paragraph(
+                f"Its part on {' and '.join(left)} stays, and answers nobody without this one.", Tone.BAD
+            )
+        elif len(seen) < parts_of(one):
+            asked += paragraph(
+                f"It is a part of {parts_of(one)}; the others are not seen and not stopped by this.", Tone.ATTENTION
+            )
+        else:
+            asked += paragraph(f"It is one model on {len(seen)} Sparks: its parts stop together.")
+    return asked
+
+
+def _what(words: Sequence[str], there_it_is: Sequence[str]) -> str:
     """Return what a dangerous command line will do, as a question."""
     names, nodes = meant(words[1:])
+    nodes = nodes or list(there_it_is)
     does, there = "Kill" if "--kill" in words else "Stop", f" on {' and '.join(nodes)}" if nodes else ""
     if words[0] == "up":
         return f"Stop what runs as {names[0]}{there}, and start it anew?"
@@ -90,24 +124,23 @@ class TypedName(Question):
     def __init__(self, title: str, body: Sequence[Row], wanted: str) -> None:
         super().__init__(title, body)
         self._wanted = wanted
-        self._wrong = False
+        self._wrong = ""  # how what was typed last begins to be refused
 
     def answers(self) -> Sequence[Row]:
         """Return what is to be typed."""
         hint = (
-            row(said(f"That is not {self._wanted}; esc leaves it running.", Tone.BAD))
+            row(said(f"{self._wrong} not {self._wanted}; esc leaves it running.", Tone.BAD))
             if self._wrong
             else row(Span("Type ", Tone.LABEL), said(self._wanted, Tone.KEY), Span(" to do it; esc leaves it running.", Tone.LABEL))
         )  # fmt: skip
         return [hint]
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the name; nothing typed is a no."""
+        """Take the name. Nothing else closes it: what is typed behind would be for the screen below."""
         event.prevent_default()  # Textual calls the handler of every base class, too
-        typed = event.value.strip()
-        if typed in (self._wanted, ""):
-            self.dismiss(DO if typed else None)
+        if event.value.strip() == self._wanted:
+            self.dismiss(DO)
             return
-        self._wrong = True
+        self._wrong = "That is" if event.value.strip() else "Nothing typed is"
         self.query_one(Input).clear()
         self.draw()

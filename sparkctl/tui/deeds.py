@@ -37,7 +37,17 @@ class Deeds:
 
     def do_palette(self, _: Action) -> None:
         """Let an action be found by its name."""
-        self._panel.action_command_palette()
+        from sparkctl.tui.palette import THEME, Palette, entries
+
+        panel = self._panel
+
+        def take(does: str | None) -> None:
+            if does is not None and does.startswith(THEME):
+                panel.theme = does.removeprefix(THEME)
+            elif does is not None:
+                panel.act(does)
+
+        panel.push_screen(Palette(entries(panel)), take)
 
     def do_help(self, _: Action) -> None:
         """Show the keys of the screen in front."""

@@ -36,7 +36,7 @@ class Dialog(ModalScreen[T], Generic[T]):
     """A frame in the middle, none where there is no room for one. Escape is always the harmless way out."""
 
     WRAPS: ClassVar[bool] = False  # rows are sentences: they may be broken between words
-    BELOW: ClassVar[int] = 0  # lines that stand below the sheet
+    BELOW: ClassVar[int] = 0  # lines that a field takes: within the frame, below the sheet where there is none
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", show=False),
@@ -91,19 +91,34 @@ class Dialog(ModalScreen[T], Generic[T]):
         """Show the rows in their frame, as large as they need."""
         most, high = self.room
         rows = wrapped(self.rows(), most) if self.WRAPS else self.rows()
-        answers = wrapped(self.answers(), most)
+        answers = [*wrapped(self.answers(), most), *self.kept_free()]
         rows = _as_many(rows, high - len(answers))
         shown = [*rows, *answers][-high:]
         sheet, panel = self.query_one(Sheet), self.panel
         if not self.is_framed:
             sheet.styles.width, sheet.styles.height = most, len(shown)
             sheet.show(filled(shown, most, len(shown), panel.ascii_only))
+            self._place_field(most, 0)
             return
         title = row(said(self._words, self._tone))
         inner = min(most, max([width(each) for each in shown] + [width(title) + 4]))
         made = framed(title, shown, inner + 4, len(shown) + 2, chosen=False, ascii_only=panel.ascii_only)
         sheet.styles.width, sheet.styles.height = inner + 4, len(made)
         sheet.show(made)
+        self._place_field(inner, self.field_row(len(made)) - len(made))
+
+    def kept_free(self) -> Sequence[Row]:
+        """Return the rows below the answers that something else is seen in."""
+        return ()
+
+    def field_row(self, rows: int) -> int:
+        """Return in which of so many rows, frame included, the field is."""
+        return rows - 2
+
+    def _place_field(self, columns: int, up: int) -> None:
+        """Let the field, which comes below the sheet, be seen in its frame: a line of its own below would cut what is there."""
+        for field in self.query(Input):
+            field.styles.width, field.styles.offset = columns, ((2, up) if self.is_framed else (0, 0))
 
     def action_cancel(self) -> None:
         """Do nothing of what was asked."""
@@ -182,10 +197,9 @@ class Question(Dialog[str]):
         yield from super().compose()
         yield Input(password=self._password, compact=True)
 
-    def draw(self) -> None:
-        """Show both equally wide."""
-        super().draw()
-        self.query_one(Input).styles.width = self.query_one(Sheet).styles.width
+    def kept_free(self) -> Sequence[Row]:
+        """Return the row in which the answer is typed."""
+        return [()] if self.is_framed else ()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Give the answer; it stays nowhere here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,29 +42,38 @@ async def edit_profile(panel: Panel, name: str, field: str | None = None) -> Non
             same = path.exists() and path.read_bytes() == before
             if copied and same:
                 path.unlink()
-        if status:
-            panel.say(f"the editor ended with {_status(status)}", severity="warning")
+        ended = [f"the editor ended with {_status(status)}"] if status else []
         if not path.exists() and not copied:
-            panel.say(f"{name}: {path} is gone", severity="warning")
+            panel.say("\n".join([*ended, f"{name}: {path} is gone"]), severity="warning")
             return
-        _tell(panel, name, path, await asyncio.to_thread(_check, library, path), copied=copied, same=same)
+        checked = await asyncio.to_thread(_check, library, path)
+        _tell(panel, name, path, checked, ended, copied=copied, same=same)
     except SparkctlError as error:
         panel.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
     except OSError as error:
         panel.say(f"{error.filename or name}: {error.strerror or error}", severity="error")
 
 
-def _tell(panel: Panel, name: str, path: Path, checked: Checked, *, copied: bool, same: bool) -> None:
-    """Say what `profiles check` would: the sum, and the worst of what it found."""
+def _tell(
+    panel: Panel, name: str, path: Path, checked: Checked, ended: Sequence[str], *, copied: bool, same: bool
+) -> None:
+    """Say how the editor ended where it failed, and what `profiles check` would: the sum, and the worst of what it found."""
     from sparkctl.present.lint_lines import summed
 
     mine = [f"yours now goes before the shipped one: {path}"] if copied and not same else []
     if same and not checked.of(Level.ERROR):
-        panel.say(f"{name}: nothing was changed" + (", the shipped one stays" if copied else ""))
+        unchanged = f"{name}: nothing was changed" + (", the shipped one stays" if copied else "")
+        panel.say("\n".join([*ended, unchanged]), severity="warning" if ended else "information")
         return
     worst = [*checked.of(Level.ERROR), *checked.of(Level.WARNING)][:_TOLD]
-    severity = "information" if not worst else "error" if worst[0].level is Level.ERROR else "warning"
-    panel.say("\n".join([f"{name}: {summed(checked)}", *map(str, worst), *mine]), severity=severity)
+    severity = (
+        ("warning" if ended else "information")
+        if not worst
+        else "error"
+        if worst[0].level is Level.ERROR
+        else "warning"
+    )
+    panel.say("\n".join([*ended, f"{name}: {summed(checked)}", *map(str, worst), *mine]), severity=severity)
 
 
 def _status(status: int) -> str:

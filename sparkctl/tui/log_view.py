@@ -54,6 +54,13 @@ class LogView(LogScroll, can_focus=True):
         Binding("escape", "clear", "clear", id="log.clear", show=False),
     ]
 
+    class Saved(Message):
+        """A file was written, or not: ``words`` have its whole path, for which the status line may have no room."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
+
     class Changed(Message):
         """The view says something new of itself."""
 
@@ -235,7 +242,9 @@ class LogView(LogScroll, can_focus=True):
         """Write the shown lines to a new file of mode 0600, in the background; a note says where they are."""
 
         async def work() -> None:
-            self.say(await log_copy.save(self.book, self.sight.rows, path))
+            words = await log_copy.save(self.book, self.sight.rows, path)
+            self.say(words)
+            self.post_message(LogView.Saved(words))
 
         self.run_worker(work(), group="save", exclusive=True)
 

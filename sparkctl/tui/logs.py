@@ -208,6 +208,10 @@ class Logs(PanelScreen):
         if self._pane is not None:
             self._pane.action_save()
 
+    def on_log_view_saved(self, event: LogView.Saved) -> None:
+        """Say where the file is, in full."""
+        self.panel.say(event.words)
+
     def _view(self, do: Callable[[LogView], None]) -> None:
         if self._pane is not None:
             do(self._pane.view)

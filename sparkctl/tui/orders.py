@@ -6,14 +6,19 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparkctl.core.actions import ACTIONS, Action, aimed
+from sparkctl.core.actions import ACTIONS, PANEL_VERBS, Action, aimed
+from sparkctl.core.situation import may_answer
 from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.model.node import NodeState
 from sparkctl.tui import screens
 
 if TYPE_CHECKING:
+    from sparkctl.core.store import LoadView
     from sparkctl.tui.app import Panel
     from sparkctl.tui.picker import Offer
 
+_SAME = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs
+_HELP = frozenset(("--help", "-h"))
 _KEPT = 50  # typed lines
 
 
@@ -29,6 +34,13 @@ class Orders:
         from sparkctl.tui.confirming import asks
 
         panel = self._panel
+        if words and words[0] in _SAME:
+            words = (_SAME[words[0]], *words[1:])
+        if len(words) == 2 and words[0] == "help":
+            words = (words[1], "--help")
+        if len(words) == 1 and words[0] in PANEL_VERBS:
+            panel.act(next(each.id for each in ACTIONS if each.verb == words[0]))
+            return
         one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
         if one is not None and one.changes and panel.setup.readonly:
             raise InvalidInput(f"this panel is read-only: `{words[0]}` is not for it")
@@ -39,7 +51,7 @@ class Orders:
             raise InvalidInput("one moment: nothing was looked at yet")
         elif panel.setup.recording is not None:
             raise InvalidInput("this is a recording: there is nothing to do anything to")
-        elif one is not None and asks(one, words, panel.situation()):
+        elif one is not None and not _HELP.intersection(words) and asks(one, words, panel.situation()):
             self.ask_and_give(one, words)
         else:
             panel.room.run(words)
@@ -65,6 +77,7 @@ class Orders:
         self._panel.opening(self._pick())
 
     async def _pick(self) -> None:
+        await self._panel.room_made.wait()
         assert self._panel.room is not None
         self.offer(await self._panel.room.offers())
 
@@ -73,9 +86,12 @@ class Orders:
         from sparkctl.tui.picker import Picker
 
         panel = self._panel
-        views = [view for view in panel.situation().views if view.state == "ok"]
-        if not offers or not views:
-            panel.say("there is no profile yet: sparkctl profiles list" if views else "no Spark answers")
+
+        def views() -> list[LoadView]:
+            return [one for one in panel.situation().views if one.state is NodeState.OK or may_answer(one)]
+
+        if not offers or not views():
+            panel.say("there is no profile yet: sparkctl profiles list" if views() else "no Spark answers")
             return
 
         def take(words: tuple[str, ...] | None) -> None:

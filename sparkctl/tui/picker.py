@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from sparkctl.tui.dialogs import Choice, Dialog, paragraph
 
 _ANYWAY = "anyway"
 
-_UP_TO_DATE = 1.0  # seconds
+_LOOK = 1.0  # seconds between two looks at the Sparks
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +46,34 @@ class Picker(Dialog[tuple[str, ...]]):
     ]
 
     def __init__(
-        self, offers: Sequence[Offer], views: Sequence[LoadView], node: str | None, title: str = "start a profile"
+        self,
+        offers: Sequence[Offer],
+        seen: Callable[[], Sequence[LoadView]],
+        node: str | None,
+        title: str = "start a profile",
     ) -> None:
         super().__init__(title)
-        self._offers, self._views = offers, views
+        self._offers, self._seen, self._views = offers, seen, list(seen())
         self._at = 0
-        names = [view.name for view in views]
+        names = [view.name for view in self._views]
         self._node = names.index(node) if node in names else 0  # type: ignore[arg-type]
+
+    def on_mount(self) -> None:
+        """Go on showing what stands there: it may change while somebody chooses."""
+        self.set_interval(_LOOK, self._look)
+
+    def _look(self) -> None:
+        """See anew the Sparks that there were; one that went since stays as it was last seen, and says so when it is asked."""
+        fresh = {view.name: view for view in self._seen()}
+        views = [fresh.get(view.name, view) for view in self._views]
+        if views != self._views:
+            self._views = views
+            self.draw()
 
     @property
     def view(self) -> LoadView:
         """The node that it would be started on, as it is now."""
-        shown = self._views[self._node]
-        return next((one for one in self.panel.situation().views if one.name == shown.name), shown)
-
-    def on_mount(self) -> None:
-        """Paint, and keep up with what happens on the nodes meanwhile."""
-        super().on_mount()
-        self.set_interval(_UP_TO_DATE, self.draw)
+        return self._views[self._node]
 
     def rows(self) -> Sequence[Row]:
         """Return the profiles, the nodes, and what starting this one there would mean."""

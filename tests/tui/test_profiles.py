@@ -254,7 +254,7 @@ async def test_small_terminals_and_dead_nodes_break_nothing(tmp_path: Path, size
         if size[0] >= 50:
             await until(pilot, "qwen36")
         await pilot.press(
-            "down", "pagedown", "pagedown", "pageup", "u", "c", "y", "tab", "slash", "x", "enter", "escape"
+            "down", "pagedown", "pagedown", "pageup", "u", "escape", "c", "y", "tab", "slash", "x", "enter", "escape"
         )
         await pilot.resize_terminal(120, 40)
         await until(pilot, "qwen36")

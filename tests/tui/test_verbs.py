@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.command import CommandPalette
-from textual.widgets import Input, OptionList
+from textual.widgets import Input
+from textual.widgets._toast import Toast
 
 from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.core.actions import action
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.errors import InvalidInput
 from sparkctl.model.events import Outcome
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
-from sparkctl.tui.palette import Actions
+from sparkctl.tui.confirming import TypedName, question
+from sparkctl.tui.palette import THEME, entries, fitting
+from sparkctl.tui.sheet import Sheet
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, idle, on_sparks, screen, toasts, until
 
@@ -63,6 +67,8 @@ async def test_who_answers_somebody_is_stopped_by_its_typed_name_alone(
         assert "qwen36-ngram on spark1 is answering " in shown
         assert "--kill" in shown
         await pilot.press("enter")
+        await until(pilot, "Nothing typed is not qwen36-ngram")
+        await pilot.press("escape")
         await until(pilot, lambda text: "Kill qwen36-ngram" not in text)
         await pilot.press("x", *"yes", "enter")
         await until(pilot, "That is not qwen36-ngram")
@@ -269,15 +275,12 @@ async def test_the_palette_offers_what_can_be_done_and_nothing_else(
 ) -> None:
     async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("○ nothing runs") == 2)
-        palette = Actions(pilot.app.screen)
-        offered = [hit.text async for hit in palette.discover()]
-        assert "start a profile" in offered
-        assert "stop the instance and wait for its memory" not in offered, "nothing runs"
         await pilot.press("ctrl+p")
-        await holds(pilot, lambda: isinstance(pilot.app.screen, CommandPalette))
+        shown = await until(pilot, "start a profile")
+        assert "stop the instance and wait for its memory" not in shown, "nothing runs"
         await pilot.press(*"page cache")
-        hits = pilot.app.screen.query_one(OptionList)
-        await holds(pilot, lambda: hits.option_count and "page cache" in str(hits.get_option_at_index(0).prompt))
+        shown = await until(pilot, "▸ drop the page cache, memory before and after")
+        assert "start a profile" not in shown
         await pilot.press("enter")
         await until(pilot, "page cache dropped on spark1")
 
@@ -453,3 +456,173 @@ def test_an_options_value_is_no_instance_and_what_no_log_screen_knows_is_refused
         grammar.aim(["logs", "qwen36", "--tial=5"])
     assert set(grammar.complete("logs qwen36 --")) == {"--node", "--follow"}
     assert grammar.complete("profiles check ") == ()
+
+
+async def test_a_model_on_two_sparks_is_stopped_on_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("big-model", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2 and "tok/s" in text)
+        await pilot.press("tab", "x")
+        shown = await until(pilot, "Stop qwen3-235b on spark1 and spark2?")
+        assert "its parts stop together" in shown
+        assert "sparkctl down qwen3-235b --node spark1 --node spark2" in shown
+        assert "Type qwen3-235b to do it" in shown
+        await pilot.press("escape")
+        await type_line(pilot, "down qwen3-235b")
+        await until(pilot, "Stop qwen3-235b on spark1 and spark2?")
+        await pilot.press("escape")
+        await type_line(pilot, "down qwen3-235b -n spark1")
+        await until(pilot, "Its part on spark2 stays, and answers nobody without this one.")
+        await pilot.press("escape", "X", *"qwen3-235b", "enter")
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2, within=30)
+        assert not sparks.docker["spark1"].running
+        assert not sparks.docker["spark2"].running
+
+
+async def test_what_is_left_alone_of_a_model_is_said_in_its_tile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("big-model", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2 and "tok/s" in text)
+        await type_line(pilot, "down qwen3-235b --node spark1 --kill")
+        await pilot.press(*"qwen3-235b", "enter")
+        await until(pilot, "its partner on another Spark is gone", within=30)
+        await until(pilot, "qwen3-235b is left alone: of its 2 parts only 1 runs", within=30)
+
+
+async def test_while_it_is_not_known_whether_somebody_is_answered_the_name_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        now = panel.situation()
+        views = tuple(
+            replace(view, instances=tuple(replace(one, numbers=None) for one in view.instances)) for view in now.views
+        )
+        made = question(action("down"), ["down", "qwen36-ngram", "--node", "spark1"], replace(now, views=views))
+        assert isinstance(made, TypedName)
+        panel.push_screen(made)
+        shown = await until(pilot, "Whether qwen36-ngram on spark1 is answering somebody")
+        assert "Type qwen36-ngram to do it" in shown
+        await pilot.press("enter")
+        await until(pilot, "Nothing typed is not qwen36-ngram; esc leaves it running.")
+        await pilot.press(*"q", "escape")
+        await until(pilot, "? help")
+        assert pilot.app.is_running
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+async def test_the_palette_is_framed_and_has_actions_before_themes(
+    ascii_only: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, ascii_only=ascii_only) as pilot,
+    ):
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        await until(pilot, lambda text: text.count("ready") >= 2)
+        found = fitting(entries(panel), "g")
+        themes = [one.does.startswith(THEME) for one in found]
+        assert any(themes)
+        assert not themes[0]
+        assert themes == sorted(themes)
+        await pilot.press("ctrl+p")
+        shown = await until(pilot, "enter does it")
+        assert all(len(line) == len(shown.splitlines()[0]) for line in shown.splitlines())
+        assert shown.isascii() is ascii_only
+        sheet, field = panel.screen.query_one(Sheet).region, panel.screen.query_one(Input).region
+        assert sheet.y < field.y < sheet.bottom
+        await pilot.press(*"theme spark-l", "enter")
+        await holds(pilot, lambda: panel.theme == "spark-light")
+
+
+async def test_what_is_typed_in_a_dialog_stands_in_its_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("tok/s") == 2)
+        await pilot.press("x")
+        await until(pilot, "Type qwen36-ngram to do it")
+        await pilot.pause(0.1)
+        sheet, field = pilot.app.screen.query_one(Sheet).region, pilot.app.screen.query_one(Input).region
+        assert (field.y, field.x, field.right) == (sheet.bottom - 2, sheet.x + 2, sheet.right - 2)
+        assert not pilot.app.screen.query_one(Sheet).shown[-2].strip("│ ")
+
+
+@pytest.mark.parametrize("line", ["q", "quit", "q!"])
+async def test_quit_is_a_line_too(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await type_line(pilot, line)
+        await holds(pilot, lambda: not pilot.app.is_running)
+        assert sparks.docker["spark1"].running
+
+
+async def test_help_is_a_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await type_line(pilot, "help")
+        await until(pilot, "─ keys ─")
+        await pilot.press("escape")
+        await type_line(pilot, "help down")
+        await until(pilot, "[OPTIONS] [INSTANCE]")
+        await pilot.press("escape")
+        await type_line(pilot, "doctor")
+        await until(pilot, "› doctor")
+
+
+async def test_a_key_that_a_read_only_panel_does_not_have_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, readonly=True) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        for key in ("x", "u", "c"):
+            await pilot.press(key)
+            assert toasts(pilot) == ["this panel is read-only: it changes nothing on any Spark"]
+            await pilot.press("escape")
+            assert not toasts(pilot)
+
+
+async def test_one_thing_is_said_at_a_time_and_never_over_the_last_two_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        panel.say("the config is not taken in", severity="error")
+        panel.say("the config was read again")
+        await holds(pilot, lambda: toasts(pilot) == ["the config was read again"])
+        await holds(pilot, lambda: len(panel.screen.query(Toast)) == 1)
+        await pilot.pause(0.2)
+        assert panel.screen.query_one(Toast).region.bottom <= panel.size.height - 2
+        await pilot.press("question_mark")
+        panel.say("first")
+        panel.say("second", severity="error")
+        await pilot.press("escape")
+        await holds(pilot, lambda: toasts(pilot) == ["first\nsecond"])
+
+
+async def test_a_start_is_chosen_while_the_sparks_are_still_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await pilot.press("u", "j", "k")
+        assert "start a profile" in screen(pilot)
+        assert not toasts(pilot)
+        await until(pilot, lambda text: " of 121.7 GiB" in text)
+
+
+async def test_a_start_of_this_very_panel_is_not_blamed_on_another_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", speed=1.0) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await type_line(pilot, "up qwen36 --node spark1")
+        await until(pilot, "loading")
+        await type_line(pilot, "up qwen36-vllm --node spark1")
+        shown = await until(pilot, "from here already")
+        assert "another terminal" not in shown

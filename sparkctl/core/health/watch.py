@@ -10,6 +10,7 @@ from sparkctl.core.health.gpu import BusyWait, StuckClock, Thermal
 from sparkctl.core.health.machine import FullDisk, Orphan
 from sparkctl.core.health.memory import PageCacheStarving, SwapGrowing
 from sparkctl.core.health.nccl import WrongGid, rdma_off
+from sparkctl.core.health.partner import left_alone
 from sparkctl.core.health.sight import Detector, Sight
 from sparkctl.model.finding import Finding, worst_first
 
@@ -43,6 +44,6 @@ def one_look(sight: Sight) -> tuple[Finding, ...]:
     return worst_first([finding for detector in detectors for finding in detector.judge(sight)])
 
 
-def between(sights: Sequence[Sight]) -> tuple[Finding, ...]:
-    """Return what only nodes beside each other show, worst first."""
-    return worst_first(no_common_network(sights) + rdma_off(sights))
+def between(sights: Sequence[Sight], *, are_all: bool = False) -> tuple[Finding, ...]:
+    """Return what only nodes beside each other show, worst first. ``are_all``: no other node is configured."""
+    return worst_first(no_common_network(sights) + rdma_off(sights) + (left_alone(sights) if are_all else []))

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.serving import cut_off
+from sparkctl.core.actions import action
+from sparkctl.core.serving import cut_off, unseen
 from sparkctl.core.situation import Situation
 from sparkctl.core.store import InstanceView, LoadView
 from sparkctl.model.container import ContainerState
 from sparkctl.model.metrics import Numbers
 from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.per_step import PerStep
 from sparkctl.model.phase import Phase
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
@@ -24,13 +26,20 @@ def instance(name: str, node: NodeName, running: float | None) -> InstanceView:
     )  # fmt: skip
 
 
+def part(node: NodeName, running: float | None) -> InstanceView:
+    """Of a model on two Sparks."""
+    one = replace(instance("big", node, running), per_step=PerStep(None, 1, 1, ranks=2))
+    return one if running is not None else replace(one, numbers=None)
+
+
 def situation() -> Situation:
     foreign = replace(instance("theirs", ONE, 4.0), ours=False)
     silent = replace(instance("silent", ONE, None), numbers=None)
-    there = (instance("busy", ONE, 2.0), instance("idle", ONE, 0.0), silent, foreign)
+    loading = replace(silent, name="loading", phase=Phase.LOADING)
+    there = (instance("busy", ONE, 2.0), instance("idle", ONE, 0.0), silent, foreign, loading, part(ONE, 1.0))
     views = (
         LoadView(ONE, NodeState.OK, 0.0, instances=there),
-        LoadView(TWO, NodeState.OK, 0.0, instances=(instance("busy", TWO, 1.0),)),
+        LoadView(TWO, NodeState.OK, 0.0, instances=(instance("busy", TWO, 1.0), part(TWO, None))),
     )
     return Situation((ONE, TWO), views, ONE, "busy")
 
@@ -44,10 +53,12 @@ def situation() -> Situation:
         ("down busy", ["busy@spark1", "busy@spark2"]),
         ("down --grace 5s busy -n spark1", ["busy@spark1"]),
         ("down idle --node spark1", []),
-        ("down silent --node spark1", []),
+        ("down silent --node spark1", ["silent@spark1"]),  # not known
+        ("down loading --node spark1", []),
+        ("down big --node spark2", ["big@spark2"]),  # the head answers, and not without it
         ("down theirs --node spark1", []),
-        ("down --all", ["busy@spark1", "busy@spark2"]),
-        ("down --all --kill --node spark2", ["busy@spark2"]),
+        ("down --all", ["busy@spark1", "silent@spark1", "big@spark1", "busy@spark2", "big@spark2"]),
+        ("down --all --kill --node spark2", ["busy@spark2", "big@spark2"]),
         ("up busy --node spark1", []),
         ("up busy --node spark1 --replace", ["busy@spark1"]),
         ("up ./mine/busy.yaml --replace -n spark2", ["busy@spark2"]),
@@ -58,3 +69,24 @@ def situation() -> Situation:
 )
 def test_who_answers_requests_and_would_be_ended(line: str, ends: list[str]) -> None:
     assert [f"{one.name}@{one.node}" for one in cut_off(situation(), line.split())] == ends
+
+
+def test_a_model_on_two_sparks_is_stopped_on_both_by_its_key() -> None:
+    now = replace(situation(), instance="big", node=TWO)
+    for key, more in (("down", ()), ("kill", ("--kill",))):
+        words = action(key).words
+        assert words is not None
+        assert words(now) == ("down", "big", "--node", "spark1", "--node", "spark2", *more)
+        assert words(replace(now, instance="busy")) == ("down", "busy", "--node", "spark2", *more)
+
+
+def test_where_nobody_has_looked_is_not_known_to_be_empty() -> None:
+    now = situation()
+    looked = replace(now.views[0], instances_seen=1.0)
+    dark = replace(now.views[1], state=NodeState.UNKNOWN, instances=())
+    now = replace(now, views=(looked, dark))
+    assert unseen(now, ["down", "big"]) == (TWO,)
+    assert unseen(now, ["down", "big", "--node", "spark1"]) == ()
+    assert unseen(now, ["logs", "big"]) == ()
+    gone = replace(now, views=(looked, replace(dark, state=NodeState.UNREACHABLE)))
+    assert unseen(gone, ["down", "big"]) == (), "nothing can be cut off where nothing can be reached"
