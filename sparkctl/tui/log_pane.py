@@ -57,10 +57,8 @@ class LogPane(Vertical):
     ) -> None:
         super().__init__(id=id)
         self.view = LogView(book, ascii_only=ascii_only, zone=zone)
-        if ascii_only:
-            for bar in (self.view.vertical_scrollbar, self.view.horizontal_scrollbar):
-                bar.renderer = PlainBar  # type: ignore[misc]
         self.view.divert = self._divert
+        self._ascii_only = ascii_only
         self._status = LogStatus(ascii_only=ascii_only)
         self._prompt = LogPrompt()
         self._instance = instance
@@ -73,6 +71,12 @@ class LogPane(Vertical):
         yield self.view
         yield self._prompt
         yield self._status
+
+    def on_mount(self) -> None:
+        """Have scrollbars of plain signs where signs are plain."""
+        if self._ascii_only:
+            for bar in (self.view.vertical_scrollbar, self.view.horizontal_scrollbar):
+                bar.renderer = PlainBar  # type: ignore[misc]
 
     @on(LogView.Changed)
     def _state_changed(self, event: LogView.Changed) -> None:

@@ -44,7 +44,7 @@ NASTY = (
     b"\x1b[", b"\x1b", "\u2028\u2029\ufeff".encode(),
 )  # fmt: skip
 KEPT = frozenset(("Id", "kind", "Type", "status", "Action", "State", "Created", "StartedAt", "FinishedAt", "container"))
-SCREENS = {"Overview", "Instance", "Logs", "Profiles", "Doctor", "Reader", "Choice", "CommandLine", "CommandPalette"}
+SCREENS = {"Overview", "Instance", "Logs", "Profiles", "Doctor", "Reader", "TypedName", "CommandLine", "Palette"}
 
 
 @dataclass(slots=True)

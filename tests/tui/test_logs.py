@@ -44,7 +44,7 @@ async def test_it_is_followed_and_every_action_is_done_by_its_name_too(tmp_path:
         await until(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("l")
         shown = await until(pilot, "sparkctl › spark1 › qwen36-ngram › log")
-        assert "f follow   / find   & only   E first error   w wrap   ? help" in shown
+        assert "f follow   / find   & only   E first error   w wrap" in shown
         view = await log(pilot, lambda view: len(view.book.spool) > 20)
         lines = len(view.book.spool)
         await log(pilot, lambda view: len(view.book.spool) > lines)
