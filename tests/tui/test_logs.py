@@ -98,8 +98,8 @@ async def test_of_a_container_that_is_gone_the_saved_log_is_shown(
         async with on(sparks, tmp_path, (120, 30), commands=Grammar()) as pilot:
             await until(pilot, lambda text: text.count("● ready") == 2)
             await pilot.press("enter", "x")
-            await until(pilot, "Stop qwen36-ngram on spark1?")
-            await pilot.press("tab", "enter")
+            await until(pilot, "Type qwen36-ngram to do it")
+            await pilot.press(*"qwen36-ngram", "enter")
             await until(pilot, "It is not on this Spark now.")
             await pilot.press("l")
             await until(pilot, "this is its saved log")
