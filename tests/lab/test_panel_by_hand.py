@@ -100,7 +100,9 @@ def test_an_evening_at_the_panel(spark1: LabNode, screen: Screen) -> None:
         screen.press("Escape")
         screen.until("spark1 ● ready", gone="› log")
 
-    screen.until("decode", "idle")  # before that it is not known whether somebody is being answered, and the name is asked
+    screen.until(
+        "decode", "idle"
+    )  # before that it is not known whether somebody is being answered, and the name is asked
     screen.press("x")
     screen.until("Stop tiny on spark1?", "Cancel")
     screen.press("Tab", "Enter")

@@ -97,3 +97,8 @@ def idle(sparks: SimulatedSparks, node: str) -> None:
 def black_hole(name: str = "dark") -> Node:
     """A node whose address drops everything (TEST-NET-1)."""
     return replace(Node(name, "192.0.2.1"), user="nobody")  # type: ignore[arg-type]
+
+
+def is_idle(text: str) -> bool:
+    """Tell whether an engine is known to answer nobody; a link says that it is idle, too."""
+    return any("decode" in line and "idle" in line for line in text.splitlines())

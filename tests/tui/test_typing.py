@@ -14,7 +14,7 @@ from sparkctl.tui.keyboard import PATIENCE, UNBIDDEN
 from sparkctl.tui.log_view import LogView
 from sparkctl.tui.room import Room
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, holds, idle, on_sparks, screen, toasts, until
+from tests.tui.driving import Driver, holds, idle, is_idle, on_sparks, screen, toasts, until
 
 SIGNS = {" ": "space", "-": "minus", ":": "colon", "/": "slash", "?": "question_mark", "\t": "tab", "\r": "enter"}
 
@@ -54,7 +54,7 @@ async def test_a_question_takes_the_keys_behind_the_one_that_asks_it(
 ) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         idle(sparks, "spark1")
-        await until(pilot, lambda text: text.count("● ready") == 2 and "idle" in text)
+        await until(pilot, lambda text: text.count("● ready") == 2 and is_idle(text))
         at_once(pilot, "x", "tab", "enter")
         await until(pilot, lambda text: "spark1 ○ nothing runs" in text)
         assert sparks.docker["spark2"].running, "tab was for the question, not for the next Spark"

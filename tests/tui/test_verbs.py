@@ -22,7 +22,7 @@ from sparkctl.tui.confirming import TypedName, question
 from sparkctl.tui.palette import THEME, entries, fitting
 from sparkctl.tui.sheet import Sheet
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, holds, idle, on_sparks, screen, toasts, until
+from tests.tui.driving import Driver, holds, idle, is_idle, on_sparks, screen, toasts, until
 
 
 async def type_line(pilot: Driver, line: str) -> None:
@@ -40,7 +40,7 @@ async def test_stopping_asks_first_and_cancel_is_what_enter_does(
         on_sparks(sparks, tmp_path, monkeypatch) as pilot,
     ):
         idle(sparks, "spark1")
-        await until(pilot, lambda text: text.count("● ready") == 2 and "idle" in text)
+        await until(pilot, lambda text: text.count("● ready") == 2 and is_idle(text))
         await pilot.press("x")
         shown = await until(pilot, "Stop qwen36-ngram on spark1?")
         assert "[ Cancel ]" in shown
@@ -401,7 +401,7 @@ SMALL = [(40, 10), (20, 5), (1, 1), (3, 2)]
 async def test_a_dialog_shows_what_to_answer_in_any_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         idle(sparks, "spark1")
-        await until(pilot, lambda text: text.count("● ready") == 2 and "idle" in text)
+        await until(pilot, lambda text: text.count("● ready") == 2 and is_idle(text))
         for key, answer in (("x", "[ Cancel ]"), ("u", "leaves"), ("question_mark", "esc goes back"), ("colon", "")):
             await pilot.press(key)
             for size in SMALL:
