@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sparkctl.core.faults import Fault, Place
 from sparkctl.core.history import LastStart
 from sparkctl.core.logpattern import LinePattern
+from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileEntry
 from sparkctl.core.store import LoadView
 from sparkctl.model.finding import Severity
@@ -263,7 +264,7 @@ def _placed(
     """Return what is said of a place, which ``words`` begin with, and under it the line that is there."""
     severity, tone = _LEVELS[level]
     sign, where = Span(f"{symbol(severity, ascii_only)} ", tone), clean(str(place))
-    short, message = _at_home(where), words.removeprefix(f"{where}: ")
+    short, message = _briefly(where), words.removeprefix(f"{where}: ")
     if cells(f"{short}: {message}") + 2 <= columns:
         rows = [row(sign, said(f"{short}: ", Tone.LABEL), said(message, tone))]
     else:
@@ -285,7 +286,10 @@ def _source(place: Place, line: str | None, columns: int, ascii_only: bool, tone
     return rows
 
 
-def _at_home(path: str) -> str:
+def _briefly(path: str) -> str:
+    """Return a path as short as it stays clear: a shipped file by its name (nobody edits it there), one at home after ``~``."""
+    if (name := path.removeprefix(f"{shipped_profiles_dir()}/")) != path:
+        return name
     home = str(Path.home())
     return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
 
