@@ -1,0 +1,141 @@
+"""Whether a profile will start on a node, before it starts: the sum, what the node has, and the answer. Bytes; None is
+"not known"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparkctl.model.node import NodeName
+
+
+class Answer(StrEnum):
+    """What the sum comes to. ``if-stopped``: not beside what runs there. ``unknown``: a part of the sum is not known, so
+    nothing is promised and nothing is refused."""
+
+    FITS = "fits"
+    AFTER_DROP_CACHES = "after-drop-caches"
+    IF_STOPPED = "if-stopped"
+    SHORT = "short"
+    UNKNOWN = "unknown"
+
+
+class Obtained(StrEnum):
+    """How a part of the sum is known, the surest first."""
+
+    MEASURED = "measured"  # of the files on the node, or of its memory
+    HEADERS = "headers"  # of the index beside the weights: not all of them are there
+    CONFIG = "config"  # of the model's config.json
+    FLAGS = "flags"  # of the engine's own rule and the profile's flags
+    PROFILE = "profile"
+    HISTORY = "history"  # of starts that went well before
+    ESTIMATE = "estimate"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of what a start claims. ``within``: it lies in the part before it that is not, and adds nothing of its own.
+
+    ``words`` are its formula and where that comes from, in a sentence's words.
+    """
+
+    name: str
+    size: int | None
+    obtained: Obtained
+    words: str = ""
+    within: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A container that stands on the node. ``coming``: what it still takes until it is ready. ``is_replaced``: the start
+    stops it first, and what it holds comes back."""
+
+    name: str
+    ours: bool
+    held: int | None
+    coming: int = 0
+    is_replaced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a node has, live. ``droppable``: page cache among ``available`` that CUDA gets at once only after a drop."""
+
+    total: int
+    available: int
+    droppable: int
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def returned(self) -> int:
+        """What comes back from those that the start replaces, as far as it is known."""
+        return sum(one.held or 0 for one in self.holders if one.is_replaced)
+
+    @property
+    def coming(self) -> int:
+        """What other starts that are under way there have not yet taken."""
+        return sum(one.coming for one in self.holders if not one.is_replaced)
+
+    @property
+    def to_be_had(self) -> int:
+        """What the start finds, its page cache dropped and what it replaces gone."""
+        return max(0, self.available + self.returned - self.coming)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A field of the profile and the value of it that would fit."""
+
+    field: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.field}={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The answer for one node. ``need`` is the sum of the parts, None where one is not known; ``floor`` what must be left of
+    MemAvailable beside it. ``standing`` None: the node did not say what it has.
+
+    ``stops``: whom to stop so that it fits. ``largest``: of the flag that decides, the largest value that would fit.
+    ``least``: the smallest, where the share is too small for what must lie in it. ``lacking``: bytes by which it is.
+    ``cautions``: what may go wrong all the same, a sentence each.
+    """
+
+    node: NodeName
+    profile: str
+    answer: Answer
+    parts: tuple[Part, ...] = ()
+    standing: Standing | None = None
+    floor: int = 0
+    stops: tuple[str, ...] = ()
+    largest: Setting | None = None
+    least: Setting | None = None
+    lacking: int = 0
+    cautions: tuple[str, ...] = ()
+
+    @property
+    def need(self) -> int | None:
+        """The sum, None where a part of it is not known."""
+        sizes = [part.size for part in self.parts if not part.within]
+        return None if not sizes or None in sizes else sum(size or 0 for size in sizes)
+
+    @property
+    def margin(self) -> int | None:
+        """What is left beyond the floor, negative where it is short; None where it cannot be told."""
+        if self.need is None or self.standing is None:
+            return None
+        left = self.standing.to_be_had - self.floor - self.need
+        return min(left, -self.lacking) if self.lacking else left
+
+    @property
+    def short_by(self) -> int:
+        """What is lacking, 0 where nothing is or it cannot be told."""
+        return max(0, -(self.margin or 0))
+
+    @property
+    def is_refused(self) -> bool:
+        """Tell whether a start would be refused."""
+        return self.answer in (Answer.IF_STOPPED, Answer.SHORT)
