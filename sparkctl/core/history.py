@@ -20,6 +20,7 @@ from sparkctl.core.starts import StartsFile
 from sparkctl.model.log import LogLine
 from sparkctl.model.phase import Expectation, PartTime
 from sparkctl.model.secrets import redact
+from sparkctl.model.verdict import present_name
 
 _KEPT_LOGS = 20  # per instance and node
 _LOG_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{12}\.log")
@@ -180,7 +181,8 @@ class History:
             if is_duration(record.get("seconds")):
                 found.clear()
             elif isinstance(record.get("failed"), str) and record["ts"] >= earliest:
-                found.setdefault(str(record.get("container")), (float(record["ts"]), record["failed"]))
+                cause = present_name(record["failed"])
+                found.setdefault(str(record.get("container")), (float(record["ts"]), cause))
         return tuple(sorted(found.values()))
 
     def receipt_path(self, instance: str, node: str, container_id: str) -> Path | None:

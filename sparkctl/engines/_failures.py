@@ -44,7 +44,7 @@ _MODEL = (
     rule(
         r"GatedRepoError|(?:401|403) Client Error|Cannot access gated repo|You are trying to access a gated repo"
         r"|Access to model (?P<model>\S+) is restricted",
-        Cause.GATED_MODEL,
+        Cause.MODEL_GATED,
         "The model hub does not let you have this model[ ({model})].",
         "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account.",
         needle="",
@@ -101,7 +101,7 @@ _MODEL = (
     rule(
         rf"{ERROR}.*(?:contains custom code which must be executed|[Pp]lease pass the argument `trust_remote_code=True`"
         r"|consider setting `trust_remote_code=True`)",
-        Cause.BAD_FLAG,
+        Cause.TRUST_REMOTE_CODE,
         "The model brings code of its own, which the engine may not run.",
         "If you trust the model's author, set args.trust-remote-code: true.",
         needle="trust_remote_code",
@@ -117,7 +117,7 @@ _MODEL = (
     ),
     rule(
         r"Cannot find the config file for (?P<kind>\w+)",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "The model is not quantized as {kind}.",
         "Remove args.quantization or give the kind the weights were made with.",
         needle="Cannot find the config file for",
@@ -138,7 +138,7 @@ _MACHINE = (
     ),
     rule(
         r"exec format error|[Ee]xec format error",
-        Cause.WRONG_ARCHITECTURE,
+        Cause.IMAGE_ARCH,
         "The image holds programs of another processor: a Spark is arm64.",
         "Take an image built for linux/arm64.",
         needle="xec format error",
@@ -147,7 +147,7 @@ _MACHINE = (
     ),
     rule(
         rf"{ERROR}.*no kernel image is available for execution",
-        Cause.WRONG_ARCHITECTURE,
+        Cause.KERNEL_UNSUPPORTED,
         "The image has no GPU code for the GB10 (compute capability 12.1).",
         "Take an image built for sm_121.",
         needle="no kernel image",
@@ -155,7 +155,7 @@ _MACHINE = (
     ),
     rule(
         r"ptxas fatal\s*: Value '(?P<arch>sm_\w+)' is not defined",
-        Cause.WRONG_ARCHITECTURE,
+        Cause.KERNEL_UNSUPPORTED,
         "The image's ptxas does not know {arch}.",
         "Set env.TRITON_PTXAS_PATH: /usr/local/cuda/bin/ptxas, or take a newer image.",
         needle="ptxas fatal",
@@ -163,7 +163,7 @@ _MACHINE = (
     ),
     rule(
         rf"{ERROR}.*(?:an illegal instruction was encountered|cudaErrorIllegalInstruction)",
-        Cause.WRONG_ARCHITECTURE,
+        Cause.KERNEL_UNSUPPORTED,
         "A GPU kernel of this image uses an instruction that the GB10 lacks.",
         "Choose another backend for the MoE or FP4 kernels, or take a newer image.",
         needle="llegal",
@@ -179,7 +179,7 @@ _MACHINE = (
     ),
     rule(
         r"can't allocate memory: you tried to allocate (?P<size>\d+) bytes|^MemoryError\b|std::bad_alloc",
-        Cause.NOT_ENOUGH_FREE_MEMORY,
+        Cause.STARTUP_MEMORY_CHECK,
         "The node had no memory left to give[: {size} bytes were asked for].",
         "Stop what else holds memory on the node, or make the model's memory smaller.",
         needle="a",
@@ -188,7 +188,7 @@ _MACHINE = (
         r"Watchdog caught collective operation timeout|DistStoreError: |NCCL error in: |ncclSystemError"
         r"|ncclInternalError|ncclRemoteError|Connection closed by peer"
         r"|The client socket has timed out after|Gloo connectFullMesh failed",
-        Cause.PEER_LOST,
+        Cause.WORKER_LOST,
         "The other node of this model did not answer.",
         "Look at the log of the other node and at the link between the two.",
         needle="e",
@@ -197,7 +197,7 @@ _MACHINE = (
     rule(
         r"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|^[\w.]*Error: .*[Aa]ddress already in use"
         r"|couldn't bind HTTP server socket",
-        Cause.PORT_BUSY,
+        Cause.PORT_IN_USE,
         "The port is in use by another process.",
         "Stop the other process (ss -ltnp on the node shows it), or choose another port.",
         needle="",
@@ -209,7 +209,7 @@ _MACHINE = (
 _PROGRAM = (
     rule(
         r"^[\w./ -]{1,80}: error: (?P<what>(?:unrecognized arguments|ambiguous option): --?(?P<flag>[\w.-]+).*)",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "The engine refused its flags: {what}",
         "Correct or remove args.{flag}: this image does not know it.",
         needle=": error: ",
@@ -218,7 +218,7 @@ _PROGRAM = (
     ),
     rule(
         r"^[\w./ -]{1,80}: error: (?P<what>argument (?:-\w+/)?--?(?P<flag>[\w.-]+)\S*: .*)",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "The engine refused a flag's value: {what}",
         "Correct args.{flag}.",
         needle=": error: argument ",
@@ -228,7 +228,7 @@ _PROGRAM = (
     rule(
         r"^[\w./ -]{1,80}: error: "
         r"(?P<what>(?:the following arguments are required|unrecognized arguments|argument ).*)",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "The engine refused its command line: {what}",
         "Correct args or command.",
         needle=": error: ",

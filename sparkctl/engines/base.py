@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from sparkctl.model.engine_facts import EngineFact
 from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import Cause, Change
 
 
 class Weight(IntEnum):
@@ -30,7 +31,8 @@ class Weight(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A line that says why. ``fatal``: the engine cannot come up any more, even if its process lingers.
-    ``weight`` orders candidates: a concrete cause beats a generic aftermath; among equals the first line wins."""
+    ``weight`` orders candidates: a concrete cause beats a generic aftermath; among equals the first line wins.
+    ``field`` is the profile field to change and ``change`` which way; ``value`` is what the line itself says to set."""
 
     cause: Cause
     summary: str
@@ -38,15 +40,18 @@ class Failure:
     field: str | None = None
     fatal: bool = True
     weight: int = Weight.CONCRETE
+    value: str | None = None
+    change: Change | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What one line says, if it says anything: a phase, a step with progress, or a failure."""
+    """What one line says, if it says anything: a phase, a step with progress, a failure, facts. Any of them together."""
 
     phase: Phase | None = None
     step: Step | None = None
     failure: Failure | None = None
+    facts: tuple[EngineFact, ...] = ()
 
 
 def pick(failures: Iterable[tuple[int, str, Failure]]) -> tuple[int, str, Failure] | None:

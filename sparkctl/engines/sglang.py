@@ -60,7 +60,7 @@ _BARS = (
     ("checksums", "checksums"),
     ("Fetching", "download"),
 )
-_KV = Cause.NO_MEMORY_FOR_KV_CACHE
+_KV = Cause.KV_CACHE_TOO_SMALL
 _MEMORY = (
     rule(
         r"Not enough memory\. Please try to increase --mem-fraction-static\."
@@ -93,7 +93,7 @@ _MEMORY = (
     ),
     rule(
         rf"{ERROR}The memory capacity is unbalanced",
-        Cause.NOT_ENOUGH_FREE_MEMORY,
+        Cause.STARTUP_MEMORY_CHECK,
         "The nodes of this model have unequal free memory: something else holds memory on one of them.",
         "Stop what else runs there, drop the page caches on both nodes, start again.",
         needle="memory capacity is unbalanced",
@@ -139,7 +139,7 @@ _MEMORY = (
 _FLAGS = (
     rule(
         r"Unknown speculative algorithm name: (?P<name>\S+)",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "This image knows no speculative algorithm {name}.",
         "Correct args.speculative-algorithm (EAGLE, EAGLE3, NEXTN, STANDALONE, NGRAM, DFLASH).",
         needle="Unknown speculative algorithm",
@@ -149,7 +149,7 @@ _FLAGS = (
     rule(
         r"^TypeError: (?:'>' not supported between instances of|unsupported operand type\(s\) for \*:) "
         r"'NoneType' and 'int'",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "Speculative decoding is set by half.",
         "Give all of args.speculative-num-steps, speculative-eagle-topk and speculative-num-draft-tokens, or none.",
         needle="'NoneType' and 'int'",
@@ -158,7 +158,7 @@ _FLAGS = (
     rule(
         rf"{ERROR}.*[Uu]ser-specified context_length \((?P<asked>\d+)\) is greater than the derived "
         r"context_length \((?P<most>\d+)\)",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "The context of {asked} is longer than the model's {most}.",
         "Lower args.context-length to {most} or less.",
         needle="context_length",
@@ -217,7 +217,7 @@ _ENDS = (
     ),
     rule(
         r"TP rank (?P<rank>\d+) could finish the model loading, but there are other ranks",
-        Cause.PEER_LOST,
+        Cause.WORKER_LOST,
         "Another rank than {rank} did not finish loading.",
         "Look at the log of the other node.",
         needle="could finish the model loading",

@@ -61,12 +61,12 @@ _BARS = (
     ("DeepGEMM", "compile"),
     ("Fetching", "download"),
 )
-_KV = Cause.NO_MEMORY_FOR_KV_CACHE
+_KV = Cause.KV_CACHE_TOO_SMALL
 _MEMORY = (
     rule(
         r"Free memory on device ?\S* \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than desired "
         r"GPU memory utilization \((?P<share>[\d.]+), (?P<want>[\d.]+) GiB\)",
-        Cause.NOT_ENOUGH_FREE_MEMORY,
+        Cause.STARTUP_MEMORY_CHECK,
         "{free} of {total} GiB were free at the start, and a share of {share} wants {want} GiB.",
         f"Stop what else holds memory on the node and drop the page caches, or lower {_SHARE}.",
         needle="is less than desired",
@@ -114,7 +114,7 @@ _MEMORY = (
     rule(
         r"Error in memory profiling\. Initial free memory (?P<before>[\d.]+ \w+), "
         r"current free memory (?P<after>[\d.]+ \w+)",
-        Cause.NOT_ENOUGH_FREE_MEMORY,
+        Cause.STARTUP_MEMORY_CHECK,
         "Memory was freed by something else while vLLM measured it ({before} free before, {after} after).",
         "Start it again: stop the other engine and drop caches before the start, not during it.",
         needle="Error in memory profiling",
@@ -134,7 +134,7 @@ _MEMORY = (
 _FLAGS = (
     rule(
         rf"{ERROR}Unsupported speculative method: '(?P<method>[^']*)'",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "This model cannot be run with the speculative method {method}.",
         "Correct or remove args.speculative-config.",
         needle="Unsupported speculative method",
@@ -143,7 +143,7 @@ _FLAGS = (
     ),
     rule(
         r"invalid (?P<kind>tool call|reasoning) parser: (?P<name>\S+)",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "This image knows no {kind} parser {name}.",
         "Correct args.tool-call-parser or args.reasoning-parser; the line lists the known ones.",
         needle="invalid ",
@@ -152,7 +152,7 @@ _FLAGS = (
     rule(
         r"validation errors? for \w+.*User-specified max_model_len \((?P<asked>\d+)\) is greater than the "
         r"derived max_model_len \(max_position_embeddings=(?P<most>\d+)",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "A context of {asked} is longer than the model's {most}.",
         f"Lower {_LENGTH} to {{most}} or less.",
         needle="User-specified max_model_len",
@@ -164,7 +164,7 @@ _FLAGS = (
 _VALIDATION = (
     rule(
         r"validation errors? for SpeculativeConfig: (?P<what>.*?)(?: \[type=.*?input_value=(?P<given>[^,]*).*)?$",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "The speculative configuration is refused: {what}[ (given: {given})]",
         "Correct args.speculative-config.",
         needle="for SpeculativeConfig: ",
@@ -174,7 +174,7 @@ _VALIDATION = (
     rule(
         r"validation errors? for \w+: gpu_memory_utilization: (?P<what>.*?)"
         r"(?: \[type=.*?input_value=(?P<given>[^,]*).*)?$",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "The memory share is refused: {what}[ (given: {given})]",
         f"Set {_SHARE} to a share between 0 and 1.",
         needle=": gpu_memory_utilization: ",
@@ -183,7 +183,7 @@ _VALIDATION = (
     ),
     rule(
         r"validation errors? for \w+: (?:Value error, )?(?P<what>.*?)(?: \[type=.*)?$",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "The engine refused its settings: {what}",
         "Correct the setting it names.",
         needle="validation error",
@@ -191,7 +191,7 @@ _VALIDATION = (
     ),
     rule(
         r"validation errors? for (?P<model>\w+)$",
-        Cause.BAD_FLAG,
+        Cause.UNKNOWN_FLAG,
         "The engine refused its settings ({model}).",
         "The lines after this one name the setting.",
         needle="validation error",

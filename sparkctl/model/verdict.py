@@ -2,34 +2,134 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 
 class Cause(StrEnum):
-    """Closed: a cause that is not here is ``crashed`` with its last error line as evidence."""
+    """Closed: what no cause names is ``crashed``, with its last error line as evidence. Each means its `MEANING`."""
 
+    # Memory
+    STARTUP_MEMORY_CHECK = "startup-memory-check"
+    WEIGHTS_DO_NOT_FIT = "weights-do-not-fit"
+    MEMORY_CHANGED_DURING_START = "memory-changed-during-start"
+    KV_CACHE_TOO_SMALL = "kv-cache-too-small"
+    DRAFT_WORKSPACE = "draft-workspace"
     CUDA_OUT_OF_MEMORY = "cuda-out-of-memory"
-    NO_MEMORY_FOR_KV_CACHE = "no-memory-for-kv-cache"
-    NOT_ENOUGH_FREE_MEMORY = "not-enough-free-memory"
-    OOM_KILLED = "oom-killed"  # the kernel, by a container limit
-    KILLED = "killed"  # SIGKILL from outside, or the machine's own OOM killer: the exit code alone cannot tell
-    GUARD_STOPPED = "guard-stopped"  # our guard on the node, before its memory ran out
-    BAD_FLAG = "bad-flag"
+    HOST_OOM_KILL = "host-oom-kill"
+    GUARD_STOPPED = "guard-stopped"
+    # What was asked for
+    UNKNOWN_FLAG = "unknown-flag"
+    BAD_VALUE = "bad-value"
+    TRUST_REMOTE_CODE = "trust-remote-code"
+    ATTENTION_BACKEND = "attention-backend"
+    PORT_IN_USE = "port-in-use"
+    # The model
     MODEL_NOT_FOUND = "model-not-found"
+    HUB_UNREACHABLE = "hub-unreachable"
+    MODEL_GATED = "model-gated"
+    MODEL_FILES = "model-files"
+    TRUNCATED_WEIGHTS = "truncated-weights"
     MODEL_UNSUPPORTED = "model-unsupported"
-    GATED_MODEL = "gated-model"
-    PORT_BUSY = "port-busy"
+    # The image and the node
+    IMAGE_MISSING = "image-missing"
+    IMAGE_ARCH = "image-arch"
+    GPU_RUNTIME_MISSING = "gpu-runtime-missing"
     DRIVER_MISMATCH = "driver-mismatch"
-    WRONG_ARCHITECTURE = "wrong-architecture"
-    PEER_LOST = "peer-lost"
+    KERNEL_UNSUPPORTED = "kernel-unsupported"
     DISK_FULL = "disk-full"
+    PERMISSION = "permission"
+    DOCKER_REFUSED = "docker-refused"
+    # Several processes, several nodes
+    NCCL = "nccl"
+    WORKER_LOST = "worker-lost"
+    RAY = "ray"
+    # The program itself
+    ENGINE_BUG = "engine-bug"
+    WEDGED = "wedged"
     CRASHED = "crashed"
-    EXITED = "exited"  # ended with code 0 though nobody stopped it
-    STOPPED_BY_OTHERS = "stopped-by-others"  # a docker stop or rm that was not ours
+    # How it ended, where nothing says why
+    KILLED = "killed"
+    EXITED = "exited"
+    STOPPED_BY_OTHERS = "stopped-by-others"
     TIMED_OUT = "timed-out"
-    NOT_GENERATING = "not-generating"  # health answers, no token came
-    DOCKER_REFUSED = "docker-refused"  # the container could not be created or started
+
+    @classmethod
+    def _missing_(cls, value: object) -> Cause | None:
+        """Read the names that an older sparkctl wrote into histories and records."""
+        now = _FORMER.get(value) if isinstance(value, str) else None
+        return None if now is None else cls(now)
+
+
+_FORMER = {
+    "no-memory-for-kv-cache": "kv-cache-too-small",
+    "not-enough-free-memory": "startup-memory-check",
+    "oom-killed": "host-oom-kill",
+    "bad-flag": "unknown-flag",
+    "gated-model": "model-gated",
+    "port-busy": "port-in-use",
+    "wrong-architecture": "image-arch",
+    "peer-lost": "worker-lost",
+    "not-generating": "wedged",
+}
+
+MEANING: Mapping[Cause, str] = MappingProxyType(
+    {
+        Cause.STARTUP_MEMORY_CHECK: "less memory was free at the start than the engine was told to take",
+        Cause.WEIGHTS_DO_NOT_FIT: "the weights alone fill the memory that the engine may take",
+        Cause.MEMORY_CHANGED_DURING_START: "something else freed or took memory while the engine measured it",
+        Cause.KV_CACHE_TOO_SMALL: "what the weights left does not hold the KV cache that was asked for",
+        Cause.DRAFT_WORKSPACE: "the draft model's share of speculative decoding did not fit beside the model",
+        Cause.CUDA_OUT_OF_MEMORY: "CUDA could not allocate; the summary says whether at the start or while serving",
+        Cause.HOST_OOM_KILL: "the kernel's OOM killer ended it, by Docker's or the kernel log's own word",
+        Cause.GUARD_STOPPED: "sparkctl's guard on the node ended it before the memory ran out",
+        Cause.UNKNOWN_FLAG: "the engine has no flag of this name, or several that begin so",
+        Cause.BAD_VALUE: "the engine refused a flag's value, or two flags together",
+        Cause.TRUST_REMOTE_CODE: "the model brings code of its own, which the engine may not run unasked",
+        Cause.ATTENTION_BACKEND: "no attention backend does what the model needs on this GPU, or the chosen one does not",
+        Cause.PORT_IN_USE: "another process listens on the port",
+        Cause.MODEL_NOT_FOUND: "there is no such path in the container, and no such model on the hub",
+        Cause.HUB_UNREACHABLE: "the model is not on the node, and the hub could not be asked for it",
+        Cause.MODEL_GATED: "the hub wants a licence accepted or a token before it gives the model out",
+        Cause.MODEL_FILES: "config, tokenizer or weights are missing, or are not of the kind they are taken for",
+        Cause.TRUNCATED_WEIGHTS: "a weight file is shorter than its header says: the download was cut",
+        Cause.MODEL_UNSUPPORTED: "this engine version does not know the model's architecture",
+        Cause.IMAGE_MISSING: "the image is not on the node and could not be pulled",
+        Cause.IMAGE_ARCH: "the image was built for another processor than the node's",
+        Cause.GPU_RUNTIME_MISSING: "Docker could not give the container a GPU: the NVIDIA container toolkit or driver is missing",
+        Cause.DRIVER_MISMATCH: "the node's driver is too old for the image's CUDA",
+        Cause.KERNEL_UNSUPPORTED: "a GPU kernel of the image does not run on this GPU (sm_121)",
+        Cause.DISK_FULL: "a disk or the container's shared memory is full",
+        Cause.PERMISSION: "a file or device may not be opened by the container's user, or Docker by ours",
+        Cause.DOCKER_REFUSED: "Docker could not create or start the container, for a reason that no other cause names",
+        Cause.NCCL: "the ranks of a model could not talk to each other (NCCL, Gloo)",
+        Cause.WORKER_LOST: "a process of the engine, here or on another node, died or never came without saying why",
+        Cause.RAY: "Ray, which spreads the engine over nodes, failed or ended a worker itself",
+        Cause.ENGINE_BUG: "a known fault of this engine version, with its way out",
+        Cause.WEDGED: "the engine runs and answers, and makes no tokens or stands still",
+        Cause.CRASHED: "an error that no other cause names; its last error line is shown",
+        Cause.KILLED: "it was killed (SIGKILL) without a word; by whom, nothing here can tell",
+        Cause.EXITED: "it ended by itself with code 0, before it was ready or though nobody stopped it",
+        Cause.STOPPED_BY_OTHERS: "somebody else stopped or removed the container",
+        Cause.TIMED_OUT: "a phase of the start outlived its time",
+    }
+)
+
+
+def present_name(cause: str) -> str:
+    """Return the name by which a cause goes that was written down once; what is none is given back."""
+    return _FORMER.get(cause, cause)
+
+
+class Change(StrEnum):
+    """Which way a setting has to go, where a line does not tell the value itself."""
+
+    SET = "set"
+    LOWER = "lower"
+    RAISE = "raise"
+    REMOVE = "remove"
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limi
         return _by_line(root.failure, root, tuple(evidence))
     if phase is Phase.WARMING and log.ready_line_seen and why_not:
         return Verdict(
-            Cause.NOT_GENERATING,
+            Cause.WEDGED,
             f"{plan.instance} says it is ready and did not give a token within {spoken(seconds)}.",
             tuple(evidence),
             f"See its log: sparkctl logs {plan.instance} --node {plan.node}. An engine without text needs start.probe: none.",
@@ -145,13 +145,13 @@ def _limit_kill(plan: LaunchPlan, log: LogReader, ended: Evidence) -> Verdict:
     proof = (ended, *_line(log.latest))
     if limit is None:
         return Verdict(
-            Cause.OOM_KILLED,
+            Cause.HOST_OOM_KILL,
             f"The kernel's OOM killer ended {plan.instance}{where}: {plan.node} ran out of memory.",
             proof,
             f"See what else holds memory (sparkctl status --node {plan.node}) and stop it, or let this one claim less.",
         )
     return Verdict(
-        Cause.OOM_KILLED,
+        Cause.HOST_OOM_KILL,
         f"The kernel killed {plan.instance}{where}: it reached its container's memory limit of {limit}.",
         proof,
         "Raise or remove the limit (container.options.memory). It never counts GPU memory on a Spark, so it protects nothing.",

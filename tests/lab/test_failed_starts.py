@@ -13,7 +13,7 @@ def test_killed_by_its_memory_limit_while_loading(spark1: LabNode, sparkctl: Spa
     ran = sparkctl("up", profile, "--node", "spark1", "--json")
     assert_ended(ran, 1, "failed")
     found = verdict(ran)
-    assert found["cause"] == "oom-killed"
+    assert found["cause"] == "host-oom-kill"
     assert "96m" in found["summary"]
     assert any("OOMKilled=true" in evidence["text"] for evidence in found["evidence"])
     assert inspect(spark1, ours(spark1)[0])["State"]["OOMKilled"] is True  # kept, with its log

@@ -55,12 +55,12 @@ def test_stdout_is_the_endpoint_and_stderr_the_talk() -> None:
 
 FAULTS = [
     ("cuda-oom", 1, "failed", "cuda-out-of-memory"),
-    ("oom-killed", 1, "failed", "oom-killed"),
+    ("oom-killed", 1, "failed", "host-oom-kill"),
     ("memory-runaway", 1, "failed", "guard-stopped"),
-    ("bad-flag", 1, "failed", "bad-flag"),
+    ("bad-flag", 1, "failed", "unknown-flag"),
     ("exit0", 1, "failed", "exited"),
     ("hang", 4, "timed-out", "timed-out"),
-    ("no-token", 4, "timed-out", "not-generating"),
+    ("no-token", 4, "timed-out", "wedged"),
 ]
 
 

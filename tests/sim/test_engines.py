@@ -57,8 +57,8 @@ async def test_a_start_reads_as_one(engine: str, client: docker.DockerClient) ->
         ("cuda-oom", "vllm", 1, False, Cause.CUDA_OUT_OF_MEMORY),
         ("oom-killed", "sglang", 137, True, None),
         ("exit0", "vllm", 0, False, None),
-        ("bad-flag", "sglang", 2, False, Cause.BAD_FLAG),
-        ("bad-flag", "vllm", 2, False, Cause.BAD_FLAG),
+        ("bad-flag", "sglang", 2, False, Cause.UNKNOWN_FLAG),
+        ("bad-flag", "vllm", 2, False, Cause.UNKNOWN_FLAG),
     ],
 )
 async def test_faults(

@@ -59,7 +59,7 @@ def test_a_lost_connection_its_attempts_and_its_return_are_told(capsys: pytest.C
 
 
 def test_a_verdict_ends_with_the_command_to_try(capsys: pytest.CaptureFixture[str]) -> None:
-    verdict = Verdict(Cause.OOM_KILLED, "It was killed.", (Evidence("so it was", "docker"),), "Raise it.", "image")
+    verdict = Verdict(Cause.HOST_OOM_KILL, "It was killed.", (Evidence("so it was", "docker"),), "Raise it.", "image")
     lines = told(capsys, ended(Outcome.TIMED_OUT, verdict=verdict))
     assert lines == [
         "spark1  ◌ qwen36 not ready after 40 s",

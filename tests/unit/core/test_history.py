@@ -148,7 +148,7 @@ def test_failures_count_since_the_last_good_start_and_only_lately(history: Histo
     fail(history, 200.0, "bad-flag", "b" * 64)
     fail(history, 300.0, "guard-stopped", "c" * 64)
     fail(history, 300.0, "crashed", "d" * 64, node="spark2")
-    assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((200.0, "bad-flag"), (300.0, "guard-stopped"))
+    assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((200.0, "unknown-flag"), (300.0, "guard-stopped"))
     assert history.failures_since_ready("qwen36", "spark1", 250.0) == ((300.0, "guard-stopped"),)
     assert history.failures_since_ready("other", "spark1", 0.0) == ()
     assert history.expected("qwen36", "hash", "spark1").seconds == 300.0

@@ -51,64 +51,64 @@ def test_cuda_memory_is_not_the_end_of_any_container() -> None:
 
 ONE_LINE = [
     ("sglang", "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: "
-     "mem_fraction_static=0.8", Cause.NO_MEMORY_FOR_KV_CACHE, "args.mem-fraction-static", "fraction of 0.8"),
+     "mem_fraction_static=0.8", Cause.KV_CACHE_TOO_SMALL, "args.mem-fraction-static", "fraction of 0.8"),
     ("sglang", "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
-     Cause.NO_MEMORY_FOR_KV_CACHE, "args.mem-fraction-static", "no room for the KV cache."),
+     Cause.KV_CACHE_TOO_SMALL, "args.mem-fraction-static", "no room for the KV cache."),
     ("sglang", "Exception: Capture cuda graph failed: CUDA out of memory. Tried", Cause.CUDA_OUT_OF_MEMORY,
      "args.mem-fraction-static", "graphs"),
     ("sglang", "RuntimeError: Rank 0 scheduler died during initialization (exit code: -9). If exit code is -9 (SIGKILL),",
      Cause.KILLED, "args.mem-fraction-static", "killed"),
     ("sglang", "[2026-06-03 09:14:19] Subprocess scheduler_0 (pid=9) crashed with exit code -9. Triggering SIGQUIT",
      Cause.KILLED, "args.mem-fraction-static", "scheduler_0"),
-    ("sglang", "Prefill out of memory. Try to lower your batch size.", Cause.NO_MEMORY_FOR_KV_CACHE,
+    ("sglang", "Prefill out of memory. Try to lower your batch size.", Cause.KV_CACHE_TOO_SMALL,
      "args.max-running-requests", "full"),
     ("sglang", "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): address already in use",
-     Cause.PORT_BUSY, "port", "in use"),
-    ("sglang", "ValueError: Unknown speculative algorithm name: HOWL", Cause.BAD_FLAG, "args.speculative-algorithm", "HOWL"),
-    ("sglang", "TypeError: '>' not supported between instances of 'NoneType' and 'int'", Cause.BAD_FLAG,
+     Cause.PORT_IN_USE, "port", "in use"),
+    ("sglang", "ValueError: Unknown speculative algorithm name: HOWL", Cause.UNKNOWN_FLAG, "args.speculative-algorithm", "HOWL"),
+    ("sglang", "TypeError: '>' not supported between instances of 'NoneType' and 'int'", Cause.UNKNOWN_FLAG,
      "args.speculative-num-draft-tokens", "half"),
     ("sglang", "sglang serve: error: ambiguous option: --cuda-graph-max-bs could match --cuda-graph-max-bs-decode,",
-     Cause.BAD_FLAG, "args.cuda-graph-max-bs", "ambiguous"),
+     Cause.UNKNOWN_FLAG, "args.cuda-graph-max-bs", "ambiguous"),
     ("sglang", "launch_server.py: error: argument --kv-cache-dtype: invalid choice: 'fp8' (choose from 'auto')",
-     Cause.BAD_FLAG, "args.kv-cache-dtype", "invalid choice: 'fp8'"),
+     Cause.UNKNOWN_FLAG, "args.kv-cache-dtype", "invalid choice: 'fp8'"),
     ("sglang", "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
-     Cause.PEER_LOST, None, "other node"),
-    ("vllm", "vllm: error: unrecognized arguments: --speculative-model foo", Cause.BAD_FLAG, "args.speculative-model", "foo"),
+     Cause.WORKER_LOST, None, "other node"),
+    ("vllm", "vllm: error: unrecognized arguments: --speculative-model foo", Cause.UNKNOWN_FLAG, "args.speculative-model", "foo"),
     ("vllm", "ValueError: Free memory on device cuda:0 (84.12/119.64 GiB) on startup is less than desired GPU memory "
-     "utilization (0.8, 95.71 GiB). Decrease GPU memory utilization", Cause.NOT_ENOUGH_FREE_MEMORY,
+     "utilization (0.8, 95.71 GiB). Decrease GPU memory utilization", Cause.STARTUP_MEMORY_CHECK,
      "args.gpu-memory-utilization", "84.12 of 119.64 GiB were free at the start, and a share of 0.8 wants 95.71 GiB."),
     ("vllm", "ValueError: To serve at least one request with the models's max seq len (131072), (6.12 GiB KV cache is needed, "
      "which is larger than the available KV cache memory (3.47 GiB). Based on the available memory, the estimated maximum "
-     "model length is 74208. Try increasing", Cause.NO_MEMORY_FOR_KV_CACHE, "args.max-model-len", "131072 needs 6.12 GiB"),
+     "model length is 74208. Try increasing", Cause.KV_CACHE_TOO_SMALL, "args.max-model-len", "131072 needs 6.12 GiB"),
     ("vllm", "ValueError: To serve at least one request with the model's max seq len (131072), 6.12 GiB KV cache is needed, "
-     "which is larger than the available KV cache memory (3.47 GiB). Try increasing", Cause.NO_MEMORY_FOR_KV_CACHE,
+     "which is larger than the available KV cache memory (3.47 GiB). Try increasing", Cause.KV_CACHE_TOO_SMALL,
      "args.max-model-len", "3.47 GiB is available"),
     ("vllm", "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
-     Cause.NO_MEMORY_FOR_KV_CACHE, "args.gpu-memory-utilization", "no room"),
+     Cause.KV_CACHE_TOO_SMALL, "args.gpu-memory-utilization", "no room"),
     ("vllm", "AssertionError: Error in memory profiling. Initial free memory 96.11 GiB, current free memory 97.80 GiB. This",
-     Cause.NOT_ENOUGH_FREE_MEMORY, None, "96.11 GiB"),
+     Cause.STARTUP_MEMORY_CHECK, None, "96.11 GiB"),
     ("vllm", "RuntimeError: CUDA out of memory occurred when warming up sampler with 256 dummy requests. Please",
      Cause.CUDA_OUT_OF_MEMORY, "args.max-num-seqs", "256"),
-    ("vllm", "NotImplementedError: Unsupported speculative method: 'mtp'", Cause.BAD_FLAG, "args.speculative-config", "mtp"),
+    ("vllm", "NotImplementedError: Unsupported speculative method: 'mtp'", Cause.UNKNOWN_FLAG, "args.speculative-config", "mtp"),
     ("vllm", "ERROR 11-20 15:53:02 [core_client.py:667] Engine core proc EngineCore died unexpectedly, shutting down client.",
      Cause.KILLED, "args.gpu-memory-utilization", "EngineCore"),
     ("vllm", "WARNING 11-20 15:53:02 [core_client.py:1] [shutdown] MPClient: engine core exited unexpectedly; starting cleanup",
      Cause.KILLED, "args.gpu-memory-utilization", "The engine core died"),
-    ("vllm", "OSError: [Errno 98] Address already in use", Cause.PORT_BUSY, "port", "in use"),
+    ("vllm", "OSError: [Errno 98] Address already in use", Cause.PORT_IN_USE, "port", "in use"),
     ("vllm", "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': "
      "'/models/x'. Use", Cause.MODEL_NOT_FOUND, "model.path", "/models/x"),
     ("vllm", "OSError: We couldn't connect to 'https://huggingface.co' to load the files", Cause.MODEL_NOT_FOUND,
      "model.path", "https://huggingface.co"),
-    ("vllm", "huggingface_hub.errors.GatedRepoError: 401 Client Error.", Cause.GATED_MODEL, "env.HF_TOKEN", "hub"),
+    ("vllm", "huggingface_hub.errors.GatedRepoError: 401 Client Error.", Cause.MODEL_GATED, "env.HF_TOKEN", "hub"),
     ("vllm", "RuntimeError: Cannot find any model weights with `/models/x`", Cause.MODEL_NOT_FOUND, "model.path", "/models/x"),
     ("vllm", "RuntimeError: The NVIDIA driver on your system is too old (found version 12080).", Cause.DRIVER_MISMATCH,
      "image", "driver"),
     ("vllm", "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
-     Cause.WRONG_ARCHITECTURE, "image", "GB10"),
-    ("vllm", "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'", Cause.WRONG_ARCHITECTURE,
+     Cause.KERNEL_UNSUPPORTED, "image", "GB10"),
+    ("vllm", "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'", Cause.KERNEL_UNSUPPORTED,
      "env.TRITON_PTXAS_PATH", "sm_121a"),
-    ("container", "exec /usr/bin/python3: exec format error", Cause.WRONG_ARCHITECTURE, "image", "arm64"),
-    ("container", "0.00.1 E srv start: couldn't bind HTTP server socket, hostname: H, port: 8", Cause.PORT_BUSY, "port", "use"),
+    ("container", "exec /usr/bin/python3: exec format error", Cause.IMAGE_ARCH, "image", "arm64"),
+    ("container", "0.00.1 E srv start: couldn't bind HTTP server socket, hostname: H, port: 8", Cause.PORT_IN_USE, "port", "use"),
     ("container", "OSError: [Errno 28] No space left on device", Cause.DISK_FULL, "container.shm_size", "full"),
     ("container", "KeyError: 'voice'", Cause.CRASHED, None, "KeyError: 'voice'"),
 ]  # fmt: skip
@@ -130,7 +130,7 @@ def test_the_useful_half_of_a_validation_error_is_its_second() -> None:
 (APIServer pid=5)     For further information visit https://errors.pydantic.dev/2.14/v/literal_error
 """
     root = read("vllm", log).root
-    assert (root.cause, root.field) == (Cause.BAD_FLAG, "args.speculative-config")
+    assert (root.cause, root.field) == (Cause.UNKNOWN_FLAG, "args.speculative-config")
     assert "'ngram', 'eagle' or 'mtp' (given: 'howl')" in root.summary
 
 

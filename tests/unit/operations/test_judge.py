@@ -31,7 +31,7 @@ def ended(container: Make, code: int, **more: object) -> Container:
 def test_a_limits_oom_kill_is_dockers_word_and_names_the_limit(plan: LaunchPlan, read: Reader, container: Make) -> None:
     limited = replace(plan, options=(("memory", "64m"),))
     verdict = judge.of_end(limited, read("Load weight begin."), ended(container, 137, oom_killed=True))
-    assert verdict.cause is Cause.OOM_KILLED
+    assert verdict.cause is Cause.HOST_OOM_KILL
     assert "64m" in verdict.summary
     assert any(e.origin == "docker" and "OOMKilled=true" in e.text for e in verdict.evidence)
 
@@ -84,7 +84,7 @@ def test_health_without_a_token_is_its_own_cause(plan: LaunchPlan, read: Reader)
     verdict = judge.of_time(
         plan, log, Phase.WARMING, 90.0, "start.timeouts.warming", "POST /v1/completions answered 500"
     )
-    assert verdict.cause is Cause.NOT_GENERATING
+    assert verdict.cause is Cause.WEDGED
     assert any("answered 500" in e.text for e in verdict.evidence)
 
 

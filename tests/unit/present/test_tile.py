@@ -95,7 +95,9 @@ def test_what_serves_is_seen_however_a_second_start_ended(columns: int, count: i
         memory=None,
         port=None,
     )
-    verdict = Verdict(Cause.PORT_BUSY, "the port is taken. " * 9, (Evidence("bind " * 30, "log", 4),), "stop it " * 20)
+    verdict = Verdict(
+        Cause.PORT_IN_USE, "the port is taken. " * 9, (Evidence("bind " * 30, "log", 4),), "stop it " * 20
+    )
     end = Ended(NOW, Outcome.FAILED, 1, 48.0, NODE, "qwen36", verdict=verdict)
     glance = seen(failed, serving, ends={"qwen36": end})
     shown = lines(glance, columns, count, ascii_only=ascii_only)

@@ -1,0 +1,47 @@
+"""The closed set of causes: each has a name, a meaning, and can be read from what an older sparkctl wrote."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.core.record import plain, rebuilt
+from sparkctl.model.verdict import MEANING, Cause, Evidence, Verdict, present_name
+
+DOCUMENTED = [
+    "startup-memory-check", "weights-do-not-fit", "memory-changed-during-start", "kv-cache-too-small",
+    "draft-workspace", "cuda-out-of-memory", "host-oom-kill", "guard-stopped", "unknown-flag", "bad-value",
+    "model-not-found", "hub-unreachable", "model-gated", "model-files", "truncated-weights",
+    "model-unsupported", "trust-remote-code", "image-missing", "image-arch", "gpu-runtime-missing",
+    "driver-mismatch", "kernel-unsupported", "attention-backend", "port-in-use", "nccl", "worker-lost", "ray",
+    "disk-full", "permission", "engine-bug", "wedged", "crashed",
+]  # fmt: skip
+OURS = ["docker-refused", "killed", "exited", "stopped-by-others", "timed-out"]
+
+
+def test_the_set_is_closed_and_every_cause_means_something() -> None:
+    assert sorted(Cause) == sorted([*DOCUMENTED, *OURS])
+    assert set(MEANING) == set(Cause)
+    assert len({*MEANING.values()}) == len(Cause)
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        ("bad-flag", Cause.UNKNOWN_FLAG),
+        ("oom-killed", Cause.HOST_OOM_KILL),
+        ("no-memory-for-kv-cache", Cause.KV_CACHE_TOO_SMALL),
+        ("not-generating", Cause.WEDGED),
+        ("crashed", Cause.CRASHED),
+    ],
+)
+def test_what_an_older_sparkctl_wrote_is_read(then: str, now: Cause) -> None:
+    written = plain(Verdict(Cause.CRASHED, "s", (Evidence("t", "log", 1),), "r"))
+    assert isinstance(written, dict)
+    assert rebuilt(Verdict, {**written, "cause": then}).cause is now
+    assert present_name(then) == now
+
+
+def test_what_was_never_a_cause_is_none() -> None:
+    with pytest.raises(ValueError, match="howl"):
+        Cause("howl")
+    assert present_name("howl") == "howl"
