@@ -53,6 +53,7 @@ class ActionId(StrEnum):
     BACK = "back"
     EDIT = "edit"
     EDIT_ITS = "edit-its-profile"
+    MEND_PROFILE = "mend-profile"
     RESTART = "restart"
     SHELL = "shell"
     FILTER = "filter"
@@ -193,6 +194,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.VIEW_INSTANCE, ("2",), "instance", "the selected instance", why.no_instance, screen=INSTANCE),
     Action(ActionId.EDIT, ("e",), "edit", "edit the profile in your editor, and check it", why.no_profile, changes=True,
            on=frozenset((PROFILES,)), footer=1, sense=Sense.EDIT),
+    Action(ActionId.MEND_PROFILE, ("F",), "mend", "mend in the profile what its check can mend safely", why.no_profile,
+           changes=True, on=frozenset((PROFILES,))),
     Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.no_profile_of_it,
            changes=True, on=_RUNNING, sense=Sense.EDIT, footer=12),
     Action(ActionId.RESTART, ("R",), "restart", "start what has failed or ended once more, as it was", why.cannot_restart,

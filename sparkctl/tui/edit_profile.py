@@ -14,7 +14,7 @@ from sparkctl.model.lint import Level
 from sparkctl.tui.editor import edit
 
 if TYPE_CHECKING:
-    from sparkctl.core.linting import Checked
+    from sparkctl.core.linting import Checked, Diagnostic
     from sparkctl.tui.app import Panel
 
 _TOLD = 2  # findings in the corner; the profiles' screen has them all
@@ -52,6 +52,38 @@ async def edit_profile(panel: Panel, name: str, field: str | None = None) -> Non
         panel.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
     except OSError as error:
         panel.say(f"{error.filename or name}: {error.strerror or error}", severity="error")
+
+
+async def mend_profile(panel: Panel, name: str) -> None:
+    """Do what `profiles check --fix` does, and say what was done; of a shipped one in a copy of the operator's own."""
+
+    def work() -> tuple[Path, bool, tuple[Diagnostic, ...], Checked]:
+        from sparkctl.core.mend import mend
+
+        library = ProfileLibrary()
+        path, copied = library.own(name)
+        done: tuple[Diagnostic, ...] = ()
+        try:
+            done = mend(path, _check(library, path).diagnostics)
+        finally:
+            if copied and not done:
+                path.unlink()
+        return path, copied, done, _check(library, path)
+
+    try:
+        path, copied, done, checked = await asyncio.to_thread(work)
+    except SparkctlError as error:
+        panel.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
+    except OSError as error:
+        panel.say(f"{error.filename or name}: {error.strerror or error}", severity="error")
+    else:
+        from sparkctl.present.lint_lines import summed
+
+        if not done:
+            panel.say(f"{name}: nothing here can be mended safely; e edits it")
+            return
+        where = [f"yours now goes before the shipped one: {path}"] if copied else []
+        panel.say("\n".join([*(f"mended: {one.message}" for one in done), f"{name}: {summed(checked)}", *where]))
 
 
 def _tell(

@@ -20,9 +20,10 @@ from sparkctl.core.profiles import ProfileEntry, ProfileLibrary
 from sparkctl.errors import InvalidInput
 from sparkctl.operations.preview import foreseen
 from sparkctl.present.docker_line import docker_line
-from sparkctl.present.profile_rows import Preview, Shelf, left, shelf_rows
+from sparkctl.present.profile_rows import shelf_rows
+from sparkctl.present.shelf import Preview, Shelf, left
 from sparkctl.present.shelf_order import ORDERS, Order
-from sparkctl.tui.edit_profile import edit_profile
+from sparkctl.tui.edit_profile import edit_profile, mend_profile
 from sparkctl.tui.listing import ListScreen
 from sparkctl.tui.picker import Offer
 from sparkctl.tui.screen import bound
@@ -88,6 +89,7 @@ class Profiles(ListScreen[str]):
         self._last: tuple[LastStart, ...] = ()
         self._previews: dict[_Key, Preview] = {}
         self._verdicts: dict[Path, _Verdict] = {}  # of the files as they were read last
+        self._unchecked: list[Path] = []
 
     @property
     def crumb(self) -> str:
@@ -105,8 +107,13 @@ class Profiles(ListScreen[str]):
         return now if one is None else replace(now, profile=one.summary.name, instance=one.summary.name)
 
     def picture(self) -> None:
-        """Paint."""
-        self.show(shelf_rows(self._shelf(), *self.room_of(self.sheet)))
+        """Paint, and let those that are seen be checked."""
+        shelf = self._shelf()
+        page = shelf_rows(shelf, *self.room_of(self.sheet))
+        self.show(page)
+        for one in (shelf.selected, *(shelf.shown[at] for at in page.entries)):
+            if one is not None and one.profile is not None:
+                self._verdict(one.summary.origin)
 
     # --- what is shown ---
 
@@ -117,17 +124,17 @@ class Profiles(ListScreen[str]):
         stock = self._stock
         shelf = Shelf(
             None if stock is None else stock.entries, self._chosen, () if room is None else room.views(names), names,
-            panel.node, self._last, sources={} if stock is None else stock.sources,
+            panel.node, self._last, checks=self._checks(), sources={} if stock is None else stock.sources,
             pattern=logpattern.parse(self._typed), found=self._found(), now=panel.now(), further=self._further,
             ascii_only=panel.ascii_only, order=self._order,
         )  # fmt: skip
         one = shelf.selected
         if stock is None or one is None or one.profile is None:
             return shelf
-        told = self._verdict(one.summary.origin)
+        told = self._verdicts.get(one.summary.origin, _Verdict())
         return replace(
             shelf, preview=self._preview(one.profile), warnings=stock.warnings.get(one.summary.name, ()),
-            check=told.check, sources={**shelf.sources, **told.sources},
+            sources={**shelf.sources, **told.sources},
         )  # fmt: skip
 
     def _found(self) -> tuple[ProfileEntry, ...]:
@@ -137,16 +144,25 @@ class Profiles(ListScreen[str]):
             self._left = (entries, self._typed, left(entries, logpattern.parse(self._typed)))
         return self._left[2]
 
-    def _verdict(self, path: Path) -> _Verdict:
-        """Return what a check says of a file as far as it is known; it is made beside the loop, once for each state."""
+    def _checks(self) -> dict[str, Checked]:
+        """Return what is known of the checks, by name."""
+        entries = () if self._stock is None else self._stock.entries
+        told = ((one.summary.name, self._verdicts.get(one.summary.origin)) for one in entries)
+        return {name: one.check for name, one in told if one is not None and one.check is not None}
+
+    def _verdict(self, path: Path) -> None:
+        """Let a file be checked beside the loop, once for each state; one after the other, as they were asked for."""
         if path not in self._verdicts:
             self._verdicts[path] = _Verdict()
-            self.panel.spawn(self._judge(path, self._verdicts))
-        return self._verdicts[path]
+            self._unchecked.append(path)
+            if len(self._unchecked) == 1:
+                self.panel.spawn(self._judge(self._verdicts, self._unchecked))
 
-    async def _judge(self, path: Path, verdicts: dict[Path, _Verdict]) -> None:
-        verdicts[path] = await asyncio.to_thread(_verdict, path)
-        self.repaint()
+    async def _judge(self, verdicts: dict[Path, _Verdict], unchecked: list[Path]) -> None:
+        while unchecked:
+            verdicts[unchecked[0]] = await asyncio.to_thread(_verdict, unchecked[0])
+            del unchecked[0]
+            self.repaint()
 
     def _preview(self, profile: Profile) -> Preview:
         """Return the command for the selected node as far as it is known; what is missing is fetched beside the loop."""
@@ -194,7 +210,7 @@ class Profiles(ListScreen[str]):
         if stock is not None:
             self._stock = stock
             self._previews.clear()
-            self._verdicts = {}  # a check that is still being made is of what was there before
+            self._verdicts, self._unchecked = {}, []  # a check that is still being made is of what was there before
         if self.is_running:
             self.repaint()
 
@@ -247,6 +263,16 @@ class Profiles(ListScreen[str]):
         one = self._shelf().selected
         if one is not None:
             self.panel.away(self._edit(one.summary.name))
+
+    def do_mend_profile(self, _: Action) -> None:
+        """Mend in the selected one what is safe to mend; a shipped one is copied to the operator's own first."""
+        one = self._shelf().selected
+        if one is not None:
+            self.panel.spawn(self._mend(one.summary.name))
+
+    async def _mend(self, name: str) -> None:
+        await mend_profile(self.panel, name)
+        await self._read()
 
     async def _edit(self, name: str) -> None:
         await edit_profile(self.panel, name)

@@ -260,3 +260,34 @@ async def test_small_terminals_and_dead_nodes_break_nothing(tmp_path: Path, size
         await pilot.press("p")  # escape went back where there was no picker to leave
         await until(pilot, "qwen36")
         await pilot.press("q")
+
+
+async def test_each_profile_that_is_seen_is_checked_and_what_is_safe_is_mended_by_a_key(
+    tmp_path: Path, mine: Path
+) -> None:
+    shipped = (paths.shipped_profiles_dir() / "qwen36.yaml").read_text()
+    text = shipped.replace("name: qwen36", "name: mine").replace(
+        "  speculative-algorithm:", "  tpp: 1\n  speculative-algo:"
+    )
+    (mine / "mine.yaml").write_text(text)
+    async with opened(setup((), tmp_path), (100, 40)) as pilot:
+        await pilot.press("p")
+        shown = await until(pilot, lambda text: "✕1" in text and "✓" in text)
+        listed = {line.strip("▸ ").split(" ")[0]: line for line in shown.splitlines()}
+        assert "✕1" in listed["mine"]
+        await select(pilot, "mine")
+        await until(pilot, "F mends 3 of them")
+        await pilot.press("F")
+        await until(pilot, lambda _: any("mended: " in one for one in toasts(pilot)))
+        after = (mine / "mine.yaml").read_text()
+        assert "  speculative-algorithm: " in after
+        assert "  tpp: 1" in after, "what it should be nobody knows"
+        assert "  enable-metrics: true\n" in after
+        await until(pilot, lambda text: "▸ mine" in text and "✕1" in text and "F mends" not in text)
+        await pilot.press("F")
+        await until(pilot, lambda _: any("mine: nothing here can be mended" in one for one in toasts(pilot)))
+        await select(pilot, "qwen36-ngram")
+        await until(pilot, "F mends")
+        await pilot.press("F")
+        await until(pilot, "yours, over the shipped one")
+        assert (mine / "qwen36-ngram.yaml").exists()

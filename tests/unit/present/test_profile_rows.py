@@ -23,7 +23,8 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.units import GIB
 from sparkctl.operations.preview import planned
 from sparkctl.present.docker_line import docker_line
-from sparkctl.present.profile_rows import Preview, Shelf, shelf_rows
+from sparkctl.present.profile_rows import shelf_rows
+from sparkctl.present.shelf import Preview, Shelf
 from sparkctl.present.spans import text, width
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
@@ -204,11 +205,11 @@ def test_the_check_is_counted_the_worst_with_its_line_and_what_is_good_to_know_b
             Diagnostic(place, Level.WARNING, Lint.KNOWN_TRAP, "it dies of that"),
         ),
     )
-    words = shown(replace(shelf, check=check, sources={place: "  tpp: 1"}), 120, 60)
+    words = shown(replace(shelf, checks={"qwen36": check}, sources={place: "  tpp: 1"}), 120, 60)
     assert "✕ checked: 1 error, 1 warning, 1 info" in words
     assert "✕ /p/qwen36.yaml:5:3: error[unknown-flag]: --tpp: no such flag (--set args.tp=1)" in words
     assert words.count("5 │   tpp: 1") == 2, "the info has no line"
     assert (
         words.index("unknown-flag") < words.index("known-trap") < words.index("docker run") < words.index("no metrics")
     )
-    assert "● checked: good" in shown(replace(shelf, check=Checked(Path("/p"), ())), 120, 60)
+    assert "● checked: good" in shown(replace(shelf, checks={"qwen36": Checked(Path("/p"), ())}), 120, 60)

@@ -1,0 +1,141 @@
+"""The selected profile in full: what the check says, where it would stand, its command. Pure."""
+
+from __future__ import annotations
+
+from sparkctl.core.profiles import ProfileEntry
+from sparkctl.model.finding import Severity
+from sparkctl.model.lint import Level
+from sparkctl.model.profile import Profile
+from sparkctl.model.text import clean
+from sparkctl.model.units import gib, spoken
+from sparkctl.present.check_rows import check_row, check_rows, fault_rows
+from sparkctl.present.fold import fold
+from sparkctl.present.frame import framed
+from sparkctl.present.scrolled import Page, scrolled
+from sparkctl.present.shelf import Preview, Shelf, ago
+from sparkctl.present.shelf_order import running_of
+from sparkctl.present.spans import Row, Span, Tone, cells, cut, row, said, text, width
+from sparkctl.present.starting import standing_rows
+from sparkctl.present.symbols import symbol
+
+_NOTE = ("--label dev.sparkctl.", "--label 'dev.sparkctl.")
+
+
+def detail(shelf: Shelf, one: ProfileEntry, columns: int, lines: int) -> Page:
+    """Return the selected one in full, in a frame of exactly ``lines`` rows."""
+    summary = one.summary
+    whose = "shipped" if summary.shipped else "yours, over the shipped one" if summary.overrides_shipped else "yours"
+    title = row(said(summary.name, Tone.TITLE), Span(f"  {whose}", Tone.LABEL))
+    inner = max(8, columns - 4)
+    body = _whole(shelf, one.profile, inner) if one.profile is not None else _wrong(shelf, one, inner)
+    page = scrolled(body, shelf.further, lines - 2, shelf.ascii_only)
+    return Page(framed(title, page.rows, columns, lines, chosen=False, ascii_only=shelf.ascii_only), page.further)
+
+
+def _wrong(shelf: Shelf, one: ProfileEntry, columns: int) -> list[Row]:
+    """Return the faults as a compiler shows them, how to get to them, and what of the profile runs all the same."""
+    rows = fault_rows(one.summary.faults, shelf.sources, columns, shelf.ascii_only)
+    rows += [row(Span("e", Tone.KEY), Span(" edits it, at the first of them; it is checked on return", Tone.LABEL))]
+    for each in running_of(one.summary.name, shelf.views):
+        words = f"{each.name} runs on {each.node} all the same: what was started goes on as it was"
+        rows += [row(said(line, Tone.LABEL)) for line in fold(clean(words), columns, 0)]
+    return [*rows, *_last_row(one.summary.name, shelf)]
+
+
+def _last_row(name: str, shelf: Shelf) -> list[Row]:
+    """Return how the last start of a profile went, in words; nothing where there was none."""
+    one = next((each for each in shelf.last if each.profile == name), None)
+    if one is None:
+        return []
+    label, when = Span("last start ", Tone.LABEL), ago(one.when, shelf.now)
+    if one.failed is not None:
+        return [row(label, said(f"failed on {one.node}, {when}: {one.failed}", Tone.BAD))]
+    return [row(label, said(f"ready on {one.node} after {spoken(one.seconds)}, {when}", Tone.LABEL))]
+
+
+def _whole(shelf: Shelf, profile: Profile, columns: int) -> list[Row]:
+    rows: list[Row] = []
+    if profile.title:
+        rows.append(row(said(profile.title, Tone.VALUE)))
+    check, last = check_row(shelf), _last_row(profile.name, shelf)
+    one = (*check, Span(" · ", Tone.LABEL), *last[0]) if last else check
+    rows += [one] if width(one) <= columns else [cut(check, columns), *last]
+    rows += check_rows(shelf, columns, (Level.ERROR, Level.WARNING))
+    rows += _warning_rows(shelf, columns)
+    if profile.nodes != 1:
+        rows.append(
+            row(Span(f"for {profile.nodes} Sparks together: sparkctl starts profiles of one, so far", Tone.ATTENTION))
+        )
+    rows.append(_nodes_row(shelf))
+    view = next((view for view in shelf.views if view.name == shelf.node), None)
+    if view is not None:
+        rows += [cut(each, columns) for each in standing_rows(profile, view, shelf.ascii_only, columns)]
+        if view.memory is not None and profile.expected_memory is None:
+            rows.append(
+                row(Span("then ", Tone.LABEL), Span("not known: the profile has no expected_memory", Tone.STALE))
+            )
+    elif profile.expected_memory is not None:
+        rows.append(
+            row(
+                Span("holds ", Tone.LABEL),
+                Span(f"≈ {gib(profile.expected_memory)}", Tone.VALUE),
+                Span(" est.", Tone.UNIT),
+            )
+        )
+    infos = check_rows(shelf, columns, (Level.INFO,))
+    return [*rows, (), *_command(shelf.preview, columns), *([()] if infos else []), *infos]
+
+
+def _warning_rows(shelf: Shelf, columns: int) -> list[Row]:
+    sign = symbol(Severity.WARNING, shelf.ascii_only)
+    return [
+        row(said(line, Tone.ATTENTION))
+        for words in shelf.warnings
+        for line in fold(f"{sign} {clean(words)}", columns, 2)
+    ]
+
+
+def _nodes_row(shelf: Shelf) -> Row:
+    spans: list[Span] = [Span("on   ", Tone.LABEL)]
+    for name in shelf.names:
+        mine = name == shelf.node
+        spans.append(said(f"[ {name} ]" if mine else f"  {name}  ", Tone.KEY if mine else Tone.LABEL))
+    return tuple(spans) if shelf.names else row(Span("no Spark is configured", Tone.STALE))
+
+
+def _command(preview: Preview, columns: int) -> list[Row]:
+    rows: list[Row] = []
+    if preview.trouble is not None:
+        words = preview.trouble + (f"\n{preview.hint}" if preview.hint else "")
+        rows += [
+            row(said(part, Tone.ATTENTION)) for line in words.splitlines() for part in fold(clean(line), columns, 2)
+        ]
+        rows += [()] if preview.lines else []
+    if preview.note is not None:
+        rows += [row(said(part, Tone.STALE)) for part in fold(clean(preview.note), columns, 0)]
+    notes = [line for line in preview.lines if line.strip().startswith(_NOTE)]
+    for line in preview.lines:
+        if line in notes:
+            if line == notes[0]:
+                words = f"  --label ...   {len(notes)} of them, by which sparkctl knows its own; y copies all"
+                rows.append(cut(row(Span(words, Tone.STALE)), columns))
+            continue
+        flag, _, rest = clean(line).strip().partition(" ")
+        indent = "" if line.startswith("docker") else "  "
+        made = row(
+            indent, Span(flag, Tone.ACCENT if flag.startswith("-") else Tone.VALUE), Span(f" {rest}" if rest else "")
+        )
+        rows += _wrapped(made, columns)
+    return rows
+
+
+def _wrapped(made: Row, columns: int) -> list[Row]:
+    """Return a line of a command on as many rows as it takes, cut wherever the row ends: it is not broken between words."""
+    if cells(text(made)) <= columns:
+        return [made]
+    rows, words, hang = [cut(made, columns, "")], text(made)[len(text(cut(made, columns, ""))) :], "      "
+    while words:
+        piece = cut((Span(words),), max(4, columns - len(hang)), "")
+        rows.append(row(hang, *piece))
+        words = words[max(1, len(text(piece))) :]
+    return rows

@@ -1,0 +1,128 @@
+"""The list of the profiles: a row for each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkctl.core.profiles import ProfileEntry
+from sparkctl.model.phase import Phase
+from sparkctl.present.check_rows import badge
+from sparkctl.present.scrolled import seen
+from sparkctl.present.shelf import Shelf, ago
+from sparkctl.present.shelf_order import HEADS, ORDERS, model_words, running_of
+from sparkctl.present.spans import Row, Span, Tone, fit, row, said, width
+from sparkctl.present.symbols import symbol
+
+_GAP = 2
+_ROOMY = 100  # columns from which on the number of nodes has one, all being for one
+_NARROW = 72  # columns from which on the model has a place in the list
+_ENGINES = {"sglang": "SGLang", "vllm": "vLLM"}
+_NAME, _MODEL, _NODES, _CHECK, _RUNS = (HEADS.index(head) for head in ("profile", "model", "nodes", "check", "runs on"))
+
+
+def list_rows(shelf: Shelf, columns: int, lines: int) -> list[Row]:
+    """Return at most ``lines`` rows: what is filtered by, the heads, and a row for each that has room."""
+    shown = shelf.shown
+    table = [_cells(one, shelf) for one in shown]
+    heads = _heads(shelf, columns)
+    wide = _widths(shelf, [heads, *table], columns)
+    rows = []
+    if shelf.pattern is not None:
+        count = f"{len(shown)}/{len(shelf.entries or ())}"
+        rows.append(
+            row(" ", Span(f"/ {count}  ", Tone.ACCENT), said(shelf.pattern.fault or shelf.pattern.typed, Tone.VALUE))
+        )
+    rows.append(_line(heads, wide, "   "))
+    chosen = shelf.selected
+    mark = ">" if shelf.ascii_only else "▸"
+    at = 0 if chosen is None else shown.index(chosen)
+    for one, line in [(shown[each], table[each]) for each in seen(len(shown), at, max(1, lines - len(rows)))]:
+        here = f" {mark} " if one is chosen else "   "
+        whole = _line(line, wide, here, one is chosen)
+        rows.append(whole if one.profile is not None else _broken(one, line, wide, here, one is chosen))
+    return rows
+
+
+def _heads(shelf: Shelf, columns: int) -> list[Row]:
+    """Return the names of the columns; where room is short the check has none: its signs say what they are."""
+    names = ["" if head == "check" and columns < _ROOMY else head + _sorted_by(head, shelf) for head in HEADS]
+    return [(Span(name, Tone.LABEL),) for name in names]
+
+
+def _sorted_by(head: str, shelf: Shelf) -> str:
+    return "" if ORDERS.get(head) is not shelf.order else " v" if shelf.ascii_only else " ↓"
+
+
+def _widths(shelf: Shelf, lines: Sequence[Sequence[Row]], columns: int) -> list[int]:
+    """Return how wide each column is, 0 for one that is left out: the model has what the others leave."""
+    wide = [max(width(line[at]) for line in lines) for at in range(len(HEADS))]
+    wide[_NAME] = min(wide[_NAME], max(10, columns // 3))
+    if columns < _ROOMY and all(one.profile is None or one.profile.nodes == 1 for one in shelf.shown):
+        wide[_NODES] = 0
+    others = [each for at, each in enumerate(wide) if each and at != _MODEL]
+    rest = columns - 3 - sum(others) - _GAP * len(others)
+    wide[_MODEL] = max(0, min(wide[_MODEL], rest)) if columns >= _NARROW and rest >= 8 else 0
+    return wide
+
+
+def _line(parts: Sequence[Row], wide: Sequence[int], mark: str, mine: bool = False) -> Row:
+    spans: list[Span] = [Span(mark, Tone.ACCENT)]
+    for at, part in enumerate(parts):
+        if at < len(wide) and not wide[at]:
+            continue
+        if mine and not at:
+            part = tuple(Span(one.text, Tone.STRONG) for one in part)
+        spans += part if at == len(parts) - 1 else [*fit(part, wide[at]), Span(" " * _GAP)]
+    return tuple(spans)
+
+
+def _cells(one: ProfileEntry, shelf: Shelf) -> list[Row]:
+    profile, name = one.profile, one.summary.name
+    ends = [_runs(one, shelf), _last(name, shelf)]  # what is broken now may have been started before
+    if profile is None:
+        return [row(said(name, Tone.VALUE)), *([()] * (_RUNS - 1)), *ends]
+    return [
+        row(said(profile.name, Tone.VALUE)), row(said(_ENGINES.get(profile.engine, profile.engine), Tone.LABEL)),
+        row(said(model_words(profile) or "—", Tone.LABEL)), row(Span(str(profile.nodes), Tone.LABEL)),
+        badge(shelf.checks.get(name), shelf.ascii_only), *ends,
+    ]  # fmt: skip
+
+
+def _broken(one: ProfileEntry, line: Sequence[Row], wide: Sequence[int], mark: str, mine: bool) -> Row:
+    """Return the row of a broken one: its first fault in place of engine and model."""
+    first = one.summary.faults[0]
+    more = f" (+{len(one.summary.faults) - 1})" if len(one.summary.faults) > 1 else ""
+    place = first.place.file if first.place.line is None else f"line {first.place.line}"
+    if first.place.file != str(one.summary.origin) and first.place.line is not None:
+        place = f"{first.place.file.rpartition('/')[2]}:{first.place.line}"  # of a profile that it extends
+    fault = row(said(f"broken: {place}: {first.message}{more}", Tone.BAD))
+    if all(span.tone is Tone.STALE for part in line[_RUNS:] for span in part):  # it runs nowhere, and never was started
+        return _line([line[0], fault], wide, mark, mine)
+    between = [each for each in wide[1:_RUNS] if each]
+    room = sum(between) + _GAP * (len(between) - 1)
+    return _line([line[0], fault, *line[_RUNS:]], [wide[0], room, *wide[_RUNS:]], mark, mine)
+
+
+def _runs(one: ProfileEntry, shelf: Shelf) -> Row:
+    running = running_of(one.summary.name, shelf.views)
+    if not running:
+        known = shelf.views and all(view.docker_known and view.instances_seen is not None for view in shelf.views)
+        return row(Span("" if known else "?", Tone.STALE))
+    ready = all(one.phase is Phase.READY for one in running)
+    words = ", ".join(f"{symbol(one.phase or Phase.UNKNOWN, shelf.ascii_only)} {one.node}" for one in running)
+    return row(said(words, Tone.GOOD if ready else Tone.ATTENTION))
+
+
+def _last(name: str, shelf: Shelf) -> Row:
+    one = next((each for each in shelf.last if each.profile == name), None)
+    if one is None:
+        return row(Span("never", Tone.STALE))
+    if one.failed is not None:
+        sign = symbol(Phase.FAILED, shelf.ascii_only)
+        return row(said(f"{sign} {one.failed}, {ago(one.when, shelf.now)}", Tone.BAD))
+    sign = symbol(Phase.READY, shelf.ascii_only)
+    return row(said(f"{sign} {_clock(one.seconds or 0.0)}, {ago(one.when, shelf.now)}", Tone.LABEL))
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
