@@ -153,6 +153,16 @@ class LaunchPlan:
         """
         return node_port(self.port, self.network, self.options)
 
+    def flag(self, name: str) -> str | None:
+        """Return what a flag of the command is set to, given without its dashes; the last one counts. None: not set, or a
+        switch."""
+        found, wanted = None, name.replace("_", "-")
+        for at, word in enumerate(self.command):
+            flag, equals, value = word.partition("=")
+            if flag.startswith("-") and flag.lstrip("-").replace("_", "-") == wanted:
+                found = value if equals else next(iter(self.command[at + 1 : at + 2]), None)
+        return None if found is None or found.startswith("--") else found
+
     @property
     def known_secrets(self) -> frozenset[str]:
         """Every secret value in the plan, in the forms in which it may turn up: for masking whatever comes of it."""

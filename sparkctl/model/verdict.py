@@ -142,9 +142,29 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """A change of a profile's field that can be tried as it stands: ``--set FIELD=VALUE``; ``null`` takes the field away.
+
+    ``was``: what the failed start had, None where nobody knows. ``is_first_try``: the way is known, the size of the step
+    is a guess.
+    """
+
+    field: str
+    value: str
+    was: str | None = None
+    is_first_try: bool = False
+
+    @property
+    def setting(self) -> str:
+        """Return it as ``--set`` takes it."""
+        return f"{self.field}={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
-    """``field`` names the profile field to change where there is one, e.g. ``args.mem-fraction-static``; ``again`` is the
-    command of the failed start with that field to be filled in."""
+    """The root of a failure. ``field`` names the profile field to change where there is one, e.g.
+    ``args.mem-fraction-static``; ``edit`` is the change to it where a value is known, and ``again`` the command of the
+    failed start with that change. ``contributing``: what else went wrong on the way, without what merely followed."""
 
     cause: Cause
     summary: str
@@ -152,3 +172,5 @@ class Verdict:
     remedy: str
     field: str | None = None
     again: str | None = None
+    edit: Edit | None = None
+    contributing: tuple[Verdict, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -38,6 +39,9 @@ async def inquest(ctx: Context, node: Node, container_id: str) -> Ended | None:
             return None
         if verdict is None:
             return None
+        if verdict.edit is not None:
+            words = ["sparkctl", "up", plan.profile, "--node", plan.node, "--set", verdict.edit.setting]
+            verdict = replace(verdict, again=shlex.join(words))
         taken = (
             None if container.started is None or container.finished is None else container.finished - container.started
         )
@@ -57,7 +61,7 @@ async def _verdict(session: Session, container: Container, plan: LaunchPlan) -> 
             log.read(masked(batch, secrets))
             await asyncio.sleep(0)  # a long log holds up nobody else
     if container.is_alive:
-        return None if log.fatal is None else judge.of_fatal_line(judge.root_failure(log) or log.fatal)
+        return None if log.fatal is None else judge.of_fatal_line(plan, judge.root_failure(log) or log.fatal)
     if container.exit_code == _SIGKILLED and (receipt := await receipts.of(session, container.id)) is not None:
         return judge.of_guard(plan, log, receipt, load(engine).memory_setting, None)
     if container.error:

@@ -6,6 +6,7 @@ exit code, which lies often (SGLang kills itself with 137 on a clean stop, vLLM 
 
 from __future__ import annotations
 
+from sparkctl.core.edits import edit
 from sparkctl.engines.base import Failure, pick
 from sparkctl.model.container import Container
 from sparkctl.model.guard import DEFAULT_FLOOR, GuardReading, Receipt
@@ -13,7 +14,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.text import clean, shorten
 from sparkctl.model.units import GIB, size, spoken
-from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.model.verdict import Cause, Change, Evidence, Verdict
 from sparkctl.operations.progress import LogReader, Seen
 
 _WIDTH = 400
@@ -39,7 +40,7 @@ def of_end(plan: LaunchPlan, log: LogReader, container: Container | None, again:
         return _limit_kill(plan, log, ended)
     root = root_failure(log)
     if root is not None and root.failure is not None:
-        return _by_line(root.failure, root, (ended,))
+        return _by_line(plan, root.failure, root, (ended,))
     return _by_exit_code(plan, log, container, ended)
 
 
@@ -65,6 +66,7 @@ def of_guard(
             (*evidence, *_line(log.latest)),
             f"Lower start.guard.floor (now {size(receipt.floor)}; {size(DEFAULT_FLOOR)} without it).",
             "start.guard.floor",
+            edit=edit(plan, "start.guard.floor", Change.LOWER),
         )
     now = f" (now {claims})" if claims else ""
     less = f"Lower {claim}{now}" if claim else "Let it claim less memory"
@@ -75,6 +77,7 @@ def of_guard(
         f"{less}, or stop what else holds memory (sparkctl status --node {plan.node}). start.guard.floor "
         f"({size(receipt.floor)}) is what {plan.node} may not fall under.",
         claim,
+        edit=edit(plan, claim, Change.LOWER),
     )
 
 
@@ -94,10 +97,10 @@ def fall(receipt: Receipt, within: float | None = None) -> str:
     )
 
 
-def of_fatal_line(seen: Seen) -> Verdict:
+def of_fatal_line(plan: LaunchPlan, seen: Seen) -> Verdict:
     """Return the verdict of a line after which the engine cannot come up, though its process still runs."""
     assert seen.failure is not None
-    return _by_line(seen.failure, seen, ())
+    return _by_line(plan, seen.failure, seen, ())
 
 
 def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limit: str, why_not: str | None) -> Verdict:
@@ -110,7 +113,7 @@ def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limi
     evidence += _line(log.latest)
     root = root_failure(log)
     if root is not None and root.failure is not None:
-        return _by_line(root.failure, root, tuple(evidence))
+        return _by_line(plan, root.failure, root, tuple(evidence))
     if phase is Phase.WARMING and log.ready_line_seen and why_not:
         return Verdict(
             Cause.WEDGED,
@@ -126,6 +129,7 @@ def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limi
         f"If it only needs longer, raise {limit}. It still runs and holds its memory: "
         f"sparkctl logs {plan.instance} -f, or sparkctl down {plan.instance} --node {plan.node}",
         limit if limit.startswith("start.") else None,
+        edit=edit(plan, limit, Change.RAISE) if limit.startswith("start.") else None,
     )
 
 
@@ -135,8 +139,15 @@ def root_failure(log: LogReader) -> Seen | None:
     return None if root is None else Seen(*root)
 
 
-def _by_line(failure: Failure, seen: Seen, more: tuple[Evidence, ...]) -> Verdict:
-    return Verdict(failure.cause, failure.summary, (*_line(seen), *more), failure.remedy, failure.field)
+def _by_line(plan: LaunchPlan, failure: Failure, seen: Seen, more: tuple[Evidence, ...]) -> Verdict:
+    return Verdict(
+        failure.cause,
+        failure.summary,
+        (*_line(seen), *more),
+        failure.remedy,
+        failure.field,
+        edit=edit(plan, failure.field, failure.change, failure.value),
+    )
 
 
 def _limit_kill(plan: LaunchPlan, log: LogReader, ended: Evidence) -> Verdict:
@@ -156,6 +167,7 @@ def _limit_kill(plan: LaunchPlan, log: LogReader, ended: Evidence) -> Verdict:
         proof,
         "Raise or remove the limit (container.options.memory). It never counts GPU memory on a Spark, so it protects nothing.",
         "container.options.memory",
+        edit=edit(plan, "container.options.memory", Change.REMOVE),
     )
 
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
 
+from sparkctl.core import edits
 from sparkctl.core.context import Context
 from sparkctl.core.planning import plan as make_plan
 from sparkctl.core.session import Session
@@ -22,7 +23,7 @@ from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.model.secrets import redact, redact_words
 from sparkctl.model.units import spoken
-from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.model.verdict import Cause, Change, Edit, Evidence, Verdict
 from sparkctl.operations import earlier, judge, readiness, receipts
 from sparkctl.operations.create import CreatingTooLong, create
 from sparkctl.operations.drop_caches import NoRight, drop
@@ -67,10 +68,12 @@ class UpRequest:
         """The command that asks for the same once more."""
         return self.again_with()
 
-    def again_with(self, changed: str | None = None) -> str:
-        """The same command, for advice: secrets in it masked; ``changed`` is the field that gets another value in it."""
+    def again_with(self, edit: Edit | None = None) -> str:
+        """The same command, for advice, secrets in it masked; with ``edit`` that field has its new value in it."""
         profile, *words = self.words or (self.profile.name,)
+        changed = None if edit is None else edit.field
         pairs = [pair for pair in zip(words[::2], words[1::2], strict=False) if pair[1].partition("=")[0] != changed]
+        pairs += [] if edit is None else [("--set", edit.setting)]
         flags = {
             "--no-guard": not self.guarded,
             "--again": self.once_more,
@@ -78,8 +81,7 @@ class UpRequest:
         }
         told = redact_words([word for pair in pairs for word in pair])
         own = [flag for flag, given in flags.items() if given]
-        command = shlex.join(["sparkctl", "up", profile, "--node", self.node.name, *told, *own])
-        return command if changed is None else f"{command} --set {changed}=..."
+        return shlex.join(["sparkctl", "up", profile, "--node", self.node.name, *told, *own])
 
 
 def up(ctx: Context, request: UpRequest) -> AsyncGenerator[Event, None]:
@@ -246,7 +248,10 @@ class _Up:
         except CreatingTooLong as late:
             evidence = (Evidence(late.message, "docker"),)
             summary = f"Docker on {plan.node} took longer than {spoken(plan.timeouts.creating)} to create {plan.container_name}."
-            verdict = Verdict(Cause.TIMED_OUT, summary, evidence, late.hint or "", "start.timeouts.creating")
+            limit = "start.timeouts.creating"
+            verdict = Verdict(
+                Cause.TIMED_OUT, summary, evidence, late.hint or "", limit, edit=edits.edit(plan, limit, Change.RAISE)
+            )
             return self._ended(plan, Outcome.TIMED_OUT, verdict=verdict), ""
         except DockerError as error:
             if error.exit_code is ExitCode.REFUSED and not self.stopped_another:
@@ -378,8 +383,8 @@ class _Up:
 
     def _ended(self, plan: LaunchPlan, outcome: Outcome, **more: object) -> Ended:
         verdict = more.get("verdict")
-        if isinstance(verdict, Verdict) and verdict.field is not None:
-            more["verdict"] = replace(verdict, again=self.request.again_with(verdict.field))
+        if isinstance(verdict, Verdict) and verdict.edit is not None:
+            more["verdict"] = replace(verdict, again=self.request.again_with(verdict.edit))
         codes = {Outcome.FAILED: ExitCode.ENGINE_FAILED, Outcome.TIMED_OUT: ExitCode.TIMED_OUT}
         return Ended(
             ts=self.ctx.clock.now(),

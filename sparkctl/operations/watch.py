@@ -214,7 +214,7 @@ class StartWatch:
             await self._moved.wait()
         await self.ctx.clock.sleep(_FATAL_GRACE)
         root = judge.root_failure(self.log) or self.log.fatal
-        return Watched(judge.of_fatal_line(root))
+        return Watched(judge.of_fatal_line(self.plan, root))
 
     # time
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+
 from sparkctl.model.events import CachesDropped, GuardActed, NodeStateChanged, PhaseChanged
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, clock, size
-from sparkctl.model.verdict import Verdict
+from sparkctl.model.verdict import Edit, Verdict
 from sparkctl.present.symbols import bar
 
 _DOING = {
@@ -131,11 +133,25 @@ def verdict_lines(verdict: Verdict, instance: str | None = None, node: str | Non
         origin = f"line {evidence.line}" if evidence.line is not None else evidence.origin
         lines.append(f"  proof   {origin}: {clean(evidence.text)}")
     lines.append(f"  try     {clean(verdict.remedy)}")
-    if verdict.field and instance:
-        where = f" --node {clean(node)}" if node else ""
-        again = verdict.again or f"sparkctl up {instance}{where} --set {verdict.field}=..."
+    lines += [f"  also    {clean(other.summary)}{_at(other)}" for other in verdict.contributing]
+    if verdict.edit is not None and instance:
+        where = ["--node", node] if node else []
+        again = verdict.again or shlex.join(["sparkctl", "up", instance, *where, "--set", verdict.edit.setting])
         lines.append(f"  again   {clean(again)}")
+        lines += [f"          {words}" for words in [edit_words(verdict.edit)] if words]
     return lines
+
+
+def edit_words(edit: Edit) -> str:
+    """Return what a value to try rests on, nothing where the engine itself names it."""
+    if not edit.is_first_try:
+        return ""
+    return "a first try" + (f": it was {clean(edit.was)}" if edit.was is not None else "")
+
+
+def _at(verdict: Verdict) -> str:
+    line = next((proof.line for proof in verdict.evidence if proof.line is not None), None)
+    return "" if line is None else f" (line {line})"
 
 
 def _arrow(before: int, after: int) -> str:

@@ -23,7 +23,7 @@ from sparkctl.model.guard import GuardAct, GuardRole
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import GuardRule
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import Cause, Edit
 from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.guard import ArmRequest, arm, disarm, status
 from sparkctl.operations.logs import LogsRequest, logs
@@ -95,8 +95,9 @@ async def test_a_runaway_is_stopped_and_said_to_be(sparks: SimulatedSparks, ctx:
     assert proofs[0].startswith("MemAvailable fell from ")
     took = float(proofs[0].rpartition(" in ")[2].split()[0])
     assert took <= ended.seconds + 0.1, (proofs[0], ended.seconds)  # nothing from before the start is its proof
+    assert ended.verdict.edit == Edit("args.gpu-memory-utilization", "0.72", "0.8", is_first_try=True)
     assert ended.verdict.again == (
-        "sparkctl up qwen36-vllm --node spark1 --set env.SIM_FAULT=memory-runaway --set args.gpu-memory-utilization=..."
+        "sparkctl up qwen36-vllm --node spark1 --set env.SIM_FAULT=memory-runaway --set args.gpu-memory-utilization=0.72"
     )
     assert GuardAct.WARNED in acts(events)
     assert GuardAct.KILLED in acts(events)
@@ -368,7 +369,7 @@ def test_advice_repeats_what_was_asked_for_without_its_secrets(sparks: Simulated
         f"sparkctl up qwen36-vllm --node spark1 --set {masked_word} --set args.max-model-len=4096 --no-guard --again "
         "--timeout=90s"
     )
-    assert asked.again_with("args.max-model-len").count("max-model-len") == 1
+    assert asked.again_with(Edit("args.max-model-len", "2048")).count("max-model-len") == 1
 
 
 # as a command

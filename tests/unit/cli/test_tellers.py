@@ -8,7 +8,7 @@ from sparkctl.cli.tellers import WordTeller
 from sparkctl.model.events import Ended, Event, NodeStateChanged, Outcome, PhaseChanged, Warned
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
 
 NODE = NodeName("spark1")
 GONE = "spark1 does not answer"
@@ -59,15 +59,28 @@ def test_a_lost_connection_its_attempts_and_its_return_are_told(capsys: pytest.C
 
 
 def test_a_verdict_ends_with_the_command_to_try(capsys: pytest.CaptureFixture[str]) -> None:
-    verdict = Verdict(Cause.HOST_OOM_KILL, "It was killed.", (Evidence("so it was", "docker"),), "Raise it.", "image")
+    proof, edit = Evidence("so it was", "docker"), Edit("args.mem-fraction-static", "0.72", "0.8", is_first_try=True)
+    other = Verdict(Cause.DISK_FULL, "A disk is full.", (Evidence("No space", "log", 7),), "Free some.")
+    verdict = Verdict(
+        Cause.HOST_OOM_KILL, "It was killed.", (proof,), "Lower it.", edit.field, edit=edit, contributing=(other,)
+    )
     lines = told(capsys, ended(Outcome.TIMED_OUT, verdict=verdict))
     assert lines == [
         "spark1  ◌ qwen36 not ready after 40 s",
         "",
         "It was killed.",
         "  proof   docker: so it was",
-        "  try     Raise it.",
-        "  again   sparkctl up qwen36 --node spark1 --set image=...",
+        "  try     Lower it.",
+        "  also    A disk is full. (line 7)",
+        "  again   sparkctl up qwen36 --node spark1 --set args.mem-fraction-static=0.72",
+        "          a first try: it was 0.8",
+    ]
+
+
+def test_a_verdict_without_a_value_to_try_offers_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    verdict = Verdict(Cause.IMAGE_ARCH, "It is amd64.", (Evidence("so it was", "docker"),), "Take another.", "image")
+    assert not [
+        line for line in told(capsys, ended(Outcome.FAILED, verdict=verdict)) if "again" in line or "..." in line
     ]
 
 

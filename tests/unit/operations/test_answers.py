@@ -76,6 +76,6 @@ def test_a_verdict_quotes_masked_lines_only(plan: LaunchPlan) -> None:
     log.read(lines)
     root = judge.root_failure(log)
     assert root is not None
-    verdict = judge.of_fatal_line(root)
+    verdict = judge.of_fatal_line(plan, root)
     assert KEY not in repr(verdict)
     assert MASK in repr(verdict)
