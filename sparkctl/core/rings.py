@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 
 from sparkctl.model.sample import Sample, memory_bar
 
 FINE_STEP, FINE_SPAN = 1.0, 900.0
 COARSE_STEP, COARSE_SPAN = 15.0, 21_600.0
 _TWO_APART = 1.5 * FINE_STEP  # at least, from a sample to the one after the next: a rate of 1 s is never exact
-_BOOTS = 16
 _UNKNOWN = math.nan
 
 
@@ -52,6 +51,15 @@ class Spread:
     most: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Stretches:
+    """``first`` is the number of the oldest, counted from the axis' zero, ``newest`` when the newest sample was, on it."""
+
+    newest: float
+    first: int
+    spreads: tuple[Spread | None, ...]
+
+
 class Rings:
     """The history of one node, 0.4 MB. Values are single floats: of 128 GiB they keep steps of 8 KiB."""
 
@@ -63,20 +71,14 @@ class Rings:
         self._heard = 0.0
         self._now = 0.0  # on the axis: the node's uptime, boots laid one after the other
         self._ahead = 0.0  # of the axis before the uptime
-        self._boots: deque[float] = deque(maxlen=_BOOTS)
         self._first: float | None = None  # on the axis
-        self._made: dict[tuple[Series, float, int], tuple[Spread | None, ...]] = {}  # since the newest sample
+        self._made: dict[tuple[Series, float, int], _Stretches] = {}  # since the newest sample
+        self._before: dict[tuple[Series, float, int], _Stretches] = {}  # the same, as it was before that
 
     @property
     def size(self) -> int:
         """Bytes that it takes, from its first sample to its last."""
         return self._fine.size + self._coarse.size
-
-    @property
-    def boots(self) -> tuple[float, ...]:
-        """Seconds before the newest sample at which the node was first seen after a reboot; the latest comes last."""
-        ages = (self._now - at for at in self._boots)
-        return tuple(age for age in ages if age <= COARSE_SPAN)
 
     @property
     def span(self) -> float:
@@ -94,14 +96,14 @@ class Rings:
             # How long the node was away only our own clock can tell, and that one may jump.
             away = min(max(ts - self._heard, COARSE_STEP), COARSE_SPAN)
             self._ahead = self._now + away - sample.uptime
-            self._boots.append(self._now + away)
         elif sample.uptime <= self._uptime:
             return False
         self._boot = boot or self._boot
         self._uptime, self._heard = sample.uptime, ts
         self._now = sample.uptime + self._ahead
         self._first = self._now if self._first is None else self._first
-        self._made.clear()
+        if self._made:
+            self._before, self._made = self._made, {}
         values = array("f", readings(sample))
         self._fine.put(self._now, values)
         self._coarse.put(self._now, values)
@@ -112,10 +114,6 @@ class Rings:
         if boot is not None and self._boot is not None:
             return boot != self._boot
         return uptime < self._uptime
-
-    def fine(self, series: Series) -> tuple[tuple[float, float | None], ...]:
-        """Return (seconds before the newest sample, value) of each sample of the last 15 minutes, oldest first."""
-        return tuple((self._now - at, _known(value)) for at, value in self._recent(series))
 
     def _recent(self, series: Series) -> Iterator[tuple[float, float]]:
         """Yield (when on the axis, value)."""
@@ -139,14 +137,30 @@ class Rings:
         """
         made = self._made.get((series, seconds, count))
         if made is None:
-            made = self._made[series, seconds, count] = self._cells(series, seconds, count)
-        return made
+            before = self._before.get((series, seconds, count))
+            width = seconds / count
+            first = math.floor(self._now / width) - (count - 1)  # of the stretches, counted from the axis' zero
+            if seconds > FINE_SPAN:
+                spreads = self._coarse_cells(series, width, first, count)
+            else:
+                spreads = self._fine_cells(series, width, first, count, before)
+            made = self._made[series, seconds, count] = _Stretches(self._now, first, spreads)
+        return made.spreads
 
-    def _cells(self, series: Series, seconds: float, count: int) -> tuple[Spread | None, ...]:
-        width = seconds / count
-        first = math.floor(self._now / width) - (count - 1)  # of the stretches, counted from the axis' zero
-        if seconds <= FINE_SPAN:
+    def _fine_cells(
+        self, series: Series, width: float, first: int, count: int, before: _Stretches | None
+    ) -> tuple[Spread | None, ...]:
+        """Return the stretches, those of ``before`` as they were: only the last that there was then, and what follows, can be
+        other now."""
+        if before is None:
             return _gathered(self._recent(series), width, first, count)
+        last = math.floor(before.newest / width)
+        kept = before.spreads[first - before.first : max(0, last - before.first)]
+        newer = takewhile(lambda one: math.floor(one[0] / width) >= last, self._fine.newest(_COLUMN[series]))
+        begin = first + len(kept)
+        return kept + _gathered([*newer][::-1], width, begin, count - len(kept))
+
+    def _coarse_cells(self, series: Series, width: float, first: int, count: int) -> tuple[Spread | None, ...]:
         found: list[Spread | None] = [None] * count
         weights = [0] * count
         for age, spread in self.coarse(series):
@@ -191,10 +205,6 @@ def _highest(values: Sequence[float | None]) -> float:
 def _total(values: Sequence[float | None]) -> float:
     known = [value for value in values if value is not None]
     return sum(known) if known else _UNKNOWN
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _gathered(values: Iterable[tuple[float, float]], width: float, first: int, count: int) -> tuple[Spread | None, ...]:
@@ -256,6 +266,15 @@ class _Points:
         for at, value in zip(_turned(self._at, self._next), values, strict=True):
             if not math.isnan(at):
                 yield at, value
+
+    def newest(self, column: int) -> Iterator[tuple[float, float]]:
+        """Yield the samples from the newest on."""
+        for back in range(1, len(self._at) + 1):
+            place = (self._next - back) % len(self._at)
+            at = self._at[place]
+            if math.isnan(at):
+                return
+            yield at, self._values[place * self._columns + column]
 
 
 class _Slots:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,8 +15,13 @@ from sparkctl.present.spans import Row, Span, Tone
 _PARTS = (("█", "#", Tone.GPU), ("▓", "=", Tone.OTHER), ("▒", "-", Tone.CACHE), ("░", ".", Tone.FREE))
 _ASCII_STEPS = "_.-~=+*#"
 _DOTS = 4  # in a cell of braille, one above the other; two stand beside each other
-_LEFTS, _RIGHTS = (0, 0x40, 0x44, 0x46, 0x47), (0, 0x80, 0xA0, 0xB0, 0xB8)  # the lowest none, one, two, three, four
+_ALL = (1 << _DOTS) - 1
+_LEFT, _RIGHT = (  # for each set of dots, the lowest being the lowest bit, what a cell of braille is counted up by
+    tuple(sum(sign for at, sign in enumerate(signs) if dots >> at & 1) for dots in range(_ALL + 1))
+    for signs in ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
+)
 _SIGNS = " " + "".join(map(chr, range(0x2801, 0x2900)))
+_RUNS = re.compile(" +|[^ ]+")
 _ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _KEPT = 24  # curves, those of one picture: figures come every second or two, pictures more often
 
@@ -123,7 +129,7 @@ def curve(values: Values, scale: Scale, ascii_only: bool = False) -> Row:
 def _curve(values: tuple[float | None, ...], scale: Scale, ascii_only: bool) -> Row:
     if ascii_only:
         return _ascii_curve(values, scale)
-    return _painted(_levels(values, scale, _DOTS), 0, filled=False)
+    return _painted(_strokes(_levels(values, scale, _DOTS), filled=False), 0, filled=False)
 
 
 def area(values: Values, scale: Scale, height: int, ascii_only: bool = False) -> tuple[Row, ...]:
@@ -142,8 +148,8 @@ def _rows(
 ) -> tuple[Row, ...]:
     if ascii_only:
         return _ascii_area(values, scale, height)
-    levels = _levels(values, scale, _DOTS * height)
-    return tuple(_painted(levels, at, filled=filled) for at in reversed(range(height)))
+    strokes = _strokes(_levels(values, scale, _DOTS * height), filled=filled)
+    return tuple(_painted(strokes, at, filled=filled) for at in reversed(range(height)))
 
 
 def bridged(values: Values, most: int) -> list[float | None]:
@@ -167,33 +173,35 @@ def _levels(values: Values, scale: Scale, dots: int) -> list[int | None]:
     return [None if value is None else min(dots - 1, int(scale.share(value) * dots)) for value in values]
 
 
-def _painted(levels: Sequence[int | None], line: int, *, filled: bool) -> Row:
-    """Return the ``line``-th row from below. A line that is not filled is joined to the dot before it; of one that is, what
-    lies under it is fainter."""
-    padded = [*levels, None] if len(levels) % 2 else levels
-    below, above = line * _DOTS, (line + 1) * _DOTS
-    marks: list[int] = []
+def _strokes(levels: Sequence[int | None], *, filled: bool) -> list[int]:
+    """Return for each value its dots as bits, the lowest dot the lowest bit. A line that is not filled is joined to the dot
+    before it."""
+    strokes: list[int] = []
     before: int | None = None
-    for at, level in enumerate(padded):
-        mark = 0
-        if level is not None:
-            low, high = (0, level + 1) if filled else _stroke(level, before)
-            fills = _RIGHTS if at % 2 else _LEFTS
-            mark = fills[min(max(high, below), above) - below] & ~fills[min(max(low, below), above) - below]
-        before = level
-        if at % 2:
-            marks[-1] |= mark
+    for level in levels:
+        if level is None:
+            strokes.append(0)
         else:
-            marks.append(mark)
-    tones = [_tone(mark, padded[2 * at : 2 * at + 2], above, filled=filled) for at, mark in enumerate(marks)]
-    groups = groupby(zip(marks, tones, strict=True), key=lambda cell: cell[1])
-    return tuple(Span("".join(_SIGNS[mark] for mark, _ in group), tone) for tone, group in groups)
+            low, high = (0, level + 1) if filled else _stroke(level, before)
+            strokes.append((1 << high) - (1 << low))
+        before = level
+    return [*strokes, 0] if len(strokes) % 2 else strokes
 
 
-def _tone(mark: int, levels: Sequence[int | None], above: int, *, filled: bool) -> Tone:
-    if not mark:
-        return Tone.PLAIN
-    return Tone.BODY if filled and all(level is not None and level >= above for level in levels) else Tone.ACCENT
+def _painted(strokes: Sequence[int], line: int, *, filled: bool) -> Row:
+    """Return the ``line``-th row from below. Of one that is filled, what lies under it is fainter."""
+    shift = line * _DOTS
+    pairs = zip(strokes[::2], strokes[1::2], strict=True)
+    if not filled:
+        marks = "".join([_SIGNS[_LEFT[left >> shift & _ALL] | _RIGHT[right >> shift & _ALL]] for left, right in pairs])
+        return tuple(Span(run, Tone.PLAIN if run[0] == " " else Tone.ACCENT) for run in _RUNS.findall(marks))
+    whole = _ALL << shift | 1 << shift + _DOTS  # all of the row, and a dot above it
+    cells = [
+        (_SIGNS[_LEFT[left >> shift & _ALL] | _RIGHT[right >> shift & _ALL]], left & right & whole == whole)
+        for left, right in pairs
+    ]
+    groups = groupby(cells, key=lambda cell: Tone.PLAIN if cell[0] == " " else Tone.BODY if cell[1] else Tone.ACCENT)
+    return tuple(Span("".join(mark for mark, _ in group), tone) for tone, group in groups)
 
 
 def _stroke(level: int, before: int | None) -> tuple[int, int]:

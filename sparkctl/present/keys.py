@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from sparkctl.core.actions import ACTIONS, OVERVIEW, Action, Sense, Situation, for_footer, is_there
 from sparkctl.model.text import clean
-from sparkctl.present.spans import Row, Span, Tone, fit, plain_ascii, row, width
+from sparkctl.present.spans import Row, Span, Tone, cells, fit, plain_ascii, row
 
 _SHOWN = {
     "up": "↑", "down": "↓", "left": "←", "right": "→", "escape": "esc", "question_mark": "?", "colon": ":",
     "exclamation_mark": "!", "slash": "/",
 }  # fmt: skip
+_APART = 3  # columns between two of the footer
 _PLAIN = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
 
 
@@ -38,28 +39,29 @@ def footer(
     away where the line is full, and what never can, in a recording, is not there. The last one, help, stays where it gets
     narrow, and what the selected one has nothing for is not offered."""
     placed = for_footer([one for one in actions if not (now.replaying and one.changes)])
-    placed = tuple(one for one in placed if one.sense is not Sense.TAKE or one.why_not(now) is None)
-    shown = list(placed[-1:])
-    for one in sorted(placed[:-1], key=lambda each: each.why_not(now) is not None):
-        more = [each for each in placed if each in shown or each is one]
-        if width(_footer(more, now, ascii_only)[0]) > columns:
+    can = {one.id: one.why_not(now) is None for one in placed}
+    placed = tuple(one for one in placed if one.sense is not Sense.TAKE or can[one.id])
+    wide = {one.id: cells(key_words(one.keys[0], ascii_only)) + 1 + cells(one.short) for one in placed}
+    kept = {placed[-1].id} if placed else set()
+    taken = 1 + sum(wide[one] for one in kept)
+    for one in sorted(placed[:-1], key=lambda each: not can[each.id]):
+        taken += wide[one.id] + _APART
+        if taken > columns:
             break
-        shown = more
-    spans, places = _footer(shown, now, ascii_only)
-    return fit(plain_ascii(spans) if ascii_only else spans, columns), places
-
-
-def _footer(shown: Sequence[Action], now: Situation, ascii_only: bool) -> tuple[Row, tuple[Key, ...]]:
+        kept.add(one.id)
     spans: list[Span] = [Span(" ")]
-    places = []
-    for one in shown:
-        can = one.why_not(now) is None
-        start = width(spans)
-        spans.append(Span(key_words(one.keys[0], ascii_only), Tone.KEY if can else Tone.FRAME))
-        spans.append(Span(f" {one.short}", Tone.VALUE if can else Tone.FRAME))
-        places.append(Key(one.id, start, width(spans)))
-        spans.append(Span("   "))
-    return tuple(spans[:-1]), tuple(places)
+    places: list[Key] = []
+    start = 1
+    for one in placed:
+        if one.id in kept:
+            if places:
+                spans.append(Span(" " * _APART))
+            spans.append(Span(key_words(one.keys[0], ascii_only), Tone.KEY if can[one.id] else Tone.FRAME))
+            spans.append(Span(f" {one.short}", Tone.VALUE if can[one.id] else Tone.FRAME))
+            places.append(Key(one.id, start, start + wide[one.id]))
+            start += wide[one.id] + _APART
+    line = tuple(spans)
+    return fit(plain_ascii(line) if ascii_only else line, columns), tuple(places)
 
 
 def help_rows(actions: Sequence[Action], now: Situation, ascii_only: bool = False) -> list[Row]:

@@ -72,7 +72,11 @@ def _wide(text: str) -> int:
 
 def width(spans: Iterable[Span]) -> int:
     """Return how many columns a row takes."""
-    return sum(cells(span.text) for span in spans)
+    taken = 0
+    for span in spans:  # a picture asks this of hundreds of rows
+        piece = span.text
+        taken += len(piece) if piece.isascii() else _wide(piece)
+    return taken
 
 
 def text(spans: Iterable[Span]) -> str:
@@ -82,8 +86,10 @@ def text(spans: Iterable[Span]) -> str:
 
 def cut(spans: Row, columns: int, mark: str = "…") -> Row:
     """Return a row of at most ``columns``; a cut is marked."""
-    if width(spans) <= columns:
-        return spans
+    return spans if width(spans) <= columns else _cut(spans, columns, mark)
+
+
+def _cut(spans: Row, columns: int, mark: str) -> Row:
     kept: list[Span] = []
     left = columns - cells(mark)
     for span in spans:
@@ -111,8 +117,10 @@ def cut_text(piece: str, columns: int) -> str:
 
 def fit(spans: Row, columns: int, mark: str = "…") -> Row:
     """Return a row of exactly ``columns``."""
-    spans = cut(spans, columns, mark)
     missing = columns - width(spans)
+    if missing < 0:
+        spans = _cut(spans, columns, mark)
+        missing = columns - width(spans)
     return (*spans, Span(" " * missing)) if missing > 0 else spans
 
 

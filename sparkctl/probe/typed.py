@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
@@ -12,9 +12,7 @@ from functools import cache
 _MOST = 1 << 64  # no counter of a kernel or a driver goes further
 
 
-@cache
-def _hints(kind: type) -> dict[str, object]:
-    return typing.get_type_hints(kind)
+Read = Callable[[typing.Any], object]
 
 
 def build(hint: object, value: object) -> object:
@@ -23,46 +21,65 @@ def build(hint: object, value: object) -> object:
     Dataclasses from mappings (fields that we do not have are passed over), tuples from lists, enums from their words. A
     number of more than 64 bits is none.
     """
+    return reader(hint)(value)
+
+
+@cache
+def reader(hint: typing.Any) -> Read:
+    """Return what builds values of a type: what there is to know of the type is asked once, and not for each sample."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return build(next(part for part in parts if part is not type(None)), value)
+        return reader(next(part for part in parts if part is not type(None)))
     if origin is tuple:
-        return _tuple(parts, value)
+        return _tuple(parts)
     if is_dataclass(hint) and isinstance(hint, type):
-        return _whole(hint, value) if isinstance(value, Mapping) else None
+        return _whole(hint)
     if hint is float:
-        return _number(value)
+        return _number
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return next((member for member in hint if member.value == value), None)
+        words = {member.value: member for member in hint}
+        return lambda value: words.get(value) if isinstance(value, str) else None
     if hint is int:
-        return value if type(value) is int and abs(value) < _MOST else None
-    return value if type(value) is hint else None
+        return lambda value: value if type(value) is int and abs(value) < _MOST else None
+    return lambda value: value if type(value) is hint else None
 
 
 def _number(value: typing.Any) -> float | None:
     return float(value) if type(value) in (int, float) and abs(value) < _MOST else None  # NaN is not less, either
 
 
-def _tuple(parts: tuple[object, ...], value: object) -> object:
-    if isinstance(value, Mapping):  # errors and settings by name
-        value = [[key, item] for key, item in value.items()]
-    if not isinstance(value, list):
-        return None
-    if parts[-1] is not Ellipsis:
-        return tuple(build(part, item) for part, item in zip(parts, value, strict=False))
+def _tuple(parts: tuple[typing.Any, ...]) -> Read:
+    each = [reader(part) for part in parts if part is not Ellipsis]
     item_may_be_none = type(None) in typing.get_args(parts[0])
-    built = [build(parts[0], item) for item in value]
-    return tuple(item for item in built if item is not None or item_may_be_none)
 
-
-def _whole(kind: type, data: Mapping[str, object]) -> object:
-    """Return the dataclass, None where a field that it cannot be without is not there."""
-    hints = _hints(kind)
-    built: dict[str, object] = {}
-    for field in fields(kind):
-        value = build(hints[field.name], data[field.name]) if field.name in data else None
-        if value is not None:
-            built[field.name] = value
-        elif field.default is MISSING:
+    def read(value: typing.Any) -> object:
+        if isinstance(value, Mapping):  # errors and settings by name
+            value = [[key, item] for key, item in value.items()]
+        if not isinstance(value, list):
             return None
-    return kind(**built)
+        if parts[-1] is not Ellipsis:
+            return tuple(one(item) for one, item in zip(each, value, strict=False))
+        built = map(each[0], value)
+        return tuple(built) if item_may_be_none else tuple(item for item in built if item is not None)
+
+    return read
+
+
+def _whole(kind: type) -> Read:
+    """Return what builds the dataclass, and None where a field that it cannot be without is not there."""
+    hints = typing.get_type_hints(kind)
+    wanted = [(field.name, reader(hints[field.name]), field.default is MISSING) for field in fields(kind)]
+
+    def read(data: typing.Any) -> object:
+        if not isinstance(data, Mapping):
+            return None
+        built: dict[str, object] = {}
+        for name, one, is_needed in wanted:
+            value = one(data[name]) if name in data else None
+            if value is not None:
+                built[name] = value
+            elif is_needed:
+                return None
+        return kind(**built)
+
+    return read

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.core.live import LogMark, Store, Topic, What
-from sparkctl.core.rings import Series
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import FindingKind, Severity
@@ -65,7 +64,7 @@ def test_a_sample_proves_the_node_and_goes_into_its_history() -> None:
     assert (view.state, view.when) == (NodeState.OK, 11.0)
     assert view.memory is not None
     assert view.memory.free == 20 * GIB
-    assert len(store.rings(ONE).fine(Series.AVAILABLE)) == 2
+    assert store.rings(ONE).span == 1.0
 
 
 def test_page_cache_is_in_nobodys_way_once_the_engine_is_ready() -> None:
