@@ -17,6 +17,7 @@ from sparkctl.model.endpoint import Served, ServedModel
 from sparkctl.model.node import Node
 from sparkctl.model.plan import DockerRun, Label
 from sparkctl.model.text import clean
+from sparkctl.operations.asking import ask
 from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.labels import port_of
 from sparkctl.recipes import launch
@@ -99,7 +100,7 @@ def _ports(container: Container, run: DockerRun) -> list[int | None]:
 async def _models(session: Session, port: int, key: str | None) -> http.Response | None:
     headers = [("authorization", f"Bearer {key}")] if key else []
     try:
-        return await http.request(session.link, port, "GET", "/v1/models", headers=headers, timeout=_PATIENCE)
+        return await ask(session.link, port, "GET", "/v1/models", headers=headers, timeout=_PATIENCE)
     except LinkLost:
         raise
     except (OSError, http.BadAnswer):  # a time-out is an OSError: nobody who is ready

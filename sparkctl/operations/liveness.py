@@ -19,6 +19,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.plan import Label, ReadyRule, Service
 from sparkctl.operations import readiness
+from sparkctl.operations.asking import ask
 from sparkctl.operations.inspecting import Inspections
 from sparkctl.operations.labels import rule_of
 from sparkctl.operations.numbers import Told, is_measurable
@@ -103,7 +104,7 @@ class Liveness:
     async def _served_model(self, port: int) -> str | None:
         """Return the first name that the engine serves under, None where it does not say."""
         try:
-            answer = await http.request(self._session.link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT)
+            answer = await ask(self._session.link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT)
             name = json.loads(answer.body)["data"][0]["id"] if answer.ok else None
         except (OSError, http.BadAnswer, ValueError, LookupError, TypeError, DockerError):
             return None

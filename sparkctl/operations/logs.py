@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sparkctl.core.context import Context
 from sparkctl.core.history import SavedLog
+from sparkctl.core.own_questions import is_ours, others
 from sparkctl.core.session import Session
 from sparkctl.errors import (
     DockerDown,
@@ -42,12 +43,18 @@ _BATCH = 500
 _PAUSE = 2.0  # between questions to a Docker that is down
 _ONE_MORE_RUN = 1.0  # a container that lives on although its log ended is being restarted
 _PATIENCE = 5  # times that Docker may refuse a log: one that is just being removed cannot be read
+_AT_FIRST, _FURTHER, _AT_MOST = (
+    200,
+    8,
+    100_000,
+)  # lines: how far back the last N of others are looked for, and by what factor
 
 
 @dataclass(frozen=True, slots=True)
 class LogsRequest:
     """``since`` in seconds before now; ``grep`` a compiled pattern that lines must contain; ``tail`` the last N lines.
 
+    ``everything``: with the access lines that sparkctl's own questions left in the log, which else are not shown.
     ``pace`` is awaited after each batch that was emitted: a reader that needs time holds up a log that has much to tell.
     """
 
@@ -59,6 +66,7 @@ class LogsRequest:
     grep: re.Pattern[str] | None = None
     pace: Callable[[], Awaitable[None]] | None = None
     session: Callable[[Node], Session] | None = None  # how a node's session is had; None: one of its own for each
+    everything: bool = False
 
 
 def logs(ctx: Context, request: LogsRequest) -> AsyncGenerator[Event, None]:
@@ -108,13 +116,13 @@ class _Logs:
 
     async def _live(self, session: Session, container: Container) -> Ended:
         secrets = await session.docker.secrets(container.id)
-        since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
-        follower = LogFollower(session.link, container.id, since=since, tail=self.request.tail)
         if self.request.follow:
-            return await self._follow(session, container, follower, secrets)
-        async with aclosing(follower.read()) as batches:
-            async for batch in batches:
-                await self._show(session.node.name, masked(batch, secrets))
+            return await self._follow(session, container, secrets)
+        follower = await self._begin(session, container, secrets)
+        if not self._looks_back:
+            async with aclosing(follower.read()) as batches:
+                async for batch in batches:
+                    await self._show(session.node.name, masked(batch, secrets))
         if not container.is_alive:
             await self._ask_guard(session, container)
         return self._ended(session.node.name)
@@ -130,17 +138,42 @@ class _Logs:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(receipt.at))
         self._warn(node, f"the guard stopped {self.request.instance} at {when}: {fall(receipt)}")
 
-    async def _follow(
-        self, session: Session, container: Container, follower: LogFollower, secrets: frozenset[str]
-    ) -> Ended:
+    @property
+    def _looks_back(self) -> bool:
+        """Whether the last N lines are not simply those that Docker counts: it counts our own questions, too."""
+        return bool(self.request.tail) and not self.request.everything
+
+    async def _begin(self, session: Session, container: Container, secrets: frozenset[str]) -> LogFollower:
+        """Return what reads the log. Where the last N lines of others are wanted they were shown, and it goes on there."""
+        since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
+        if not self._looks_back:
+            return LogFollower(session.link, container.id, since=since, tail=self.request.tail)
+        wanted = self.request.tail or 0
+        asked = max(_AT_FIRST, 2 * wanted)
+        while True:
+            follower = LogFollower(session.link, container.id, since=since, tail=asked)
+            found: deque[LogLine] = deque(maxlen=wanted)
+            read = 0
+            async with aclosing(follower.read()) as batches:
+                async for batch in batches:
+                    read += len(batch)
+                    found.extend(others(batch))
+            if len(found) == wanted or read < asked or asked >= _AT_MOST:
+                await self._show(session.node.name, masked(tuple(found), secrets))
+                return follower
+            asked *= _FURTHER
+
+    async def _follow(self, session: Session, container: Container, secrets: frozenset[str]) -> Ended:
         """Follow through breaks and restarts until the container has ended; an outage of Docker is told once."""
         name = session.node.name
         out, refusals = False, 0
+        follower: LogFollower | None = None
         while True:
             try:
                 if out:
                     await session.docker.inspect(container.id)
                     out = False
+                follower = follower or await self._begin(session, container, secrets)
                 async with aclosing(follower.follow()) as batches:
                     async for batch in batches:
                         refusals = 0
@@ -184,7 +217,7 @@ class _Logs:
         self._warn(node, f"{self._why_saved(saved)}: {saved.path}")
         since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
         try:
-            for lines in read_saved(saved.path, self.request.tail, since):
+            for lines in read_saved(saved.path, self.request.tail, since, everything=self.request.everything):
                 await self._show(node, lines)
             receipt = receipts.kept(self.ctx, saved.instance, node, saved.container)
             if receipt is not None:
@@ -224,6 +257,8 @@ class _Logs:
 
     async def _show(self, node: NodeName, lines: tuple[LogLine, ...]) -> None:
         grep = self.request.grep
+        if not self.request.everything:
+            lines = others(lines)
         if grep is not None:
             lines = tuple(line for line in lines if grep.search(line.text))
         if lines:
@@ -260,9 +295,13 @@ async def _find(session: Session, instance: str) -> Container | None:
     return next(iter(ours), next((c for c in containers if c.name == instance), None))
 
 
-def read_saved(path: Path, tail: int | None = None, since: float | None = None) -> Iterator[tuple[LogLine, ...]]:
-    """Yield a saved log's lines; ``since`` is unix seconds. Raises OSError."""
+def read_saved(
+    path: Path, tail: int | None = None, since: float | None = None, *, everything: bool = False
+) -> Iterator[tuple[LogLine, ...]]:
+    """Yield a saved log's lines, our own questions only with ``everything``; ``since`` is unix seconds. Raises OSError."""
     lines = _saved_lines(path)
+    if not everything:
+        lines = (line for line in lines if not is_ours(line.text))
     if since is not None:
         # stamps of one form sort as text
         earliest = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")

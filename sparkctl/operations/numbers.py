@@ -21,6 +21,7 @@ from sparkctl.errors import DockerDown, DockerError, MetricsUnreadable, NodeErro
 from sparkctl.model.log import LogLine
 from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.phase import Phase
+from sparkctl.operations.asking import ask
 from sparkctl.wire import http
 from sparkctl.wire.logs import LogFollower
 
@@ -120,7 +121,7 @@ class _Meter:
         self._asked = now
         self._readings += 1
         try:
-            answer = await http.request(self._session.link, self._port, "GET", "/metrics", timeout=_TIMEOUT)
+            answer = await ask(self._session.link, self._port, "GET", "/metrics", timeout=_TIMEOUT)
             if answer.ok:
                 page = answer.body.decode("utf-8", "replace")
                 self._window.add(self._clock.monotonic(), self._engine.metrics(page))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from sparkctl.core.own_questions import is_ours
 from sparkctl.engines.base import Engine, Failure, Signal
 from sparkctl.engines.lines import LinePreparer
 from sparkctl.model.log import LogLine
@@ -60,6 +61,8 @@ class LogReader:
         return next((seen for seen in self.failures if seen.failure and seen.failure.fatal), None)
 
     def _read_one(self, number: int, text: str) -> None:
+        if is_ours(text):
+            return
         if text.strip():
             self.latest = Seen(number, text)
         if self.phase is Phase.STARTING and text.strip():

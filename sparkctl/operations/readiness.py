@@ -10,6 +10,7 @@ from sparkctl.errors import LinkLost
 from sparkctl.model.plan import Service
 from sparkctl.model.secrets import redact
 from sparkctl.model.text import clean, shorten
+from sparkctl.operations.asking import ask
 from sparkctl.wire import http
 from sparkctl.wire.link import Link
 
@@ -44,7 +45,7 @@ async def health(link: Link, service: Service, timeout: float = _HEALTH_TIMEOUT)
         return Answer(True, "health is not asked")
     path = service.ready.health
     try:
-        response = await http.request(link, port, "GET", path, headers=list(_headers(service).items()), timeout=timeout)
+        response = await ask(link, port, "GET", path, headers=list(_headers(service).items()), timeout=timeout)
     except LinkLost:
         raise
     except ConnectionRefusedError:
@@ -78,7 +79,7 @@ async def _ask(link: Link, service: Service, path: str, body: dict[str, object])
     question = {"model": service.served_model or "default", **body, "max_tokens": 1, "temperature": 0, "stream": False}
     headers = [("Content-Type", "application/json"), *_headers(service).items()]
     try:
-        response = await http.request(
+        response = await ask(
             link, port, "POST", path, body=json.dumps(question).encode(), headers=headers, timeout=_TOKEN_TIMEOUT
         )
     except LinkLost:

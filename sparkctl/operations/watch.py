@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
 from sparkctl.core.history import LogWriter
+from sparkctl.core.own_questions import others
 from sparkctl.core.session import Session
 from sparkctl.engines.base import Engine
 from sparkctl.errors import DockerDown, DockerError, LinkLost, NoSuchContainer, Unreachable
@@ -159,7 +160,8 @@ class StartWatch:
                 what = f"the log of {self.plan.instance} is not saved any more: {self.saved.failed}"
                 self.emit(Warned(self.ctx.clock.now(), self.plan.node, what, None))
         moved = self.log.read(lines)
-        self.emit(LogArrived(self.ctx.clock.now(), self.plan.node, self.plan.instance, lines))
+        if told := others(lines):
+            self.emit(LogArrived(self.ctx.clock.now(), self.plan.node, self.plan.instance, told))
         if moved:
             self.report()
         self._moved.set()

@@ -13,6 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sparkctl.probe.guard_watch import Watch, Watches
 
+# as `core.own_questions` marks what it asks: the log is shown without such lines
+MARK = "by=sparkctl"
+_NOT_TAKEN = (400, 404, 405)
+
 
 class Docker:
     """Its socket, by two connections that stay open: one asks, one waits to end. ``answers``: None = not known."""
@@ -104,7 +108,8 @@ def ask_health(now: float, watches: Watches, every: float) -> None:
             watch.healthy = 0
         watch.asking = Connection(("127.0.0.1", watch.port))
         watch.asking.open()
-        watch.asking.ask("GET", watch.health, now)
+        query = ("&" if "?" in watch.health else "?") + MARK if watch.takes_query else ""
+        watch.asking.ask("GET", watch.health + query, now)
 
 
 def is_ready(watch: Watch, status: int | None) -> bool:
@@ -112,5 +117,6 @@ def is_ready(watch: Watch, status: int | None) -> bool:
     assert watch.asking is not None
     watch.asking.close()
     watch.asking = None
+    watch.takes_query = watch.takes_query and status not in _NOT_TAKEN
     watch.healthy = watch.healthy + 1 if status is not None and 200 <= status < 300 else 0
     return watch.healthy >= 2

@@ -65,6 +65,7 @@ class Watch:
         self.client: Client | None = None  # who spoke of it last, and is still there
         self.asked_at = 0.0
         self.healthy = 0
+        self.takes_query = True  # until it says that it does not know the path with one
         self.health_at = now
         self.asking: Connection | None = None
         self.receipt = -1

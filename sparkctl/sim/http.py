@@ -31,13 +31,14 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``path`` is decoded and without the query; header names are lower case."""
+    """``path`` is decoded and without the query, ``target`` both as they came; header names are lower case."""
 
     method: str
     path: str
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
+    target: str = ""
 
     def flag(self, name: str) -> bool:
         """Return whether a query parameter is switched on, as Docker reads booleans."""
@@ -107,7 +108,7 @@ class _Peer:
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         parts = urlsplit(target)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        return Request(method, unquote(parts.path), query, headers, await self._body(headers))
+        return Request(method, unquote(parts.path), query, headers, await self._body(headers), target)
 
     async def _body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() != "chunked":

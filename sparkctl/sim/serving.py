@@ -36,7 +36,7 @@ class Serving:
         if self.launch.kind is not Kind.LLAMA:
             client = f"127.0.0.1:{40000 + self._requests * 14 % 20000}"
             status = f"{reply.status} {HTTPStatus(reply.status).phrase}"
-            self._say(f'INFO:     {client} - "{request.method} {request.path} HTTP/1.1" {status}')
+            self._say(f'INFO:     {client} - "{request.method} {request.target or request.path} HTTP/1.1" {status}')
         return reply
 
     async def _answer(self, request: Request) -> Reply:

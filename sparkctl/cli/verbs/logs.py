@@ -18,13 +18,19 @@ from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_option, mak
 @click.option("--grep", metavar="RE", help="Only lines that match this regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="For --grep.")
 @click.option("-t", "--timestamps", is_flag=True, help="Docker's time stamp before each line.")
+@click.option("-a", "--all", "everything", is_flag=True, help="With the access lines of sparkctl's own questions.")
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, instance: str, node: tuple[str, ...], follow: bool, since: float | None, tail: int | None,
-    grep: str | None, ignore_case: bool, timestamps: bool, as_json: bool,
+    grep: str | None, ignore_case: bool, timestamps: bool, everything: bool,
+    as_json: bool,
 ) -> int:  # fmt: skip
-    """Show the log of INSTANCE: from its container, or the saved one where the container is gone."""
+    """Show the log of INSTANCE: from its container, or the saved one where the container is gone.
+
+    An engine writes a line for each time that sparkctl asks it for its health, its figures or a token. Those lines are
+    left out, other clients' are not.
+    """
     from sparkctl.cli.drive import drive
     from sparkctl.cli.log_teller import LogTeller
     from sparkctl.cli.tellers import JsonTeller
@@ -35,6 +41,6 @@ def command(
     except re.error as wrong:
         raise click.BadParameter(f"{grep!r} is not a regular expression: {wrong}", ctx, param_hint="--grep") from wrong
     context = make_context(may_ask=not as_json)
-    request = LogsRequest(instance, chosen_nodes(node), follow, since, tail, pattern)
+    request = LogsRequest(instance, chosen_nodes(node), follow, since, tail, pattern, everything=everything)
     teller = JsonTeller(logs=True) if as_json else LogTeller(timestamps)
     return drive(context, lambda: logs(context, request), teller)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sparkctl.core.own_questions import marked
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import ReadyRule
 from sparkctl.model.verdict import Cause
@@ -64,3 +65,11 @@ def test_the_last_line_that_sounds_bad_is_kept_for_a_crash_nobody_knows(read: Re
     assert log.last_error.number == 2
     assert log.latest is not None
     assert log.latest.text == "bye"
+
+
+def test_our_own_questions_are_neither_the_last_word_nor_an_error(read: Reader) -> None:
+    asked = f'INFO:     127.0.0.1:4 - "GET {marked("/health")} HTTP/1.1" 500 Internal Server Error'
+    log = read(STAMP + "the last word", f"[2026-05-01 10:00:02] {asked}")
+    assert log.latest is not None
+    assert (log.latest.number, log.latest.text) == (1, "the last word")
+    assert log.last_error is None

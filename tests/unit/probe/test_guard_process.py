@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.core.own_questions import MARK
 from sparkctl.model.guard import GuardRefused, GuardStarted, GuardState
 from sparkctl.model.units import GIB, MIB
 from sparkctl.probe import travel
@@ -189,10 +190,12 @@ def test_it_ends_when_the_engine_is_ready_and_nobody_is_attached(tmp_path: Path)
             engine.accept()
         engine.settimeout(8)
         client.close()
-        for answer in (b"503 Loading", b"200 OK", b"500 Oh", b"200 OK", b"204 No Content"):
+        path = f"/health?{MARK}".encode()
+        for answer in (b"503 Loading", b"200 OK", b"404 With a query", b"200 OK", b"204 No Content"):
             connection, _ = engine.accept()
             with connection:
-                assert connection.recv(999).startswith(b"GET /health HTTP/1.1\r\n")
+                assert connection.recv(999).startswith(b"GET " + path + b" HTTP/1.1\r\n")
+                path = b"/health" if answer.startswith(b"404") else path
                 connection.sendall(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n")
         until("the end of the watch", lambda: len(other.state().watches) == 1)
         assert other.state().events[-1].why == "it is ready, and nobody is attached", "another one's client is nobody"

@@ -1,0 +1,45 @@
+"""How an engine is asked, against servers on a port of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from sparkctl.core.own_questions import MARK
+from sparkctl.model.node import Node, NodeName
+from sparkctl.operations.asking import ask
+from sparkctl.wire.local import LocalLink
+
+LINK = LocalLink(Node(NodeName("spark1"), "local"))
+
+
+@asynccontextmanager
+async def server(status: Callable[[str], str]) -> AsyncIterator[tuple[int, list[str]]]:
+    """Answer by the target; yield the port and the first lines of all requests."""
+    heard: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method, target, _ = (await reader.readuntil(b"\r\n\r\n")).decode().split(" ", 2)
+        heard.append(f"{method} {target}")
+        writer.write(f"HTTP/1.1 {status(target)}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+    opened = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with opened:
+        yield opened.sockets[0].getsockname()[1], heard
+
+
+async def test_an_engine_is_asked_once() -> None:
+    for status in ("200 OK", "503 Loading", "401 Unauthorized", "500 Oh"):
+        async with server(lambda _, said=status: said) as (port, heard):  # type: ignore[misc]
+            answer = await ask(LINK, port, "GET", "/health", timeout=5.0)
+        assert answer.status == int(status[:3])
+        assert heard == [f"GET /health?{MARK}"]
+
+
+async def test_a_server_that_takes_no_query_is_asked_without() -> None:
+    async with server(lambda target: "200 OK" if target == "/health" else "404 Not Found") as (port, heard):
+        answer = await ask(LINK, port, "GET", "/health", timeout=5.0)
+    assert answer.ok
+    assert heard == [f"GET /health?{MARK}", "GET /health"]
