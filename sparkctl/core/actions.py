@@ -54,6 +54,7 @@ class ActionId(StrEnum):
     EDIT = "edit"
     EDIT_ITS = "edit-its-profile"
     MEND_PROFILE = "mend-profile"
+    IMPORT = "import"
     RESTART = "restart"
     SHELL = "shell"
     FILTER = "filter"
@@ -196,6 +197,8 @@ ACTIONS: tuple[Action, ...] = (
            on=frozenset((PROFILES,)), footer=1, sense=Sense.EDIT),
     Action(ActionId.MEND_PROFILE, ("F",), "mend", "mend in the profile what its check can mend safely", why.no_profile,
            changes=True, on=frozenset((PROFILES,))),
+    Action(ActionId.IMPORT, ("I",), "import", "make a profile of a pasted docker run line, compose file or recipe",
+           why.not_live, changes=True, on=frozenset((PROFILES,)), footer=4),
     Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.no_profile_of_it,
            changes=True, on=_RUNNING, sense=Sense.EDIT, footer=12),
     Action(ActionId.RESTART, ("R",), "restart", "start what has failed or ended once more, as it was", why.cannot_restart,

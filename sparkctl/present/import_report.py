@@ -12,14 +12,17 @@ from sparkctl.recipes.ledger import Account, Fate
 _WORDS = {Fate.KEPT: "kept", Fate.UNSUPPORTED: "left out", Fate.WITHHELD: "withheld"}
 
 
-def report_lines(imported: Imported) -> list[str]:
-    """Return how many keys went where, each one that is not in a field of the profile, and what should be known."""
+def report_lines(imported: Imported, allows: str = " (--allow takes them)") -> list[str]:
+    """Return how many keys went where, each one that is not in a field of the profile, and what should be known.
+
+    ``allows``: how what is withheld is taken all the same.
+    """
     ledger = imported.ledger
     counts = {fate: len(ledger.of(fate)) for fate in Fate}
     parts = [f"{counts[Fate.MAPPED]} mapped"]
     parts += [f"{counts[Fate.KEPT]} kept under extra"] if counts[Fate.KEPT] else []
     parts += [f"{counts[Fate.UNSUPPORTED]} left out"] if counts[Fate.UNSUPPORTED] else []
-    parts += [f"{counts[Fate.WITHHELD]} withheld (--allow takes them)"] if counts[Fate.WITHHELD] else []
+    parts += [f"{counts[Fate.WITHHELD]} withheld{allows}"] if counts[Fate.WITHHELD] else []
     lines = [f"{_shown(imported.profile.name)} from {imported.kind.value}: {', '.join(parts)}"]
     for fate in (Fate.WITHHELD, Fate.UNSUPPORTED, Fate.KEPT):
         lines += [f"  {_WORDS[fate]:9} {_told(account)}" for account in ledger.of(fate)]

@@ -15,8 +15,9 @@ from sparkctl.present.symbols import symbol
 
 _GAP = 2
 _ROOMY = 100  # columns from which on the number of nodes has one, all being for one
+_CHECKED = 60  # columns from which on the check has a place there
 _NARROW = 72  # columns from which on the model has a place in the list
-_ENGINES = {"sglang": "SGLang", "vllm": "vLLM"}
+ENGINES = {"sglang": "SGLang", "vllm": "vLLM"}
 _NAME, _MODEL, _NODES, _CHECK, _RUNS = (HEADS.index(head) for head in ("profile", "model", "nodes", "check", "runs on"))
 
 
@@ -59,6 +60,8 @@ def _widths(shelf: Shelf, lines: Sequence[Sequence[Row]], columns: int) -> list[
     wide[_NAME] = min(wide[_NAME], max(10, columns // 3))
     if columns < _ROOMY and all(one.profile is None or one.profile.nodes == 1 for one in shelf.shown):
         wide[_NODES] = 0
+    if columns < _CHECKED:
+        wide[_CHECK] = 0
     others = [each for at, each in enumerate(wide) if each and at != _MODEL]
     rest = columns - 3 - sum(others) - _GAP * len(others)
     wide[_MODEL] = max(0, min(wide[_MODEL], rest)) if columns >= _NARROW and rest >= 8 else 0
@@ -82,7 +85,7 @@ def _cells(one: ProfileEntry, shelf: Shelf) -> list[Row]:
     if profile is None:
         return [row(said(name, Tone.VALUE)), *([()] * (_RUNS - 1)), *ends]
     return [
-        row(said(profile.name, Tone.VALUE)), row(said(_ENGINES.get(profile.engine, profile.engine), Tone.LABEL)),
+        row(said(profile.name, Tone.VALUE)), row(said(ENGINES.get(profile.engine, profile.engine), Tone.LABEL)),
         row(said(model_words(profile) or "—", Tone.LABEL)), row(Span(str(profile.nodes), Tone.LABEL)),
         badge(shelf.checks.get(name), shelf.ascii_only), *ends,
     ]  # fmt: skip

@@ -34,9 +34,11 @@ def listed(rows: Sequence[Row], at: int, lines: int) -> list[Row]:
     return [rows[each] for each in seen(len(rows), at, lines)]
 
 
-def scrolled(rows: Sequence[Row], further: int, lines: int, ascii_only: bool = False) -> Page:
+def scrolled(
+    rows: Sequence[Row], further: int, lines: int, ascii_only: bool = False, by: tuple[str, str] = ("pgup", "pgdn")
+) -> Page:
     """Return the rows from ``further`` on, as far as there are any; where not all fit, the last row says what is above and
-    below."""
+    below, and ``by`` which keys it is reached."""
     if len(rows) <= lines or lines < 2:
         return Page(tuple(rows[: max(0, lines)]))
     shown = lines - 1
@@ -45,6 +47,6 @@ def scrolled(rows: Sequence[Row], further: int, lines: int, ascii_only: bool = F
     up, down = ("^", "v") if ascii_only else ("↑", "↓")
     words = [f"{up} {first}"] if first else []
     words += [f"{down} {below} more"] if below else ["the end"]
-    keys = " and ".join([*(["pgup"] if first else []), *(["pgdn"] if below else [])])
+    keys = " and ".join([*([by[0]] if first else []), *([by[1]] if below else [])])
     says = row(Span("   ".join(words), Tone.LABEL), Span(f"   {keys}", Tone.KEY))
     return Page((*rows[first : first + shown], says), first)

@@ -264,6 +264,17 @@ class Profiles(ListScreen[str]):
         if one is not None:
             self.panel.away(self._edit(one.summary.name))
 
+    def do_import(self, _: Action) -> None:
+        """Let a profile be made of what is pasted, and select it."""
+        from sparkctl.tui.importing import Importer
+
+        def take(name: str | None) -> None:
+            if name is not None:
+                self._chosen, self._typed = name, ""
+                self.panel.spawn(self._read())
+
+        self.panel.push_screen(Importer(), take)
+
     def do_mend_profile(self, _: Action) -> None:
         """Mend in the selected one what is safe to mend; a shipped one is copied to the operator's own first."""
         one = self._shelf().selected

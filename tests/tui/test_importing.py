@@ -1,0 +1,139 @@
+"""A profile out of what is pasted, as a person does it in the panel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.widgets import Input, TextArea
+
+from sparkctl.core import paths
+from tests.tui.driving import Driver, holds, opened, screen, setup, toasts, until
+
+LINE = """docker run -d --gpus all --ipc=host -p 8000:8000 \\
+  -v ~/models:/models -e HF_TOKEN=hf_canary4711canary4711 \\
+  --device-cgroup-rule 'c 1:1 r' --privileged \\
+  vllm/vllm-openai:v0.19.1 --model /models/Qwen3-8B --gpu-memory-utilization 0.6 --max-model-len 32768"""
+
+
+@pytest.fixture(autouse=True)
+def mine(_operator: None) -> Path:
+    """Where the operator's own profiles are: nobody has any yet."""
+    return paths.user_profiles_dir()
+
+
+def written(mine: Path) -> dict[str, str]:
+    """The operator's own profiles."""
+    return {path.stem: path.read_text() for path in mine.glob("*.yaml")}
+
+
+async def open_and_paste(pilot: Driver, text: str) -> None:
+    await pilot.press("p")
+    await until(pilot, "last")
+    await pilot.press("I")
+    await until(pilot, "Paste a docker run line")
+    pilot.app.post_message(events.Paste(text))
+
+
+async def test_a_pasted_line_is_told_of_key_by_key_and_saved_under_its_name(tmp_path: Path, mine: Path) -> None:
+    async with opened(setup((), tmp_path)) as pilot:
+        await open_and_paste(pilot, LINE)
+        shown = await until(pilot, "qwen3-8b from docker: 8 mapped, 1 kept under extra, 1 withheld")
+        assert pilot.app.screen.query_one(TextArea).text == LINE, "once, and on as many lines"
+        assert "vLLM   :8000   /models/Qwen3-8B   vllm/vllm-openai:v0.19.1" in shown
+        assert "withheld  --privileged" in shown
+        assert "kept      --device-cgroup-rule" in shown
+        assert "canary" not in shown
+        await pilot.press("ctrl+t")
+        await until(pilot, "9 mapped, 1 kept under extra")
+        await pilot.press("ctrl+t")
+        await until(pilot, "1 withheld")
+        await pilot.press("tab", *"mine")
+        await until(pilot, "mine from docker")
+        assert not written(mine), "nothing is written before it is asked for"
+        await pilot.press("enter")
+        await until(pilot, "▸ mine ")
+        saved = written(mine)["mine"]
+        assert "engine: vllm" in saved
+        assert "canary" not in saved
+        assert "privileged" not in saved
+        assert any("mine is in" in one for one in toasts(pilot))
+
+
+@pytest.fixture
+def taken(mine: Path) -> None:
+    """One of the name that the line gives is there."""
+    mine.mkdir(parents=True)
+    (mine / "qwen3-8b.yaml").write_text("schema: 1\nname: qwen3-8b\nextends: qwen36\n")
+
+
+async def test_nothing_is_written_over_without_a_word(tmp_path: Path, mine: Path, taken: None) -> None:
+    async with opened(setup((), tmp_path)) as pilot:
+        await open_and_paste(pilot, LINE)
+        await until(pilot, "qwen3-8b from docker")
+        await pilot.press("ctrl+s")
+        await until(pilot, "Write over your profile qwen3-8b?")
+        await pilot.press("enter")
+        await until(pilot, "qwen3-8b from docker")
+        assert "extends" in written(mine)["qwen3-8b"]
+        await pilot.press("ctrl+s")
+        await until(pilot, "Write over your profile qwen3-8b?")
+        await pilot.press("tab", "enter")
+        await until(pilot, "▸ qwen3-8b ")
+        assert "extends" not in written(mine)["qwen3-8b"]
+
+
+async def test_a_fault_has_its_line_and_whatever_is_pasted_is_text(tmp_path: Path, mine: Path) -> None:
+    hostile = "model: [a\r\nfoo: bar\n\x1b]52;c;aGk=\x07[/INST] [bold]x\x9b31m\u202e\x00\n" + "\x1b[2J" * 2000
+    async with opened(setup((), tmp_path)) as pilot:
+        await open_and_paste(pilot, hostile)
+        await until(pilot, "pasted:2:4: expected ',' or ']'")
+        text = pilot.app.screen.query_one(TextArea).text
+        assert all(char.isprintable() or char == "\n" for char in text)
+        assert "[/INST] [bold]x" in text
+        await pilot.press("ctrl+s")
+        await pilot.pause(0.1)
+        assert "pasted:2:4" in screen(pilot), "what is no profile is not saved"
+        await pilot.press("tab")
+        pilot.app.screen.query_one(Input).value = "no name"
+        await until(pilot, "name: `no name` is not a name")
+        await pilot.press("escape")
+        await until(pilot, lambda text: "▸ " in text and "Paste" not in text)
+        assert not written(mine)
+
+
+@pytest.mark.parametrize("size", [(60, 15), (50, 12), (40, 10)])
+async def test_it_works_where_there_is_hardly_room(tmp_path: Path, mine: Path, size: tuple[int, int]) -> None:
+    async with opened(setup((), tmp_path), size) as pilot:
+        if size[0] < 50:
+            await pilot.press("p", "I")
+            await holds(pilot, lambda: pilot.app.screen.query(TextArea))
+            pilot.app.post_message(events.Paste(LINE))
+        else:
+            await open_and_paste(pilot, LINE)
+        await until(pilot, "8 mapped")
+        await pilot.press("ctrl+down", "ctrl+down", "ctrl+up")
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, "withheld  --privileged: a privileged container is root on the node")
+        await pilot.resize_terminal(*size)
+        await pilot.press("ctrl+s")
+        await holds(pilot, lambda: written(mine))
+
+
+async def test_a_panel_that_only_reads_has_no_such_key(tmp_path: Path) -> None:
+    async with opened(setup((), tmp_path, readonly=True)) as pilot:
+        await pilot.press("p")
+        shown = await until(pilot, "▸ ")
+        assert "I import" not in shown
+        await pilot.press("I")
+        await pilot.pause(0.1)
+        assert not pilot.app.screen.query(TextArea)
+
+
+async def test_ascii_alone_is_painted_where_that_is_all_there_is(tmp_path: Path) -> None:
+    async with opened(setup((), tmp_path, ascii_only=True)) as pilot:
+        await open_and_paste(pilot, LINE + "\n# Größe – ✓")
+        await until(pilot, lambda text: "mapped" in text or "pasted" in text)
+        strips = pilot.app.screen._compositor.render_strips()
+        assert all(segment.text.isascii() for strip in strips for segment in strip)
