@@ -23,6 +23,11 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(name for name in found if name not in _NOT_ENGINES and not name.startswith("_")))
 
 
+def title(name: str) -> str:
+    """Return the title of an engine (SGLang), and the name itself of one that there is not."""
+    return load(name).title if name in names() else name
+
+
 def load(name: str) -> Engine:
     """Return the engine of this name. Raises InvalidInput with the nearest name for one that does not exist."""
     if name not in names():

@@ -38,12 +38,15 @@ def given(profile: Profile) -> frozenset[str]:
     return frozenset(key.lstrip("-").replace("_", "-") for key, _ in profile.args)
 
 
-def serving_words(profile: Profile, default_port: int) -> tuple[str, ...]:
-    """Return host, port and served name as both engines spell them, without those that ``args`` sets itself."""
+def serving_words(
+    profile: Profile, default_port: int, name_flags: tuple[str, ...] = ("served-model-name",)
+) -> tuple[str, ...]:
+    """Return host, port and served name, without those that ``args`` sets itself. ``name_flags``: the flags that name the
+    model to clients, the one to use first; none where the engine has no such flag."""
     mine: list[tuple[str, ArgValue]] = [("host", "0.0.0.0"), ("port", str(profile.port or default_port))]  # noqa: S104
-    if profile.model.served_name is not None:
-        mine.append(("served-model-name", profile.model.served_name))
     own = given(profile)
+    if profile.model.served_name is not None and name_flags and not own & set(name_flags):
+        mine.append((name_flags[0], profile.model.served_name))
     return words(tuple((key, value) for key, value in mine if key not in own))
 
 

@@ -89,6 +89,7 @@ class Engine(Protocol):
     defaults: Defaults
     memory_setting: str | None  # the profile field by which it claims memory, None where there is no such one
     metrics_setting: str | None  # what turns /metrics on in a profile, None where it is on or nobody knows
+    metrics_path: str | None  # where its page in Prometheus' format is, None where it has none that is known
 
     def argv(self, profile: Profile) -> tuple[str, ...]:
         """Return the container's command, launch words first, then model, host, port, served name, then ``args``."""

@@ -16,9 +16,12 @@ _PREFIX = re.compile(
     r"|\[shutdown\] "  # vLLM 0.32 and later tag some records
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]+\d+)*\] ?"  # SGLang: [2026-05-01 10:00:00 DP1 TP0]
     r"|\d+\.\d\d\.\d{3}\.\d{3} (?P<letter>[DIWE]) "  # llama-server: 0.24.777.216 I
+    # TensorRT-LLM: [12/20/2025-04:21:10] [TRT-LLM] [I] from its Python, [TensorRT-LLM][INFO] from its C++
+    r"|\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] \[TRT-LLM\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"
+    r"|\[TensorRT-LLM\]\[(?P<word>DEBUG|INFO|WARNING|ERROR)\] (?:\[RANK \d+\] )?"
 )
 _PREFIX_STARTS = frozenset("(DIWEC[0123456789")
-_LETTERS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR"}
+_LETTERS = {"D": "DEBUG", "V": "DEBUG", "T": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
 
 
 def peel(line: str) -> tuple[str | None, str]:
@@ -29,7 +32,7 @@ def peel(line: str) -> tuple[str | None, str]:
     level: str | None = None
     start = 0
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _PREFIX.match(line, start)):
-        level = level or found["level"] or _LETTERS.get(found["letter"] or "")
+        level = level or found["level"] or found["word"] or _LETTERS.get(found["letter"] or found["mark"] or "")
         start = found.end()
     return level, line[start:] if start else line
 

@@ -296,6 +296,7 @@ class SGLang:
     title = "SGLang"
     memory_setting = _FRACTION
     metrics_setting = "args.enable-metrics: true"
+    metrics_path = "/metrics"
     defaults = Defaults(
         command=("python", "-m", "sglang.launch_server"),
         port=30000,

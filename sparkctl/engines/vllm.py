@@ -339,6 +339,7 @@ class VLLM:
     title = "vLLM"
     memory_setting = _SHARE
     metrics_setting = None
+    metrics_path = "/metrics"
     defaults = Defaults(
         command=("vllm", "serve"),
         port=8000,

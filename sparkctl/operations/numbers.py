@@ -29,7 +29,7 @@ _TIMEOUT = 3.0
 _OFF_FOR = 60.0  # seconds until an engine without /metrics is asked again
 _BACK = 30.0  # seconds of log: as long as the longest stride between two lines of an engine at work
 _TAIL = 2000  # lines; by `since` alone Docker reads a log from its beginning
-_NOT_FOUND = 404
+_IS_OFF = (404, 501)  # the second is llama-server's: not implemented, until --metrics is given
 
 
 class Source(StrEnum):
@@ -114,21 +114,25 @@ class _Meter:
         self._log: _Log | None = None
 
     async def count(self) -> None:
-        """Ask for /metrics, unless it was off a moment ago."""
+        """Ask for its page of figures, unless it has none or it was off a moment ago."""
+        path = self._engine.metrics_path
+        if path is None:
+            self._source = Source.OFF
+            return
         now = self._clock.monotonic()
         if self._source is Source.OFF and now - self._asked < _OFF_FOR:
             return
         self._asked = now
         self._readings += 1
         try:
-            answer = await ask(self._session.link, self._port, "GET", "/metrics", timeout=_TIMEOUT)
+            answer = await ask(self._session.link, self._port, "GET", path, timeout=_TIMEOUT)
             if answer.ok:
                 page = answer.body.decode("utf-8", "replace")
                 self._window.add(self._clock.monotonic(), self._engine.metrics(page))
         except (OSError, http.BadAnswer, MetricsUnreadable, DockerError):  # a TimeoutError is an OSError
             self._source = Source.SILENT
         else:
-            off = Source.OFF if answer.status == _NOT_FOUND else Source.SILENT
+            off = Source.OFF if answer.status in _IS_OFF else Source.SILENT
             self._source = Source.ON if answer.ok else off
 
     def follow(self, ahead: float) -> None:

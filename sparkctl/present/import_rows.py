@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkctl import engines
 from sparkctl.errors import SparkctlError
 from sparkctl.model.finding import Severity
 from sparkctl.model.profile import Profile
@@ -10,7 +11,6 @@ from sparkctl.model.text import clean, clean_lines
 from sparkctl.operations.profile_import import Written
 from sparkctl.present.fold import fold
 from sparkctl.present.import_report import report_lines
-from sparkctl.present.profile_list import ENGINES
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said
 from sparkctl.present.symbols import symbol
 from sparkctl.recipes.ledger import Fate
@@ -46,7 +46,7 @@ def import_rows(found: Written | None, fault: SparkctlError | None, columns: int
 def _short(profile: Profile) -> Row:
     """Return what will run: engine, port, model, image."""
     words = [
-        ENGINES.get(profile.engine, profile.engine), f":{profile.port}" if profile.port is not None else "",
+        engines.title(profile.engine), f":{profile.port}" if profile.port is not None else "",
         profile.model.path or profile.model.served_name or "", profile.image,
     ]  # fmt: skip
     return row(Span(f"  {'runs':<{_NAME}}", Tone.LABEL), said("   ".join(each for each in words if each), Tone.VALUE))

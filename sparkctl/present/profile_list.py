@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sparkctl import engines
 from sparkctl.core.profiles import ProfileEntry
 from sparkctl.model.phase import Phase
 from sparkctl.present.check_rows import badge
@@ -17,7 +18,6 @@ _GAP = 2
 _ROOMY = 100  # columns from which on the number of nodes has one, all being for one
 _CHECKED = 60  # columns from which on the check has a place there
 _NARROW = 72  # columns from which on the model has a place in the list
-ENGINES = {"sglang": "SGLang", "vllm": "vLLM"}
 _NAME, _MODEL, _NODES, _CHECK, _RUNS = (HEADS.index(head) for head in ("profile", "model", "nodes", "check", "runs on"))
 
 
@@ -85,7 +85,7 @@ def _cells(one: ProfileEntry, shelf: Shelf) -> list[Row]:
     if profile is None:
         return [row(said(name, Tone.VALUE)), *([()] * (_RUNS - 1)), *ends]
     return [
-        row(said(profile.name, Tone.VALUE)), row(said(ENGINES.get(profile.engine, profile.engine), Tone.LABEL)),
+        row(said(profile.name, Tone.VALUE)), row(said(engines.title(profile.engine), Tone.LABEL)),
         row(said(model_words(profile) or "—", Tone.LABEL)), row(Span(str(profile.nodes), Tone.LABEL)),
         badge(shelf.checks.get(name), shelf.ascii_only), *ends,
     ]  # fmt: skip

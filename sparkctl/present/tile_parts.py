@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sparkctl import engines
 from sparkctl.core.bandwidth import of_instance, of_node, why_blank
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity, Numbers
@@ -24,7 +25,6 @@ _WIDEST_BAR = 88
 _BESIDE = 19  # columns of what stands beside a bar: 102.8 of 121.7 GiB
 _CURVE = 24  # cells of a curve within a row
 _LEAST_LENGTHS = 0.4  # tokens a step: accept lengths that are nearer to each other are alike
-_ENGINES = {"sglang": "SGLang", "vllm": "vLLM", "container": "container"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def engine_words(one: InstanceView) -> str:
     tag = one.image.rpartition(":")[2] if ":" in one.image.rpartition("/")[2] else ""
     if one.engine is None:
         return one.image.rpartition("/")[2]
-    name = _ENGINES.get(one.engine, one.engine)
+    name = engines.title(one.engine)
     return f"{name} {tag.removeprefix('v')}" if tag[:2].strip("v")[:1].isdigit() else name
 
 

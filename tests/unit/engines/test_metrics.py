@@ -147,7 +147,7 @@ def test_sglang_gauges_at_zero_are_no_acceptance() -> None:
 
 
 def test_llama_is_read_from_counters_alone() -> None:
-    seen = read("container", LLAMA)
+    seen = read("llamacpp", LLAMA)
     assert (seen.generation_tokens, seen.generation_seconds, seen.passes) == (600, 60.5, 320)
     assert (seen.prompt_tokens, seen.prefix_queries, seen.prefix_hits) == (30, 100, 70)
     assert (seen.drafts, seen.draft_tokens, seen.accepted_tokens) == (100, 291, 126)
@@ -160,7 +160,7 @@ def test_another_scraper_changes_nothing_of_what_llama_says() -> None:
     """Every scrape, by anyone, sets its gauge back: 562.9 and then 0, with three requests running at 1242 tok/s in all."""
     scraped = LLAMA.replace("predicted_tokens_seconds 562.9", "predicted_tokens_seconds 0")
     assert scraped != LLAMA
-    assert read("container", scraped) == read("container", LLAMA)
+    assert read("llamacpp", scraped) == read("llamacpp", LLAMA)
 
 
 @pytest.mark.parametrize("name", engines.names())

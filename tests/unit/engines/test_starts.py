@@ -85,10 +85,10 @@ def test_newer_vllm_prefixes_only_its_log_records() -> None:
 
 def test_a_container_loads_and_warms_and_never_says_ready() -> None:
     log = """\
-0.00.094.946 I srv    load_model: loading model '/models/tiny.gguf'
-0.00.932.953 I srv  llama_server: model loaded
-0.00.933.810 I srv  llama_server: listening on http://127.0.0.1:8301
+Loading checkpoint shards:  50%|█████     | 1/2 [00:03<00:03,  3.10s/it]
+INFO:     Started server process [1]
 INFO:     Application startup complete.
+The server is fired up and ready to roll!
 """
     assert read("container", log).phases == [Phase.LOADING, Phase.WARMING]
 

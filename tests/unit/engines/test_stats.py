@@ -104,18 +104,16 @@ LLAMA = "0.24.777.216 I slot print_timing: id  1 | task 0 | "
 
 
 def test_llama_lines() -> None:
-    live = told("container", LLAMA + "n_gen =    100, tg =   4.28 t/s, tg_3s =   4.32 t/s")
+    live = told("llamacpp", LLAMA + "n_gen =    100, tg =   4.28 t/s, tg_3s =   4.32 t/s")
     assert (live.kind, live.source, live.generation_rate, live.running) == (LineKind.DECODE, "1", 4.32, 1)
     ended = told(
-        "container",
+        "llamacpp",
         LLAMA + "       eval time =   25660.27 ms /   120 tokens (  215.63 ms per token,     4.64 tokens per second)",
     )
     assert (ended.kind, ended.generation_rate, ended.running) == (LineKind.REQUEST, 0, 0)
-    drafts = told(
-        "container", LLAMA + "draft acceptance = 0.43299 (  126 accepted /   291 generated), mean len =  2.73"
-    )
+    drafts = told("llamacpp", LLAMA + "draft acceptance = 0.43299 (  126 accepted /   291 generated), mean len =  2.73")
     assert (drafts.accept_rate, drafts.accepted, drafts.drafted, drafts.accept_length) == (0.43299, 126, 291, 2.73)
-    older = told("container", LLAMA + "draft acceptance rate = 0.57000 (  171 accepted /   300 generated)")
+    older = told("llamacpp", LLAMA + "draft acceptance rate = 0.57000 (  171 accepted /   300 generated)")
     assert (older.accept_rate, older.accept_length) == (0.57, None)
 
 
@@ -128,7 +126,7 @@ def test_llama_lines() -> None:
     ],
 )
 def test_llama_lines_told_too_late_or_of_other_things(rest: str) -> None:
-    assert stats("container", LLAMA + rest) is None
+    assert stats("llamacpp", LLAMA + rest) is None
 
 
 @pytest.mark.parametrize("name", engines.names())

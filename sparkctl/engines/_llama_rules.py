@@ -1,0 +1,300 @@
+"""What llama-server (llama.cpp) says when it fails, in the words of its loader, of ggml and of its flag parser."""
+
+from __future__ import annotations
+
+from sparkctl.engines._vocabulary import rule
+from sparkctl.engines.base import Weight
+from sparkctl.model.verdict import Cause
+
+CONTEXT = "args.ctx-size"
+_LESS_CONTEXT = f"Lower {CONTEXT} or args.parallel, or set args.cache-type-k and args.cache-type-v to q8_0."
+_DROP = "Drop the page caches before the start: CUDA does not get the memory that the file cache holds."
+_FILE = "model.path"
+
+# Any device's buffer: CUDA0 on a Spark, CPU or Vulkan0 where the image has no CUDA.
+MEMORY = (
+    rule(
+        r"failed to allocate buffer for (?:kv|rs) cache|failed to initialize the context: std::bad_alloc",
+        Cause.KV_CACHE_TOO_SMALL,
+        "What the weights left does not hold the KV cache.",
+        f"{_LESS_CONTEXT} {_DROP}",
+        needle="failed to ",
+        on=CONTEXT,
+        fatal=True,
+    ),
+    rule(
+        r"failed to allocate compute (?:pp |tg )?buffers",
+        Cause.CUDA_OUT_OF_MEMORY,
+        "The memory ran out for the buffers in which prompts are computed.",
+        f"Lower args.ubatch-size or {CONTEXT}. {_DROP}",
+        needle="failed to allocate compute",
+        on="args.ubatch-size",
+        fatal=True,
+    ),
+    rule(
+        r"unable to allocate (?P<device>\w+) buffer",
+        Cause.WEIGHTS_DO_NOT_FIT,
+        "The weights do not fit into what is free ({device}).",
+        f"{_DROP} Stop what else holds memory on the node, or take a smaller quantization.",
+        needle="unable to allocate",
+        fatal=True,
+    ),
+    rule(
+        r"allocating (?P<size>[\d.]+ \w+) on device \d+: cudaMalloc failed: out of memory",
+        Cause.CUDA_OUT_OF_MEMORY,
+        "CUDA ran out of memory: it tried to allocate {size}.",
+        f"{_DROP} {_LESS_CONTEXT}",
+        needle="cudaMalloc failed",
+        on=CONTEXT,
+        weight=Weight.DEATH,  # a line after it says for what
+    ),
+    rule(
+        r"^(?:\S+:\d+: )?CUDA error: out of memory",
+        Cause.CUDA_OUT_OF_MEMORY,
+        "CUDA ran out of memory while it served.",
+        f"{_LESS_CONTEXT} Stop what else holds memory on the node.",
+        needle="CUDA error: ",
+        on=CONTEXT,
+        fatal=True,
+    ),
+)
+CUDA = (
+    rule(
+        r"^(?:\S+:\d+: )?CUDA error: (?P<what>no kernel image is available.*|.*illegal instruction.*)",
+        Cause.KERNEL_UNSUPPORTED,
+        "A GPU kernel of this image does not run on this GPU: {what}",
+        "Take an image built for sm_121 (CUDA 12.9 or newer).",
+        needle="CUDA error: ",
+        on="image",
+        fatal=True,
+    ),
+    rule(
+        r"^(?:\S+:\d+: )?CUDA error: (?P<what>.*(?:unsupported toolchain|driver version is insufficient).*)",
+        Cause.DRIVER_MISMATCH,
+        "The node's NVIDIA driver is too old for this image: {what}",
+        "Update the node (DGX OS), or take an image built for its CUDA version.",
+        needle="CUDA error: ",
+        on="image",
+        fatal=True,
+    ),
+    rule(
+        r"^(?:\S+:\d+: )?CUDA error: (?P<what>.*)",
+        Cause.CRASHED,
+        "CUDA failed: {what}",
+        "Read the lines after it; dmesg on the node may say more.",
+        needle="CUDA error: ",
+        fatal=True,
+        weight=Weight.DEATH,
+    ),
+    rule(
+        r"^(?:\S+:\d+: )?GGML_ASSERT\((?P<what>.*)\) failed",
+        Cause.CRASHED,
+        "llama.cpp ended on a check of its own: {what}",
+        "Take a newer build, and look for this check among the issues of llama.cpp.",
+        needle="GGML_ASSERT",
+        fatal=True,
+        weight=Weight.DEATH,
+    ),
+)
+MODEL = (
+    rule(
+        r"(?:unknown|unsupported) model architecture: '(?P<name>[^']*)'",
+        Cause.MODEL_UNSUPPORTED,
+        "This build of llama.cpp does not know the architecture {name}.",
+        "Take a newer image.",
+        needle="model architecture",
+        on="image",
+        fatal=True,
+    ),
+    rule(
+        r"data is not within the file bounds|is corrupted or incomplete",
+        Cause.TRUNCATED_WEIGHTS,
+        "The GGUF file is shorter than its header says: the download was cut.",
+        "Download it again, and compare the size with the hub's.",
+        needle="i",
+        on=_FILE,
+        fatal=True,
+    ),
+    rule(
+        r"failed to load GGUF split from (?P<path>\S+)|(?:invalid|illegal) split (?:file|count)(?P<what>.*)",
+        Cause.MODEL_FILES,
+        "A part of the split GGUF is missing or not the first one is given[: {path}][{what}].",
+        "Put all parts into one directory, and give the one that ends with -00001-of-….gguf.",
+        needle="split",
+        on=_FILE,
+        fatal=True,
+    ),
+    rule(
+        r"error loading model(?: \w+)*: (?P<what>(?!.*failed to load model from).*)",
+        Cause.MODEL_FILES,
+        "The model cannot be loaded: {what}",
+        "Check that the file is whole and made for this build; a newer image may know more formats.",
+        needle="error loading model",
+        on=_FILE,
+        fatal=True,
+        weight=Weight.DEATH,
+    ),
+    rule(
+        r"error from HF API \((?:https\S+, )?(?:response code: )?(?P<code>40[13])"
+        r"|download failed: .*\(status: (?P<status>40[13])\)",
+        Cause.MODEL_GATED,
+        "The model hub does not let you have this model[ (HTTP {code})][ (HTTP {status})].",
+        "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account.",
+        needle="40",
+        on="env.HF_TOKEN",
+    ),
+    rule(
+        r"failed to download model|download failed after \d+ attempts|required file is not available in cache",
+        Cause.HUB_UNREACHABLE,
+        "The model is not on the node, and could not be downloaded.",
+        "Download the GGUF beforehand and mount it, or give the container a way to the hub.",
+        needle="ile",
+        on=_FILE,
+        weight=Weight.DEATH,
+    ),
+)
+# Lines without any of the words by which a failure is otherwise known: the file format's own reader above all.
+UNMARKED = (
+    rule(
+        r"no GGUF files found in repository (?P<repo>\S+)|file '(?P<file>[^']*)' not found in repository",
+        Cause.MODEL_NOT_FOUND,
+        "The hub has no such GGUF[: {repo}][: {file}].",
+        "Correct model.path (ORGANISATION/REPOSITORY:QUANTIZATION).",
+        needle="found in repository",
+        on=_FILE,
+        fatal=True,
+    ),
+    rule(
+        r"(?:quantized V cache|V cache quantization) requires flash_attn",
+        Cause.BAD_VALUE,
+        "A quantized V cache needs flash attention.",
+        "Set args.flash-attn: on, or leave args.cache-type-v out.",
+        needle="requires flash_attn",
+        on="args.flash-attn",
+        fatal=True,
+    ),
+    rule(
+        r"failed to open GGUF file '(?P<path>[^']*)' \(Permission denied\)",
+        Cause.PERMISSION,
+        "{path} may not be opened by the container's user.",
+        "chmod a+r the file on the node, or run the container as its owner.",
+        needle="failed to open GGUF",
+        on=_FILE,
+        fatal=True,
+    ),
+    rule(
+        r"failed to open GGUF file '(?P<path>[^']*)'",
+        Cause.MODEL_NOT_FOUND,
+        "There is no {path} in the container.",
+        "Correct model.path, or the mount that should bring it in.",
+        needle="failed to open GGUF",
+        on=_FILE,
+        fatal=True,
+    ),
+    rule(
+        r"invalid magic characters|invalid magic number",
+        Cause.MODEL_FILES,
+        "The file is no GGUF.",
+        "Give the .gguf file itself: llama.cpp reads no safetensors, and a page that says 'not found' is no model.",
+        needle="invalid magic",
+        on=_FILE,
+        fatal=True,
+    ),
+    rule(
+        r"this GGUF file is version (?P<has>\d+) but this software only supports up to version (?P<most>\d+)"
+        r"|GGUFv1 is no longer supported|bad GGUF version",
+        Cause.MODEL_UNSUPPORTED,
+        "This build cannot read the file's version of GGUF[ ({has}; at most {most})].",
+        "Take a newer image, or convert the model again.",
+        needle="GGUF",
+        on="image",
+        fatal=True,
+    ),
+    rule(
+        r"failed to read (?:magic|header|key-value pairs|tensor info|tensor data)|exceeds remaining file size|failed to seek",
+        Cause.TRUNCATED_WEIGHTS,
+        "The GGUF file ends before its header does: the download was cut.",
+        "Download it again, and compare the size with the hub's.",
+        needle="e",
+        on=_FILE,
+        fatal=True,
+    ),
+)
+FLAGS = (
+    rule(
+        r"^error: invalid argument: --?(?P<flag>[\w.-]+)",
+        Cause.UNKNOWN_FLAG,
+        "llama-server refused its flags: it does not know {flag}.",
+        "Correct or remove args.{flag}: this image does not know it.",
+        needle="invalid argument",
+        on="args.{flag}",
+        fatal=True,
+    ),
+    rule(
+        r'^error while handling argument "--?(?P<flag>[\w.-]+)": the argument has been removed\.?(?P<what>.*)',
+        Cause.UNKNOWN_FLAG,
+        "This build of llama-server no longer takes {flag}.[{what}]",
+        "Remove args.{flag}, or write what the line says.",
+        needle="error while handling argument",
+        on="args.{flag}",
+        fatal=True,
+    ),
+    rule(
+        r'^error while handling argument "--?(?P<flag>[\w.-]+)": (?P<what>.*)',
+        Cause.BAD_VALUE,
+        "llama-server refused the value of {flag}: {what}",
+        "Correct args.{flag}.",
+        needle="error while handling argument",
+        on="args.{flag}",
+        fatal=True,
+    ),
+    rule(
+        r'^error while handling environment variable "(?P<name>\w+)": (?P<what>.*)',
+        Cause.BAD_VALUE,
+        "llama-server refused {name} of its environment: {what}",
+        "Correct env.{name}.",
+        needle="environment variable",
+        on="env.{name}",
+        fatal=True,
+    ),
+    rule(
+        r"^error: (?P<what>(?:unknown value|invalid|the supplied|--?[a-z-]+ is required|Invalid).*)",
+        Cause.BAD_VALUE,
+        "llama-server refused its command line: {what}",
+        "Correct args.",
+        needle="error: ",
+        on="args",
+        fatal=True,
+    ),
+    rule(
+        r"chat template parsing error: (?P<what>.*)",
+        Cause.BAD_VALUE,
+        "The chat template cannot be read: {what}",
+        "Set args.chat-template, or a template file with args.chat-template-file.",
+        needle="chat template parsing error",
+        on="args.chat-template",
+        fatal=True,
+    ),
+)
+ENDS = (
+    rule(
+        r"failed to load draft model, '(?P<path>[^']*)'|failed to create MTP context",
+        Cause.MODEL_FILES,
+        "The draft model cannot be loaded[: {path}].",
+        "Correct args.model-draft, or leave speculation out (args.spec-type: none).",
+        needle="failed to ",
+        on="args.model-draft",
+        fatal=True,
+        weight=Weight.DYING,
+    ),
+    rule(
+        r"exiting due to (?:model loading|HTTP server) error|failed to create_context with model|failed to load model"
+        r"|failed to create context with model",
+        Cause.CRASHED,
+        "The model could not be loaded.",
+        "The lines before this one name the reason.",
+        needle=" ",
+        fatal=True,
+        weight=Weight.AFTERMATH,
+    ),
+)

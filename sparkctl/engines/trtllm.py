@@ -1,0 +1,273 @@
+"""TensorRT-LLM's trtllm-serve (1.1 to 1.3, PyTorch backend). Read from its source and from public logs of a GB10; not run here.
+
+It sizes its KV cache twice: a small one to measure with, then the one that stays. ``/metrics`` is a list of JSON here; Prometheus'
+page is elsewhere, and only there with ``return_perf_metrics: true`` in the file of ``args.config``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from sparkctl.engines import _exposition, _launch
+from sparkctl.engines._failures import COMMON, cuda_memory
+from sparkctl.engines._vocabulary import Vocabulary, loading, rule
+from sparkctl.engines.base import Decoding, Defaults, Failure, Signal, Weight
+from sparkctl.model.engine_facts import EngineFact, FactName
+from sparkctl.model.metrics import EngineMetrics, StatsLine
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.profile import Profile
+from sparkctl.model.verdict import Cause
+
+_READY = r"^INFO:\s+Application startup complete\."
+_FRACTION = "args.kv_cache_free_gpu_memory_fraction"
+_TOKENS = "args.max_num_tokens"
+_LOWER = f"Lower {_FRACTION} (it is a share of the memory that is free once the weights are there) or {_TOKENS}."
+
+_QUIET = (
+    "PyTorchConfig(",
+    "TorchLlmArgs(",
+    "LLM Args:",
+    "iter = ",
+    "Set PluginConfig",
+    "insufficient GPU memory for CUDA graphs",
+)
+_NO_ROOM = "The following component could not be created: "
+
+
+def _no_room(component: str, cause: Cause, what: str, remedy: str, field: str | None) -> tuple[str, Signal]:
+    return _NO_ROOM + component, Signal(failure=Failure(cause, f"There was no memory left for {what}.", remedy, field))
+
+
+_PHASES = (
+    # Its explanation of a failure: these lines hold no word by which a failure is otherwise known.
+    _no_room(
+        "Initial KV cache", Cause.KV_CACHE_TOO_SMALL, "the KV cache it measures with", f"Lower {_TOKENS}.", _TOKENS
+    ),
+    _no_room("KV cache", Cause.KV_CACHE_TOO_SMALL, "the KV cache", _LOWER, _FRACTION),
+    _no_room("Draft", Cause.DRAFT_WORKSPACE, "the draft model", _LOWER, _FRACTION),
+    _no_room(
+        "Model resources", Cause.CUDA_OUT_OF_MEMORY, "what the model needs while it runs", f"Lower {_TOKENS}.", _TOKENS
+    ),
+    _no_room(
+        "Model",
+        Cause.WEIGHTS_DO_NOT_FIT,
+        "the model",
+        f"Drop the page caches and stop what else holds memory on the node, lower {_TOKENS}, or take a smaller model.",
+        None,
+    ),
+    _no_room("", Cause.CUDA_OUT_OF_MEMORY, "a part of the engine", f"Lower {_TOKENS}. {_LOWER}", _TOKENS),
+    (
+        "!!!!!!! Segfault encountered",
+        Signal(
+            failure=Failure(
+                Cause.CRASHED,
+                "The engine died of a segmentation fault.",
+                "Try without CUDA graphs (cuda_graph_config: null in the file of args.config), or another image.",
+                "image",
+                weight=Weight.DEATH,
+            )
+        ),
+    ),
+    ("INFO:     Application startup complete.", Signal(Phase.READY)),
+    ("INFO:     Started server process", Signal(Phase.WARMING, Step("http"))),
+    ("Using LLM with", loading("join")),
+    ("Prefetching ", loading("weights")),
+    ("Model init total", loading("profiling")),
+    ("[Autotuner] Autotuning process starts", loading("autotune")),
+    ("Creating CUDA graph instances", loading("graphs")),
+    ("Run generation only CUDA graph warmup", loading("graphs")),
+    ("Run generation-only CUDA graph warmup", loading("graphs")),
+)
+_BARS = (
+    ("safetensors", "weights"),
+    ("Loading weights", "weights"),
+    ("Fetching", "download"),
+    ("Downloading", "download"),
+)
+# torch says what did not fit, and then the engine what for: that is nearer to what has to change.
+_MEMORY = (
+    *(replace(one, weight=Weight.DEATH) for one in cuda_memory(_LOWER, _FRACTION, fatal=True)),
+    rule(
+        r"Executor creation failed due to insufficient GPU memory|Executor creation failed with an error which might",
+        Cause.CUDA_OUT_OF_MEMORY,
+        "The engine could not be created: the memory ran out.",
+        f"{_LOWER} Drop the page caches before the start.",
+        needle="Executor creation failed",
+        on=_FRACTION,
+        fatal=True,
+        weight=Weight.DEATH,
+    ),
+)
+_FLAGS = (
+    rule(
+        r"^Error: No such option:? '?--?(?P<flag>[\w.-]+)",
+        Cause.UNKNOWN_FLAG,
+        "trtllm-serve refused its flags: it does not know {flag}.",
+        "Correct or remove args.{flag}: this image does not know it. Most settings go into the YAML file of args.config.",
+        needle="No such option",
+        on="args.{flag}",
+        fatal=True,
+    ),
+    rule(
+        r"^Error: Invalid value for '(?:[^']* )?--?(?P<flag>[\w.-]+)'[^:]*: (?P<what>.*)",
+        Cause.BAD_VALUE,
+        "trtllm-serve refused the value of {flag}: {what}",
+        "Correct args.{flag}.",
+        needle="Invalid value for",
+        on="args.{flag}",
+        fatal=True,
+    ),
+    rule(
+        r"^Error: (?P<what>(?:Missing|Got unexpected|Option|Invalid value).*)",
+        Cause.BAD_VALUE,
+        "trtllm-serve refused its command line: {what}",
+        "Correct args or model.path.",
+        needle="Error: ",
+        on="args",
+        fatal=True,
+    ),
+    rule(
+        r"Unknown architecture for AutoModelForCausalLM: (?P<name>\w+)",
+        Cause.MODEL_UNSUPPORTED,
+        "This image does not support the model's architecture {name}.",
+        "Take a newer image.",
+        needle="Unknown architecture",
+        on="image",
+        fatal=True,
+    ),
+    rule(
+        r"HarmonyError|failed to download or load vocab file",
+        Cause.MODEL_FILES,
+        "The vocabulary of gpt-oss (harmony, tiktoken) is missing: without it chat requests fail.",
+        "Put o200k_base.tiktoken into a mounted directory and name it in env.TIKTOKEN_ENCODINGS_BASE.",
+        needle="a",
+        on="env.TIKTOKEN_ENCODINGS_BASE",
+    ),
+)
+_ENDS = (
+    rule(
+        r"Executor worker (?:returned error|died)|MPI_ABORT was invoked|Failed to initialize executor",
+        Cause.CRASHED,
+        "The engine's worker ended.",
+        "The lines before this one name the reason.",
+        needle=" ",
+        fatal=True,
+        weight=Weight.AFTERMATH,
+    ),
+)
+_VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + COMMON)
+
+_KV = re.compile(r"^\[MemUsageChange\] Allocated [\d.]+ \w+ for max tokens in paged KV cache \((?P<tokens>\d+)\)")
+_SIZES = re.compile(r"^max_seq_len=(?P<context>\d+), max_num_requests=(?P<requests>\d+)")
+_VERSION = re.compile(r"^\[TensorRT-LLM\] TensorRT-LLM version: (?P<version>[\w.+-]+)")
+_BACKENDS = re.compile(r"attn_backend='(?P<attention>\w+)'")
+_KV_STEP = Step("kv-cache")
+
+_P = "trtllm_"
+_SERIES = (
+    f"{_P}generation_tokens_total",
+    f"{_P}prompt_tokens_total",
+    f"{_P}prompt_cached_tokens_total",
+    f"{_P}num_requests_running",
+    f"{_P}num_requests_waiting",
+    f"{_P}kv_cache_utilization",
+    f"{_P}kv_cache_used_blocks",
+    f"{_P}kv_cache_tokens_per_block",
+    f"{_P}spec_decode_num_draft_tokens_total",
+    f"{_P}spec_decode_num_accepted_tokens_total",
+    f"{_P}time_to_first_token_seconds_bucket",
+    f"{_P}time_per_output_token_seconds_bucket",
+)
+
+
+def _told(line: str) -> Signal | None:
+    """Return what a line tells of how the engine runs; None for nothing."""
+    if line.startswith("[MemUsageChange]"):
+        kv = _KV.match(line)
+        return kv and Signal(Phase.LOADING, _KV_STEP, facts=(EngineFact(FactName.KV_CACHE_TOKENS, kv["tokens"]),))
+    if line.startswith("max_seq_len="):
+        sizes = _SIZES.match(line)
+        return sizes and Signal(
+            facts=(
+                EngineFact(FactName.CONTEXT_LENGTH, sizes["context"]),
+                EngineFact(FactName.MAX_CONCURRENCY, sizes["requests"]),
+            )
+        )
+    if line.startswith("[TensorRT-LLM] TensorRT-LLM version"):
+        version = _VERSION.match(line)
+        return version and Signal(facts=(EngineFact(FactName.ENGINE_VERSION, version["version"]),))
+    if line.startswith("PyTorchConfig("):
+        backend = _BACKENDS.search(line)
+        return backend and Signal(facts=(EngineFact(FactName.ATTENTION_BACKEND, backend["attention"]),))
+    return None
+
+
+class TensorRTLLM:
+    """See ``engines.base.Engine``."""
+
+    name = "trtllm"
+    title = "TensorRT-LLM"
+    memory_setting = _FRACTION
+    metrics_setting = "return_perf_metrics: true, in the YAML file of args.config"
+    metrics_path = "/prometheus/metrics"
+    defaults = Defaults(
+        command=("trtllm-serve",),
+        port=8000,
+        ready_line=_READY,
+        health="/health",
+        probe="completions",
+        gpus="all",
+    )
+
+    def argv(self, profile: Profile) -> tuple[str, ...]:
+        """Return launch words, the model, host, port, then ``args`` in their order.
+
+        There is no flag for the name that clients ask for: it is the model's, or its directory's last part.
+        """
+        command = self.defaults.command if profile.command is None else profile.command
+        if _launch.is_script(command):
+            return command + _launch.words(profile.args)
+        model = () if profile.model.path is None else (profile.model.path,)
+        return command + model + _launch.serving_words(profile, 8000, ()) + _launch.words(profile.args)
+
+    def classify(self, line: str) -> Signal | None:
+        """Return what a prepared line says, None for nothing."""
+        return _told(line) or _VOCABULARY.read(line)
+
+    def api_key(self, profile: Profile) -> str | None:
+        """Return the value of ``--api-key``, or None."""
+        return _launch.api_key(profile)
+
+    def decoding(self, words: tuple[str, ...]) -> Decoding:
+        """Return tensor x pipeline parallel size. Its drafts are set in the file of ``--config``, which is not read."""
+        return Decoding(ranks=_launch.ranks(words, "tp-size tensor-parallel-size", "pp-size pipeline-parallel-size"))
+
+    def metrics(self, page: str) -> EngineMetrics:
+        """Return one reading of /prometheus/metrics."""
+        read = _exposition.parse(page, _SERIES)
+        prompts, cached = read.total(f"{_P}prompt_tokens_total"), read.total(f"{_P}prompt_cached_tokens_total")
+        used, size = read.total(f"{_P}kv_cache_used_blocks"), read.fullest(f"{_P}kv_cache_tokens_per_block")
+        return EngineMetrics(
+            generation_tokens=read.total(f"{_P}generation_tokens_total"),
+            # Prompt tokens are counted whole here, those of the cache among them.
+            prompt_tokens=None if prompts is None else max(0.0, prompts - (cached or 0.0)),
+            prefix_queries=None if cached is None else prompts,
+            prefix_hits=cached,
+            draft_tokens=read.total(f"{_P}spec_decode_num_draft_tokens_total"),
+            accepted_tokens=read.total(f"{_P}spec_decode_num_accepted_tokens_total"),
+            running=read.total(f"{_P}num_requests_running"),
+            waiting=read.total(f"{_P}num_requests_waiting"),
+            kv_usage=read.fullest(f"{_P}kv_cache_utilization"),
+            kv_tokens=None if used is None or size is None else used * size,
+            ttft=read.histogram(f"{_P}time_to_first_token_seconds"),
+            inter_token=read.histogram(f"{_P}time_per_output_token_seconds"),
+            at_request_end=True,
+        )
+
+    def stats(self, line: str) -> StatsLine | None:
+        """Return nothing: what it logs for each step (``print_iter_log``) holds no rate."""
+        return None
+
+
+ENGINE = TensorRTLLM()

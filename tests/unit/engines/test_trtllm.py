@@ -1,0 +1,198 @@
+"""TensorRT-LLM's trtllm-serve: its start, what it dies of, its figures and its command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.engines.base import Decoding
+from sparkctl.engines.lines import LinePreparer, peel
+from sparkctl.model.engine_facts import FactName
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.profile import Model, Profile
+from sparkctl.model.verdict import Cause
+from tests.unit.engines.logs import read
+
+ENGINE = engines.load("trtllm")
+START = (
+    "2026-05-02 10:00:01,114 - INFO - flashinfer.jit: Prebuilt kernels not found, using JIT backend\n"
+    "[TensorRT-LLM] TensorRT-LLM version: 1.3.0rc13\n"
+    "[05/02/2026-10:00:04] [TRT-LLM] [I] Using LLM with PyTorch backend\n"
+    "[TensorRT-LLM][INFO] Refreshed the MPI local session\n"
+    "[05/02/2026-10:00:19] [TRT-LLM] [I] PyTorchConfig(use_cuda_graph=True, attn_backend='TRTLLM', moe_backend='CUTLASS', "
+    "oom_error=False)\n"
+    "Loading safetensors weights in parallel:  50%|█████     | 7/14 [00:00<00:00, 81.92it/s]\r"
+    "Loading safetensors weights in parallel: 100%|██████████| 14/14 [00:00<00:00, 81.92it/s]\n"
+    "Loading weights:  25%|██▌       | 200/800 [00:11<00:34, 17.29it/s]\rLoading weights: 100%|██████████| 800/800 "
+    "[00:46<00:00, 17.29it/s]\n"
+    "Model init total -- 49.14s\n"
+    "[TensorRT-LLM][INFO] Number of tokens per block: 32.\n"
+    "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 0.56 GiB for max tokens in paged KV cache (8224).\n"
+    "[05/02/2026-10:01:10] [TRT-LLM] [I] max_seq_len=8224, max_num_requests=64, max_num_tokens=8192, max_batch_size=64\n"
+    "[05/02/2026-10:01:10] [TRT-LLM] [I] [Autotuner] Autotuning process starts ...\n"
+    "[05/02/2026-10:01:37] [TRT-LLM] [I] Creating CUDA graph instances for 11 batch sizes.\n"
+    "[05/02/2026-10:01:37] [TRT-LLM] [RANK 0] [I] Run generation only CUDA graph warmup for batch size=64, draft_len=0\n"
+    "[05/02/2026-10:01:50] [TRT-LLM] [I] Memory used outside torch (e.g., NCCL and CUDA graphs) in profiling: 49.28 GiB\n"
+    "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 5.95 GiB for max tokens in paged KV cache (86720).\n"
+    "[05/02/2026-10:01:52] [TRT-LLM] [I] max_seq_len=86720, max_num_requests=64, max_num_tokens=8192, max_batch_size=64\n"
+    "INFO:     Started server process [41]\n"
+    "INFO:     Waiting for application startup.\n"
+    "INFO:     Application startup complete.\n"
+    "INFO:     Uvicorn running on http://0.0.0.0:8355 (Press CTRL+C to quit)\n"
+)
+
+
+def test_it_starts() -> None:
+    reading = read("trtllm", START)
+    assert reading.phases == [Phase.LOADING, Phase.WARMING, Phase.READY]
+    assert Step("weights", 200, 800, 0.25) in reading.steps
+    names = list(dict.fromkeys(step.name for step in reading.steps))
+    assert names == ["join", "weights", "profiling", "kv-cache", "autotune", "graphs", "http"]
+    assert not reading.failures
+
+
+def test_the_cache_that_stays_is_told_last() -> None:
+    preparer, found = LinePreparer(), {}
+    for raw in START.split("\n"):
+        for line in preparer.feed(raw):
+            signal = ENGINE.classify(line)
+            found |= {fact.name: fact.value for fact in signal.facts} if signal else {}
+    assert found == {
+        FactName.ENGINE_VERSION: "1.3.0rc13",
+        FactName.ATTENTION_BACKEND: "TRTLLM",
+        FactName.KV_CACHE_TOKENS: "86720",
+        FactName.CONTEXT_LENGTH: "86720",
+        FactName.MAX_CONCURRENCY: "64",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "level", "rest"),
+    [
+        ("[05/02/2026-10:00:04] [TRT-LLM] [W] slow", "WARNING", "slow"),
+        ("[05/02/2026-10:00:04] [TRT-LLM] [RANK 1] [E] bad", "ERROR", "bad"),
+        ("[05/02/2026-10:00:04] [TRT-LLM] [E] [RANK 1] bad", "ERROR", "bad"),
+        ("[TensorRT-LLM][INFO] [MemUsageChange] Allocated", "INFO", "[MemUsageChange] Allocated"),
+        ("[TensorRT-LLM] TensorRT-LLM version: 1", None, "[TensorRT-LLM] TensorRT-LLM version: 1"),
+    ],
+)
+def test_its_prefixes_are_peeled(line: str, level: str | None, rest: str) -> None:
+    assert peel(line) == (level, rest)
+
+
+TORCH = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 48.00 MiB. GPU 0 has a total capacity of 119.70 GiB "
+    "of which 42.69 MiB is free."
+)
+
+
+def explained(component: str) -> str:
+    return (
+        f"[05/02/2026-10:00:04] [TRT-LLM] [E] Failed to initialize executor on rank 0: CUDA out of memory.\n{TORCH}\n"
+        "RuntimeError: Executor creation failed due to insufficient GPU memory.\n\n"
+        f"The following component could not be created: {component}\nTotal GPU memory (GiB): 119.70\n"
+        "RuntimeError: Executor worker returned error\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "field"),
+    [
+        (explained("KV cache"), Cause.KV_CACHE_TOO_SMALL, "args.kv_cache_free_gpu_memory_fraction"),
+        (
+            explained("Initial KV cache (temporary for KV cache size estimation)"),
+            Cause.KV_CACHE_TOO_SMALL,
+            "args.max_num_tokens",
+        ),
+        (explained("Model"), Cause.WEIGHTS_DO_NOT_FIT, None),
+        (explained("Model resources created during usage"), Cause.CUDA_OUT_OF_MEMORY, "args.max_num_tokens"),
+        (
+            explained("Draft model for speculative decoding"),
+            Cause.DRAFT_WORKSPACE,
+            "args.kv_cache_free_gpu_memory_fraction",
+        ),
+        (explained("Sampler"), Cause.CUDA_OUT_OF_MEMORY, "args.max_num_tokens"),
+        (TORCH, Cause.CUDA_OUT_OF_MEMORY, "args.kv_cache_free_gpu_memory_fraction"),
+        (
+            "Error: No such option: --max-batch-size (Possible options: --max_batch_size)",
+            Cause.UNKNOWN_FLAG,
+            "args.max-batch-size",
+        ),
+        ("Error: No such option '--tp'.", Cause.UNKNOWN_FLAG, "args.tp"),
+        ("Error: Invalid value for '--port': 'x' is not a valid integer.", Cause.BAD_VALUE, "args.port"),
+        (
+            "Error: Invalid value for '--tensor_parallel_size' / '--tp_size': 'x' is not a valid integer.",
+            Cause.BAD_VALUE,
+            "args.tensor_parallel_size",
+        ),
+        ("Error: Missing argument 'MODEL'.", Cause.BAD_VALUE, "args"),
+        (
+            "RuntimeError: Failed to bind socket to 0.0.0.0:8355: [Errno 98] Address already in use",
+            Cause.PORT_IN_USE,
+            "port",
+        ),
+        (
+            "ValueError: Unknown architecture for AutoModelForCausalLM: Qwen9ForCausalLM",
+            Cause.MODEL_UNSUPPORTED,
+            "image",
+        ),
+        ("!!!!!!! Segfault encountered !!!!!!!", Cause.CRASHED, "image"),
+    ],
+    ids=lambda value: value[-60:] if isinstance(value, str) else None,
+)
+def test_what_it_dies_of(log: str, cause: Cause, field: str | None) -> None:
+    reading = read("trtllm", log)
+    assert (reading.root.cause, reading.root.field) == (cause, field)
+    assert reading.root.fatal
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[05/02/2026-10:00:04] [TRT-LLM] [W] insufficient GPU memory for CUDA graphs, capturing fewer batch sizes",
+        "[TensorRT-LLM][WARNING] Attention workspace size is not enough, increase the size from 0 bytes to 100738816 bytes",
+        "[05/02/2026-10:00:04] [TRT-LLM] [W] Both free_gpu_memory_fraction and max_tokens are set. The smaller is used.",
+        "[TensorRT-LLM][ERROR] CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED not supported on GPU0.",
+    ],
+)
+def test_what_sounds_bad_and_is_not(line: str) -> None:
+    assert not read("trtllm", line).failures
+
+
+PAGE = """\
+# TYPE trtllm_generation_tokens_total counter
+trtllm_generation_tokens_total{engine_type="undefined",model_name="undefined"} 600.0
+trtllm_generation_tokens_created{engine_type="undefined",model_name="undefined"} 1.79e+09
+trtllm_prompt_tokens_total{engine_type="undefined",model_name="undefined"} 100.0
+trtllm_prompt_cached_tokens_total{engine_type="undefined",model_name="undefined"} 70.0
+trtllm_num_requests_running{engine_type="undefined",model_name="undefined"} 2.0
+trtllm_num_requests_waiting{engine_type="undefined",model_name="undefined"} 1.0
+trtllm_kv_cache_utilization{engine_type="undefined",model_name="undefined"} 0.25
+trtllm_kv_cache_used_blocks{engine_type="undefined",model_name="undefined"} 10.0
+trtllm_kv_cache_tokens_per_block{engine_type="undefined",model_name="undefined"} 32.0
+"""
+
+
+def test_its_figures() -> None:
+    seen = ENGINE.metrics(PAGE)
+    assert (seen.generation_tokens, seen.prompt_tokens, seen.prefix_queries, seen.prefix_hits) == (600, 30, 100, 70)
+    assert (seen.running, seen.waiting, seen.kv_usage, seen.kv_tokens) == (2, 1, 0.25, 320)
+    assert seen.drafts is None
+    assert seen.at_request_end
+
+
+def test_a_version_that_tells_less_leaves_it_unknown() -> None:
+    seen = ENGINE.metrics("trtllm_prompt_tokens_total 100.0\n")
+    assert (seen.prompt_tokens, seen.prefix_queries, seen.kv_tokens, seen.generation_tokens) == (100, None, None, None)
+
+
+def test_its_command_line() -> None:
+    profile = Profile(
+        name="p", engine="trtllm", image="i", origin="p.yaml", shipped=False, port=8355,
+        model=Model(path="openai/gpt-oss-20b", served_name="oss"), args=(("max_batch_size", "64"), ("trust_remote_code", True)),
+    )  # fmt: skip
+    assert ENGINE.argv(profile) == (
+        *("trtllm-serve", "openai/gpt-oss-20b", "--host", "0.0.0.0", "--port", "8355"),
+        *("--max_batch_size", "64", "--trust_remote_code"),
+    )
+    assert ENGINE.decoding(("trtllm-serve", "m", "--tp_size", "2")) == Decoding(ranks=2)
