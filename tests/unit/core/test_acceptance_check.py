@@ -59,7 +59,9 @@ def reports(lag: float = 0.0, misread: float = 1.0) -> list[Report]:
 def test_what_sparkctl_computes_is_what_vllm_logs() -> None:
     found = compare(reports())
     assert [one.what for one in found[:3]] == ["accept length", "accept rate", "generated tokens/s"]
-    assert len(found) == 3 * len(STEPS)
+    assert len(found) == 3 * len(STEPS) + 3
+    assert [one.stretch for one in found[-3:]] == [None, None, None], "the whole time comes last"
+    assert found[-3].theirs == pytest.approx(1 + 2870 / 1585, rel=0.005)
     assert max(one.apart or 0.0 for one in found) < 0.005, "two decimals of the log are all that is lost"
     assert holds(found)
     assert list(table(found))[-1] == "4 stretches, 0 of 12 figures apart by over 2 %"
@@ -75,6 +77,15 @@ def test_counters_that_are_not_of_the_same_stretch_are_found_out() -> None:
     found = compare(reports(lag=0.05))
     assert {one.what for one in found if not one.holds} == {"generated tokens/s"}
     assert not holds(found)
+
+
+def test_a_page_that_came_late_is_made_up_for_by_the_next_stretch() -> None:
+    first, second, third, *rest = reports()
+    late = reports(lag=0.1)[2]
+    found = compare([first, second, Report(third.when, third.decode, third.speculation, late.page), *rest])
+    assert any(not one.holds for one in found)
+    assert all(one.holds for one in found if one.stretch is None)
+    assert holds(found)
 
 
 def test_too_little_proves_nothing() -> None:
