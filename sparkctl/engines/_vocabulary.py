@@ -3,54 +3,45 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sparkctl.engines.base import Failure, Signal, Weight
 from sparkctl.engines.lines import bar
+from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text import shorten
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import Cause, Change
+
+# The end of a traceback, or the one-line form of a validation error (see engines.lines): the name of what was raised
+# begins the line, or is the reason another line gives first. A message that is only quoted somewhere does not match.
+ERROR = (
+    r"^(?:[\w.]+: )?(?:(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
+    r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)"
+)
 
 # A line that tells of a failure holds at least one of these. Most lines hold none, and cost no regex.
 _SUSPECT = (
-    *(
-        "rror",
-        "xception",
-        "emory",
-        "ailed",
-        "died",
-        "crash",
-        "exited",
-        "atal",
-        "SIGQUIT",
-        "sigquit",
-        "timeout",
-        "Timed out",
-    ),
-    *(
-        "timed out",
-        "hit an",
-        "leaves no",
-        "didn't",
-        "couldn't",
-        "No module",
-        "No space",
-        "driver",
-        "bad_alloc",
-        "by peer",
-    ),
+    *("rror", "xception", "emory", "ailed", "died", "crash", "exited", "atal", "SIGQUIT", "sigquit", "timeout"),
+    *("Timed out", "timed out", "hit an", "leaves no", "didn't", "couldn't", "No module", "No space", "driver"),
+    *("bad_alloc", "by peer", "enied", "manifest", "ivileges", "untime", "No such image", "ncclSystem", "oom-kill"),
 )
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 _LONGEST = 400  # characters of a captured part that a sentence can bear
 _NAME = re.compile(r"\{(\w+)\}")
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
+_GOES_ON = re.compile(r"\s*\w")
+
+Groups = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A failure line. ``needle`` is a substring every such line holds, ``pattern`` is searched only then.
 
-    ``summary``, ``remedy`` and ``field`` may name the pattern's groups in braces; a part in square brackets is left out
-    when one of its groups found nothing, and so is a ``field`` that needs it.
+    ``summary``, ``remedy``, ``field`` and ``value`` may name the pattern's groups in braces, and what ``worked_out``
+    makes of them; a part in square brackets is left out when one of its groups found nothing, and so is a ``field`` or
+    a ``value`` that needs it.
     """
 
     needle: str
@@ -61,19 +52,27 @@ class Rule:
     field: str | None = None
     fatal: bool = False
     weight: int = Weight.CONCRETE
+    value: str | None = None
+    change: Change | None = None
+    worked_out: Callable[[Groups], Groups] | None = None
 
     def read(self, line: str) -> Failure | None:
         """Return the failure this line tells of, None if it tells of something else."""
         if self.needle not in line or (found := self.pattern.search(line)) is None:
             return None
         groups = {name: shorten(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
+        if self.worked_out is not None:
+            groups |= self.worked_out(groups)
+        value = _whole(self.value, groups)
         return Failure(
             cause=self.cause,
             summary=_fill(self.summary, groups),
             remedy=_fill(self.remedy, groups),
-            field=_fill(self.field, groups) if self.field and _known(self.field, groups) else None,
+            field=_whole(self.field, groups),
             fatal=self.fatal,
             weight=self.weight,
+            value=value,
+            change=self.change if value is None else Change.SET,
         )
 
 
@@ -87,16 +86,47 @@ def rule(
     on: str | None = None,
     fatal: bool = False,
     weight: int = Weight.CONCRETE,
+    to: str | None = None,
+    change: Change | None = None,
+    worked_out: Callable[[Groups], Groups] | None = None,
 ) -> Rule:
-    """Return a Rule; ``on`` is the profile field to change."""
-    return Rule(needle, re.compile(pattern), cause, summary, remedy, on, fatal, weight)
+    """Return a Rule; ``on`` is the profile field to change, ``to`` the value to set, ``change`` which way without one."""
+    return Rule(needle, re.compile(pattern), cause, summary, remedy, on, fatal, weight, to, change, worked_out)
 
 
-def _known(template: str, groups: dict[str, str]) -> bool:
+@dataclass(frozen=True, slots=True)
+class FactRule:
+    """A line that tells a fact: what it begins with, and a pattern whose groups ``says`` may name in braces."""
+
+    start: str
+    pattern: re.Pattern[str]
+    name: FactName
+    says: str
+    is_fallback: bool = False
+
+    def read(self, line: str) -> EngineFact | None:
+        """Return the fact, None where the line does not tell it."""
+        if not line.startswith(self.start) or (found := self.pattern.search(line)) is None:
+            return None
+        groups = {name: shorten(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
+        said = _fill(self.says, groups)
+        return EngineFact(self.name, said.replace(",", "") if _GROUPED.fullmatch(said) else said, self.is_fallback)
+
+
+def fact(start: str, pattern: str, name: FactName, says: str = "{it}", *, is_fallback: bool = False) -> FactRule:
+    """Return a FactRule; ``{it}`` is the pattern's group of that name."""
+    return FactRule(start, re.compile(pattern), name, says, is_fallback)
+
+
+def _known(template: str, groups: Groups) -> bool:
     return all(name in groups for name in _NAME.findall(template))
 
 
-def _fill(template: str, groups: dict[str, str]) -> str:
+def _whole(template: str | None, groups: Groups) -> str | None:
+    return _fill(template, groups) if template and _known(template, groups) else None
+
+
+def _fill(template: str, groups: Groups) -> str:
     text = _OPTIONAL.sub(lambda part: part[1] if _known(part[1], groups) else "", template)
     return _NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
 
@@ -104,32 +134,48 @@ def _fill(template: str, groups: dict[str, str]) -> str:
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """What one engine says. ``quiet``: beginnings of lines that never mean anything here, however they go on.
-    ``phases``: beginning of a line → signal. ``bars``: word in a bar's title → step. ``rules``: first match counts."""
+    ``phases``: beginning of a line → signal. ``bars``: word in a bar's title → step. ``rules``: first match counts.
+    ``facts``: all that match count; a line that begins like one is never a failure."""
 
     quiet: tuple[str, ...]
     phases: tuple[tuple[str, Signal], ...]
     bars: tuple[tuple[str, str], ...]
     rules: tuple[Rule, ...]
-    _beginnings: tuple[str, ...] = field(init=False)
+    facts: tuple[FactRule, ...] = ()
+    _phase_starts: tuple[str, ...] = field(init=False)
+    _told_starts: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_beginnings", tuple(start for start, _ in self.phases))
+        starts = tuple(start for start, _ in self.phases)
+        object.__setattr__(self, "_phase_starts", starts)
+        object.__setattr__(self, "_told_starts", starts + tuple({each.start: None for each in self.facts}))
 
     def read(self, line: str) -> Signal | None:
         """Return what a prepared line says, None for nothing."""
         if line.startswith(self.quiet):
             return None
-        if line.startswith(self._beginnings):
-            return next(signal for start, signal in self.phases if line.startswith(start))
+        if line.startswith(self._told_starts):
+            return self._told(line)
         if "%" in line and (seen := bar(line)) is not None:
             title = seen.title
             name = next((step for word, step in self.bars if word in title), None)
             if name is None:
                 return None
             return Signal(Phase.LOADING, Step(name, seen.done, seen.total, seen.fraction))
-        return self._failure(line)
+        failure = self._failure(line)
+        return None if failure is None else Signal(failure=failure)
 
-    def _failure(self, line: str) -> Signal | None:
+    def _told(self, line: str) -> Signal | None:
+        facts = tuple(found for each in self.facts if (found := each.read(line)) is not None)
+        if not line.startswith(self._phase_starts):
+            return Signal(facts=facts) if facts else None
+        start, said = next(pair for pair in self.phases if line.startswith(pair[0]))
+        # "ready" with more words behind it is what somebody says of it: a prompt, a model's own text.
+        if said.phase is Phase.READY and _GOES_ON.match(line, len(start)):
+            return None
+        return Signal(said.phase, said.step, said.failure or self._failure(line), facts)
+
+    def _failure(self, line: str) -> Failure | None:
         # Indented lines are source code in a traceback: they quote messages that were never said.
         if line[:1].isspace():
             return None
@@ -140,7 +186,7 @@ class Vocabulary:
             return None
         for each in self.rules:
             if (failure := each.read(line)) is not None:
-                return Signal(failure=failure)
+                return failure
         return None
 
 

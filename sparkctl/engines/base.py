@@ -6,12 +6,13 @@ state of a progress bar a line of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Protocol
 
-from sparkctl.model.engine_facts import EngineFact
+from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -25,6 +26,7 @@ class Weight(IntEnum):
     DYING = 2  # a part of the engine says that it ends, without the reason
     EXCEPTION = 3  # the last line of a traceback that no rule knows; a client's bad request leaves one too
     DEATH = 6  # a part of the engine was killed: there is no nearer line, the reason is outside of the log
+    LIKELY = 8  # names what is wrong in general terms: a flag, a status; a line that says more outweighs it
     CONCRETE = 10  # names the cause
 
 
@@ -46,7 +48,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What one line says, if it says anything: a phase, a step with progress, a failure, facts. Any of them together."""
+    """What one line says, if it says anything: a phase, a step with progress, a failure, facts. Any of them together.
+
+    Of a fact that is told twice the first holds, but that of a fallback outweighs one that is none.
+    """
 
     phase: Phase | None = None
     step: Step | None = None
@@ -57,6 +62,42 @@ class Signal:
 def pick(failures: Iterable[tuple[int, str, Failure]]) -> tuple[int, str, Failure] | None:
     """Return the root among (line number, text, failure) triples in log order: the weightiest, of equals the first."""
     return max(failures, key=lambda found: found[2].weight, default=None)
+
+
+_LOADS_DRAFTS = ("EAGLE", "NEXTN", "STANDALONE", "MTP", "DFLASH", "DRAFT", "DSPARK")  # methods that bring a model
+_TOTAL = re.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
+_SPARK = 119.6  # GiB that CUDA says a Spark has
+
+
+def placed(
+    failure: Failure, text: str, step: str | None, facts: Mapping[FactName, str], *, is_serving: bool
+) -> Failure:
+    """Return the failure with what only its place in the log tells: CUDA memory that ran out at the start or while
+    serving, and whether the draft model's share is what did not fit.
+
+    ``text``: the line it was read from; ``step``: the part of the start it came in; ``is_serving``: ready was reached.
+    """
+    if failure.cause is not Cause.CUDA_OUT_OF_MEMORY:
+        return failure
+    if is_serving:
+        return replace(failure, summary=f"While serving: {failure.summary}")
+    method = facts.get(FactName.SPECULATIVE_METHOD, "")
+    drafts = any(name in method.upper() for name in _LOADS_DRAFTS)
+    left = facts.get(FactName.AVAILABLE_AT_LOAD)
+    total = _TOTAL.search(text)
+    half = (float(total["gib"]) if total else _SPARK) / 2
+    # Weights begin to load into an empty node: where half of it is gone by then, the draft workspace has it.
+    is_second_load = step == "weights" and FactName.KV_CACHE_TOKENS in facts
+    has_gone = step == "weights" and left is not None and float(left) < half
+    if drafts and (step in (None, "join", "draft") or is_second_load or has_gone):
+        rest = f", and {left} GB were left for the weights" if has_gone and not is_second_load else ""
+        return replace(
+            failure,
+            cause=Cause.DRAFT_WORKSPACE,
+            summary=f"The draft workspace of {method} did not fit{rest}. {failure.summary}",
+            remedy=f"{failure.remedy} Or speculate without a draft model (NGRAM).",
+        )
+    return replace(failure, summary=f"At the start{f' ({step})' if step else ''}: {failure.summary}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from sparkctl.model.text import clean
 
-# Nothing an engine recognises is longer. What is shown and saved is the whole line; only the reading stops here.
-LONGEST = 8192
+# SGLang tells how it drafts 9,000 characters into the line of its settings; nothing recognised stands further in. What
+# is shown and saved is the whole line; only the reading stops here.
+LONGEST = 12_288
 
 _PREFIX = re.compile(
     r"\((?:[\w-]+ )?pid=\d+(?:, ip=[\w.:]+)?\) ?"  # vLLM: (APIServer pid=1), (Worker_TP0 pid=7); Ray adds the address
     r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]\s]+:\d+\] ?"
     r"|\[shutdown\] "  # vLLM 0.32 and later tag some records
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]+\d+)*\] ?"  # SGLang: [2026-05-01 10:00:00 DP1 TP0]
+    r"|\[rank\d+\]: ?"  # torch, of several ranks
     r"|\d+\.\d\d\.\d{3}\.\d{3} (?P<letter>[DIWE]) "  # llama-server: 0.24.777.216 I
     # TensorRT-LLM: [12/20/2025-04:21:10] [TRT-LLM] [I] from its Python, [TensorRT-LLM][INFO] from its C++
     r"|\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] \[TRT-LLM\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"

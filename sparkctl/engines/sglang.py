@@ -9,26 +9,30 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import _exposition, _launch
-from sparkctl.engines._failures import COMMON, ERROR, cuda_memory
 from sparkctl.engines._fields import fields, number
-from sparkctl.engines._vocabulary import Vocabulary, loading, rule
-from sparkctl.engines.base import Decoding, Defaults, Signal, Weight
+from sparkctl.engines._sglang_facts import FACTS
+from sparkctl.engines._sglang_failures import FAILURES, FRACTION
+from sparkctl.engines._vocabulary import Vocabulary, loading
+from sparkctl.engines.base import Decoding, Defaults, Signal
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
-from sparkctl.model.verdict import Cause
 
 READY = "The server is fired up and ready to roll!"
-_FRACTION = "args.mem-fraction-static"
-_LOWER = f"Lower {_FRACTION} (it is a share of the memory that was available at the start)."
-
 _QUIET = (
     "Decode batch",
     "Prefill batch",
-    "server_args=",
     "Ignore import error",
     "If you hit GPU OOM",
+    "KV cache pool is full. Retract",
+    "retract_decode: ",
+    "Available memory ",
+    "Multimodal preprocessing ran out",
+    "Health check failed",
+    "Receive: obj=",
+    "Finish: obj=",
     "kill_process_tree",
+    "Possible solutions",
 )
 _PHASES = (
     (READY, Signal(Phase.READY)),
@@ -60,200 +64,7 @@ _BARS = (
     ("checksums", "checksums"),
     ("Fetching", "download"),
 )
-_KV = Cause.KV_CACHE_TOO_SMALL
-_MEMORY = (
-    rule(
-        r"Not enough memory\. Please try to increase --mem-fraction-static\."
-        r"(?:.*mem_fraction_static=(?P<now>[\d.]+\d))?",
-        _KV,
-        "The weights left no room for the KV cache[ within a memory fraction of {now}].",
-        f"Raise {_FRACTION}, or take a smaller model or context. (A CUDA out-of-memory wants the opposite.)",
-        needle="Not enough memory",
-        on=_FRACTION,
-        fatal=True,
-    ),
-    rule(
-        r"Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=(?P<now>[\d.]*\d)"
-        r"(?:.*above (?P<least>[\d.]*\d))?",
-        _KV,
-        "The weights left no room for the KV cache within a memory fraction of {now}.",
-        f"Raise {_FRACTION}[ above {{least}}].",
-        needle="leave no GPU memory",
-        on=_FRACTION,
-        fatal=True,
-    ),
-    rule(
-        r"leaves no room for the full KV pool within the available (?P<free>[\d.]+ \w+)",
-        _KV,
-        "The sliding-window pool left no room for the KV cache in {free}.",
-        f"Lower args.max-running-requests or raise {_FRACTION}.",
-        needle="leaves no room",
-        on="args.max-running-requests",
-        fatal=True,
-    ),
-    rule(
-        rf"{ERROR}The memory capacity is unbalanced",
-        Cause.STARTUP_MEMORY_CHECK,
-        "The nodes of this model have unequal free memory: something else holds memory on one of them.",
-        "Stop what else runs there, drop the page caches on both nodes, start again.",
-        needle="memory capacity is unbalanced",
-        fatal=True,
-    ),
-    *cuda_memory(_LOWER, _FRACTION, fatal=True),
-    rule(
-        r"Capture [\w -]*graph failed: .*out of memory",
-        Cause.CUDA_OUT_OF_MEMORY,
-        "CUDA ran out of memory while graphs were captured.",
-        f"{_LOWER} Or lower args.cuda-graph-max-bs (newer: cuda-graph-max-bs-decode).",
-        needle="graph failed: ",
-        on=_FRACTION,
-        fatal=True,
-    ),
-    rule(
-        r"Capture [\w -]*graph failed: (?P<what>.*)",
-        Cause.CRASHED,
-        "Capturing CUDA graphs failed: {what}",
-        f"{_LOWER} Or lower args.cuda-graph-max-bs (newer: cuda-graph-max-bs-decode).",
-        needle="graph failed: ",
-        fatal=True,
-    ),
-    rule(
-        r"^(?:\w+: )?(?P<when>Prefill |Decode )?[Oo]ut of memory\. Try to lower your batch size",
-        _KV,
-        "The KV cache ran full and the scheduler could not free any of it.",
-        f"Lower args.max-running-requests, or raise {_FRACTION}.",
-        needle="ut of memory. Try to lower",
-        on="args.max-running-requests",
-        fatal=True,
-    ),
-    rule(
-        r"alloc_req_slots runs out of memory",
-        _KV,
-        "The scheduler ran out of request slots.",
-        "Lower args.max-running-requests.",
-        needle="alloc_req_slots",
-        on="args.max-running-requests",
-        fatal=True,
-    ),
-)
-_FLAGS = (
-    rule(
-        r"Unknown speculative algorithm name: (?P<name>\S+)",
-        Cause.UNKNOWN_FLAG,
-        "This image knows no speculative algorithm {name}.",
-        "Correct args.speculative-algorithm (EAGLE, EAGLE3, NEXTN, STANDALONE, NGRAM, DFLASH).",
-        needle="Unknown speculative algorithm",
-        on="args.speculative-algorithm",
-        fatal=True,
-    ),
-    rule(
-        r"^TypeError: (?:'>' not supported between instances of|unsupported operand type\(s\) for \*:) "
-        r"'NoneType' and 'int'",
-        Cause.UNKNOWN_FLAG,
-        "Speculative decoding is set by half.",
-        "Give all of args.speculative-num-steps, speculative-eagle-topk and speculative-num-draft-tokens, or none.",
-        needle="'NoneType' and 'int'",
-        on="args.speculative-num-draft-tokens",
-    ),
-    rule(
-        rf"{ERROR}.*[Uu]ser-specified context_length \((?P<asked>\d+)\) is greater than the derived "
-        r"context_length \((?P<most>\d+)\)",
-        Cause.UNKNOWN_FLAG,
-        "The context of {asked} is longer than the model's {most}.",
-        "Lower args.context-length to {most} or less.",
-        needle="context_length",
-        on="args.context-length",
-        fatal=True,
-    ),
-)
-_LOOK_AT_KERNEL = "Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node."
-_ENDS = (
-    rule(
-        r"scheduler died during initialization \(exit code: -9\)",
-        Cause.KILLED,
-        "The scheduler was killed while it was starting.",
-        f"{_LOOK_AT_KERNEL} {_LOWER}",
-        needle="scheduler died",
-        on=_FRACTION,
-        fatal=True,
-        weight=Weight.DEATH,
-    ),
-    rule(
-        r"Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -15\.",
-        Cause.STOPPED_BY_OTHERS,
-        "{name} was told to stop (SIGTERM).",
-        "Start it again if that was not meant.",
-        needle="exit code -15",
-        weight=Weight.DYING,
-    ),
-    rule(
-        r"Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -9\.",
-        Cause.KILLED,
-        "{name} was killed.",
-        f"{_LOOK_AT_KERNEL} {_LOWER}",
-        needle="exit code -9",
-        on=_FRACTION,
-        fatal=True,
-        weight=Weight.DEATH,
-    ),
-    rule(
-        r"Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -7\.",
-        Cause.CRASHED,
-        "{name} died of a bus error: the container's shared memory is probably too small.",
-        "Raise container.shm_size.",
-        needle="exit code -7",
-        on="container.shm_size",
-        fatal=True,
-        weight=Weight.DEATH,
-    ),
-    rule(
-        r"Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code (?P<code>-?\d+)",
-        Cause.CRASHED,
-        "{name} crashed with exit code {code}.",
-        "Read the log before this line.",
-        needle="crashed with exit code",
-        fatal=True,
-        weight=Weight.DYING,
-    ),
-    rule(
-        r"TP rank (?P<rank>\d+) could finish the model loading, but there are other ranks",
-        Cause.WORKER_LOST,
-        "Another rank than {rank} did not finish loading.",
-        "Look at the log of the other node.",
-        needle="could finish the model loading",
-        weight=Weight.DEATH,
-    ),
-    rule(
-        r"Scheduler watchdog timeout \((?:self\.watchdog_timeout=(?P<seconds>[\d.]+))?",
-        Cause.CRASHED,
-        "The scheduler stood still[ for {seconds} s] and was ended by its watchdog.",
-        "Look at the log of the other node if there is one; else raise args.watchdog-timeout.",
-        needle="watchdog timeout",
-        on="args.watchdog-timeout",
-        fatal=True,
-        weight=Weight.DEATH,
-    ),
-    rule(
-        r"hit an exception|scheduler died during initialization|Initialization failed\. warmup error",
-        Cause.CRASHED,
-        "The engine ended on an exception.",
-        "The lines after this one name it.",
-        needle="i",
-        fatal=True,
-        weight=Weight.DYING,
-    ),
-    rule(
-        r"Initialization failed\. Please see the error messages above|^SIGQUIT received\."
-        r"|Received sigquit from a child",
-        Cause.CRASHED,
-        "One of the engine's processes failed.",
-        "The lines before this one name the reason.",
-        needle="i",
-        fatal=True,
-        weight=Weight.AFTERMATH,
-    ),
-)
-_VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + COMMON)
+_VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, FAILURES, FACTS)
 
 _CHAINS = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "FROZEN_KV_MTP")  # the draft model runs once for each step
 _PASSES = {"NGRAM": 0, "DFLASH": 1}  # no draft model; a whole block of drafts in one go
@@ -294,13 +105,13 @@ class SGLang:
 
     name = "sglang"
     title = "SGLang"
-    memory_setting = _FRACTION
+    memory_setting = FRACTION
     metrics_setting = "args.enable-metrics: true"
     metrics_path = "/metrics"
     defaults = Defaults(
         command=("python", "-m", "sglang.launch_server"),
         port=30000,
-        ready_line="^" + re.escape(READY),
+        ready_line=rf"^{re.escape(READY)}(?!\s*\w)",
         health="/health",
         probe="completions",
         gpus="all",

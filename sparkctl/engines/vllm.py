@@ -7,31 +7,32 @@ import json
 import re
 
 from sparkctl.engines import _exposition, _launch
-from sparkctl.engines._failures import COMMON, ERROR, cuda_memory
 from sparkctl.engines._fields import fields, number, numbers, share
-from sparkctl.engines._vocabulary import Vocabulary, loading, rule
-from sparkctl.engines.base import Decoding, Defaults, Signal, Weight
+from sparkctl.engines._vllm_facts import FACTS
+from sparkctl.engines._vllm_failures import FAILURES, SHARE
+from sparkctl.engines._vocabulary import Vocabulary, loading
+from sparkctl.engines.base import Decoding, Defaults, Signal
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
-from sparkctl.model.verdict import Cause
-
-_SHARE = "args.gpu-memory-utilization"
-_LENGTH = "args.max-model-len"
-_LOWER = f"Lower {_SHARE} (it is a share of all of the node's memory)."
 
 _QUIET = (
     "Engine 0",
     "SpecDecoding metrics",
     "non-default args",
-    "Initializing a V1 LLM engine",
     "Route: ",
+    "Received request ",
+    "Generated response ",
+    "Exception in ASGI application",
+    "ERROR:    Exception in ASGI application",
+    "vllm.exceptions.VLLM",  # a client's bad request, with a traceback in 0.19
+    "fastapi.exceptions.",
     "kill_process_tree",
 )
 _WARMING = Signal(Phase.WARMING, Step("http"))
 _PHASES = (
-    ("INFO:     Application startup complete", Signal(Phase.READY)),
-    ("Application startup complete", Signal(Phase.READY)),
+    ("INFO:     Application startup complete.", Signal(Phase.READY)),
+    ("Application startup complete.", Signal(Phase.READY)),
     ("Initializing model took", loading("weights")),
     ("world_size=", loading("join")),
     ("Starting to load model", loading("weights")),
@@ -61,186 +62,7 @@ _BARS = (
     ("DeepGEMM", "compile"),
     ("Fetching", "download"),
 )
-_KV = Cause.KV_CACHE_TOO_SMALL
-_MEMORY = (
-    rule(
-        r"Free memory on device ?\S* \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than desired "
-        r"GPU memory utilization \((?P<share>[\d.]+), (?P<want>[\d.]+) GiB\)",
-        Cause.STARTUP_MEMORY_CHECK,
-        "{free} of {total} GiB were free at the start, and a share of {share} wants {want} GiB.",
-        f"Stop what else holds memory on the node and drop the page caches, or lower {_SHARE}.",
-        needle="is less than desired",
-        on=_SHARE,
-        fatal=True,
-    ),
-    rule(
-        r"No available memory for the cache blocks",
-        _KV,
-        "The weights left no room for the KV cache.",
-        f"Raise {_SHARE}, or take a smaller model.",
-        needle="No available memory for the cache blocks",
-        on=_SHARE,
-        fatal=True,
-    ),
-    rule(
-        r"To serve at least one request with the model\S* max seq len \((?P<asked>\d+)\), "
-        r"\(?(?P<need>[\d.]+ GiB) KV cache is needed.*?"
-        r"available KV cache memory \((?P<have>[\d.]+ GiB)\)(?:.*?maximum model length is (?P<most>\d+))?",
-        _KV,
-        "A context of {asked} needs {need} of KV cache, and {have} is available.",
-        f"Lower {_LENGTH}[ to {{most}} or less], or raise {_SHARE}.",
-        needle="To serve at least one request",
-        on=_LENGTH,
-        fatal=True,
-    ),
-    rule(
-        r"To serve at least one request with the model|Cannot auto-fit max_model_len",
-        _KV,
-        "The KV cache does not hold one request of the full context.",
-        f"Lower {_LENGTH}, or raise {_SHARE}.",
-        needle="a",
-        on=_LENGTH,
-        fatal=True,
-    ),
-    rule(
-        r"Available memory on node \d+ \((?P<free>[\d./]+) GiB\) on kv cache allocation is less than requested "
-        r"memory for kv \((?P<want>[\d.]+ GiB)\)",
-        _KV,
-        "{want} of KV cache were asked for, {free} GiB was available.",
-        "Ask for less KV cache, or stop what else holds memory on the node.",
-        needle="on kv cache allocation is less than",
-        fatal=True,
-    ),
-    rule(
-        r"Error in memory profiling\. Initial free memory (?P<before>[\d.]+ \w+), "
-        r"current free memory (?P<after>[\d.]+ \w+)",
-        Cause.STARTUP_MEMORY_CHECK,
-        "Memory was freed by something else while vLLM measured it ({before} free before, {after} after).",
-        "Start it again: stop the other engine and drop caches before the start, not during it.",
-        needle="Error in memory profiling",
-        fatal=True,
-    ),
-    rule(
-        r"CUDA out of memory occurred when warming up (?P<part>\w+) with (?P<count>\d+) dummy requests",
-        Cause.CUDA_OUT_OF_MEMORY,
-        "CUDA ran out of memory while the {part} was warmed up with {count} requests.",
-        f"Lower args.max-num-seqs or {_SHARE}.",
-        needle="when warming up",
-        on="args.max-num-seqs",
-        fatal=True,
-    ),
-    *cuda_memory(_LOWER, _SHARE, fatal=True),
-)
-_FLAGS = (
-    rule(
-        rf"{ERROR}Unsupported speculative method: '(?P<method>[^']*)'",
-        Cause.UNKNOWN_FLAG,
-        "This model cannot be run with the speculative method {method}.",
-        "Correct or remove args.speculative-config.",
-        needle="Unsupported speculative method",
-        on="args.speculative-config",
-        fatal=True,
-    ),
-    rule(
-        r"invalid (?P<kind>tool call|reasoning) parser: (?P<name>\S+)",
-        Cause.UNKNOWN_FLAG,
-        "This image knows no {kind} parser {name}.",
-        "Correct args.tool-call-parser or args.reasoning-parser; the line lists the known ones.",
-        needle="invalid ",
-        fatal=True,
-    ),
-    rule(
-        r"validation errors? for \w+.*User-specified max_model_len \((?P<asked>\d+)\) is greater than the "
-        r"derived max_model_len \(max_position_embeddings=(?P<most>\d+)",
-        Cause.UNKNOWN_FLAG,
-        "A context of {asked} is longer than the model's {most}.",
-        f"Lower {_LENGTH} to {{most}} or less.",
-        needle="User-specified max_model_len",
-        on=_LENGTH,
-        fatal=True,
-    ),
-)
-# The one-line form of pydantic's error (see engines.lines). Found after the common rules: those know more.
-_VALIDATION = (
-    rule(
-        r"validation errors? for SpeculativeConfig: (?P<what>.*?)(?: \[type=.*?input_value=(?P<given>[^,]*).*)?$",
-        Cause.UNKNOWN_FLAG,
-        "The speculative configuration is refused: {what}[ (given: {given})]",
-        "Correct args.speculative-config.",
-        needle="for SpeculativeConfig: ",
-        on="args.speculative-config",
-        fatal=True,
-    ),
-    rule(
-        r"validation errors? for \w+: gpu_memory_utilization: (?P<what>.*?)"
-        r"(?: \[type=.*?input_value=(?P<given>[^,]*).*)?$",
-        Cause.UNKNOWN_FLAG,
-        "The memory share is refused: {what}[ (given: {given})]",
-        f"Set {_SHARE} to a share between 0 and 1.",
-        needle=": gpu_memory_utilization: ",
-        on=_SHARE,
-        fatal=True,
-    ),
-    rule(
-        r"validation errors? for \w+: (?:Value error, )?(?P<what>.*?)(?: \[type=.*)?$",
-        Cause.UNKNOWN_FLAG,
-        "The engine refused its settings: {what}",
-        "Correct the setting it names.",
-        needle="validation error",
-        fatal=True,
-    ),
-    rule(
-        r"validation errors? for (?P<model>\w+)$",
-        Cause.UNKNOWN_FLAG,
-        "The engine refused its settings ({model}).",
-        "The lines after this one name the setting.",
-        needle="validation error",
-        weight=Weight.DYING,
-    ),
-)
-_KERNEL = f"Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node. {_LOWER}"
-_ENDS = (
-    rule(
-        r"Engine core proc (?P<name>\S+) died unexpectedly|Worker proc (?P<worker>\S+) died unexpectedly"
-        r"|MPClient: engine core exited unexpectedly",
-        Cause.KILLED,
-        "The engine core[ {name}][ ({worker})] died without a word, as a process does that is killed.",
-        _KERNEL,
-        needle="unexpectedly",
-        on=_SHARE,
-        fatal=True,
-        weight=Weight.DEATH,
-    ),
-    rule(
-        r"RPC call to (?P<call>\w+) timed out",
-        Cause.CRASHED,
-        "The engine's worker did not answer ({call}).",
-        f"On a node short of memory it stands still: {_LOWER}",
-        needle="RPC call to",
-        weight=Weight.DEATH,
-    ),
-    rule(
-        r"EngineCore encountered a fatal error|EngineCore failed to start|WorkerProc failed to start"
-        r"|WorkerProc hit an exception",
-        Cause.CRASHED,
-        "The engine core ended on an error.",
-        "The lines after this one name it.",
-        needle="r",
-        fatal=True,
-        weight=Weight.DYING,
-    ),
-    rule(
-        r"Engine core initialization failed|WorkerProc initialization failed|EngineDeadError"
-        r"|AsyncLLM output_handler failed|Engine process failed to start",
-        Cause.CRASHED,
-        "The engine core failed.",
-        "The lines before this one name the reason; if none does, the process was killed (dmesg -T | grep -i oom).",
-        needle="ngine",
-        fatal=True,
-        weight=Weight.AFTERMATH,
-    ),
-)
-_VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + COMMON[:-2] + _VALIDATION + COMMON[-2:])
+_VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, FAILURES, FACTS)
 
 _LOG_SECONDS = 10.0
 _ENGINE = re.compile(r"(?:Engine (?P<number>\d+)|\d+ Engines Aggregated): (?=Avg )")
@@ -337,13 +159,13 @@ class VLLM:
 
     name = "vllm"
     title = "vLLM"
-    memory_setting = _SHARE
+    memory_setting = SHARE
     metrics_setting = None
     metrics_path = "/metrics"
     defaults = Defaults(
         command=("vllm", "serve"),
         port=8000,
-        ready_line=r"^(?:INFO:\s+)?Application startup complete\.",
+        ready_line=r"^(?:INFO:\s+)?Application startup complete\.(?!\s*\w)",
         health="/health",
         probe="completions",
         gpus="all",

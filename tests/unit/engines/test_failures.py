@@ -51,26 +51,26 @@ def test_cuda_memory_is_not_the_end_of_any_container() -> None:
 
 ONE_LINE = [
     ("sglang", "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: "
-     "mem_fraction_static=0.8", Cause.KV_CACHE_TOO_SMALL, "args.mem-fraction-static", "fraction of 0.8"),
+     "mem_fraction_static=0.8", Cause.WEIGHTS_DO_NOT_FIT, "args.mem-fraction-static", "fraction of 0.8"),
     ("sglang", "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
-     Cause.KV_CACHE_TOO_SMALL, "args.mem-fraction-static", "no room for the KV cache."),
+     Cause.WEIGHTS_DO_NOT_FIT, "args.mem-fraction-static", "no room for the KV cache."),
     ("sglang", "Exception: Capture cuda graph failed: CUDA out of memory. Tried", Cause.CUDA_OUT_OF_MEMORY,
      "args.mem-fraction-static", "graphs"),
     ("sglang", "RuntimeError: Rank 0 scheduler died during initialization (exit code: -9). If exit code is -9 (SIGKILL),",
-     Cause.KILLED, "args.mem-fraction-static", "killed"),
+     Cause.WORKER_LOST, "args.mem-fraction-static", "killed"),
     ("sglang", "[2026-06-03 09:14:19] Subprocess scheduler_0 (pid=9) crashed with exit code -9. Triggering SIGQUIT",
-     Cause.KILLED, "args.mem-fraction-static", "scheduler_0"),
+     Cause.WORKER_LOST, "args.mem-fraction-static", "scheduler_0"),
     ("sglang", "Prefill out of memory. Try to lower your batch size.", Cause.KV_CACHE_TOO_SMALL,
      "args.max-running-requests", "full"),
     ("sglang", "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): address already in use",
      Cause.PORT_IN_USE, "port", "in use"),
-    ("sglang", "ValueError: Unknown speculative algorithm name: HOWL", Cause.UNKNOWN_FLAG, "args.speculative-algorithm", "HOWL"),
-    ("sglang", "TypeError: '>' not supported between instances of 'NoneType' and 'int'", Cause.UNKNOWN_FLAG,
+    ("sglang", "ValueError: Unknown speculative algorithm name: HOWL", Cause.BAD_VALUE, "args.speculative-algorithm", "HOWL"),
+    ("sglang", "TypeError: '>' not supported between instances of 'NoneType' and 'int'", Cause.ENGINE_BUG,
      "args.speculative-num-draft-tokens", "half"),
     ("sglang", "sglang serve: error: ambiguous option: --cuda-graph-max-bs could match --cuda-graph-max-bs-decode,",
-     Cause.UNKNOWN_FLAG, "args.cuda-graph-max-bs", "ambiguous"),
+     Cause.UNKNOWN_FLAG, "args.cuda-graph-max-bs", "several flags"),
     ("sglang", "launch_server.py: error: argument --kv-cache-dtype: invalid choice: 'fp8' (choose from 'auto')",
-     Cause.UNKNOWN_FLAG, "args.kv-cache-dtype", "invalid choice: 'fp8'"),
+     Cause.BAD_VALUE, "args.kv-cache-dtype", "invalid choice: 'fp8'"),
     ("sglang", "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
      Cause.WORKER_LOST, None, "other node"),
     ("vllm", "vllm: error: unrecognized arguments: --speculative-model foo", Cause.UNKNOWN_FLAG, "args.speculative-model", "foo"),
@@ -86,21 +86,21 @@ ONE_LINE = [
     ("vllm", "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
      Cause.KV_CACHE_TOO_SMALL, "args.gpu-memory-utilization", "no room"),
     ("vllm", "AssertionError: Error in memory profiling. Initial free memory 96.11 GiB, current free memory 97.80 GiB. This",
-     Cause.STARTUP_MEMORY_CHECK, None, "96.11 GiB"),
+     Cause.MEMORY_CHANGED_DURING_START, None, "96.11 GiB"),
     ("vllm", "RuntimeError: CUDA out of memory occurred when warming up sampler with 256 dummy requests. Please",
      Cause.CUDA_OUT_OF_MEMORY, "args.max-num-seqs", "256"),
-    ("vllm", "NotImplementedError: Unsupported speculative method: 'mtp'", Cause.UNKNOWN_FLAG, "args.speculative-config", "mtp"),
+    ("vllm", "NotImplementedError: Unsupported speculative method: 'mtp'", Cause.BAD_VALUE, "args.speculative-config", "mtp"),
     ("vllm", "ERROR 11-20 15:53:02 [core_client.py:667] Engine core proc EngineCore died unexpectedly, shutting down client.",
-     Cause.KILLED, "args.gpu-memory-utilization", "EngineCore"),
+     Cause.WORKER_LOST, "args.gpu-memory-utilization", "EngineCore"),
     ("vllm", "WARNING 11-20 15:53:02 [core_client.py:1] [shutdown] MPClient: engine core exited unexpectedly; starting cleanup",
-     Cause.KILLED, "args.gpu-memory-utilization", "The engine core died"),
+     Cause.WORKER_LOST, "args.gpu-memory-utilization", "The engine core died"),
     ("vllm", "OSError: [Errno 98] Address already in use", Cause.PORT_IN_USE, "port", "in use"),
     ("vllm", "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': "
      "'/models/x'. Use", Cause.MODEL_NOT_FOUND, "model.path", "/models/x"),
-    ("vllm", "OSError: We couldn't connect to 'https://huggingface.co' to load the files", Cause.MODEL_NOT_FOUND,
+    ("vllm", "OSError: We couldn't connect to 'https://huggingface.co' to load the files", Cause.HUB_UNREACHABLE,
      "model.path", "https://huggingface.co"),
     ("vllm", "huggingface_hub.errors.GatedRepoError: 401 Client Error.", Cause.MODEL_GATED, "env.HF_TOKEN", "hub"),
-    ("vllm", "RuntimeError: Cannot find any model weights with `/models/x`", Cause.MODEL_NOT_FOUND, "model.path", "/models/x"),
+    ("vllm", "RuntimeError: Cannot find any model weights with `/models/x`", Cause.MODEL_FILES, "model.path", "/models/x"),
     ("vllm", "RuntimeError: The NVIDIA driver on your system is too old (found version 12080).", Cause.DRIVER_MISMATCH,
      "image", "driver"),
     ("vllm", "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
@@ -130,7 +130,7 @@ def test_the_useful_half_of_a_validation_error_is_its_second() -> None:
 (APIServer pid=5)     For further information visit https://errors.pydantic.dev/2.14/v/literal_error
 """
     root = read("vllm", log).root
-    assert (root.cause, root.field) == (Cause.UNKNOWN_FLAG, "args.speculative-config")
+    assert (root.cause, root.field) == (Cause.BAD_VALUE, "args.speculative-config")
     assert "'ngram', 'eagle' or 'mtp' (given: 'howl')" in root.summary
 
 
@@ -158,7 +158,7 @@ vllm.exceptions.VLLMValidationError: max_tokens=999999 cannot be greater than ma
 (APIServer pid=1) ERROR 11-20 15:53:02 [core_client.py:667] Engine core proc EngineCore died unexpectedly, shutting down client.
 vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.
 """
-    assert read("vllm", log).root.cause is Cause.KILLED
+    assert read("vllm", log).root.cause is Cause.WORKER_LOST
 
 
 def test_the_first_of_equal_causes_is_the_root_and_nothing_is_none() -> None:
