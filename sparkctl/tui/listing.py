@@ -48,7 +48,11 @@ class _List(Sheet):
 class _Body(Vertical):
     """The sheet, and the line in which a filter is typed."""
 
-    DEFAULT_CSS = "_Body > #list { height: 1fr; }"
+    DEFAULT_CSS = """
+    _Body > #list { height: 1fr; }
+    _Body > LogPrompt { display: none; }
+    _Body > LogPrompt.-open { display: block; }
+    """
 
     def compose(self) -> ComposeResult:
         screen = self.screen

@@ -27,6 +27,7 @@ AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of
 _AGAIN = 5.0  # s at least until a node that could not be asked is asked again
 _LOOK = 1.0  # s between two looks whether the instance was started anew
 _REPLAYED = 0.25
+BACK_SAID = 5.0  # s for which it is said that a break is over: one of a moment would be over before it is painted
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class LogFeed:
         self._room, self._node, self._instance, self._reader, self._tail = room, node, instance, reader, tail
         self._taken = asyncio.Event()
         self._container: str | None = None
+        self._is_broken = False
+        self._saying: asyncio.Task[None] | None = None  # that a break is over
         self._task = room.beside(self._run(), f"log of {instance} on {node}")
         self._task.add_done_callback(self._over)
 
@@ -62,6 +65,7 @@ class LogFeed:
         """Read no further."""
         self._task.remove_done_callback(self._over)
         self._task.cancel()
+        self._hush()
 
     async def _run(self) -> None:
         if self._saved is not None:
@@ -99,20 +103,47 @@ class LogFeed:
             async for event in events:
                 match event:
                     case LogArrived():
-                        self._reader.tell(None)
+                        self._answered()
                         await self._give(event.lines)
+                    case NodeStateChanged(state=NodeState.OK):
+                        self._answered()
                     case NodeStateChanged():
+                        self._hush()
+                        self._is_broken = True
                         self._reader.tell(_broken(event))
                     case Warned():
+                        self._hush()
                         warned.append(event.message)
                         self._reader.tell(event.message)
                     case Ended():
+                        self._hush()
+                        self._is_broken = False
                         # where it is a saved log, a warning has said so, and another may have said who ended it
                         self._reader.tell(event.message or "; ".join(warned[-2:]) or str(event.outcome))
                         return event
                     case _:
                         pass
         return None
+
+    def _answered(self) -> None:
+        """Say that all is well: of a break some seconds later, and until then that it was."""
+        if self._is_broken:
+            self._is_broken = False
+            self._reader.tell(f"{self._node} was away and is back: the log goes on where it stopped")
+            self._saying = self._room.beside(self._say_no_more(), f"break of the log of {self._instance}")
+        elif self._saying is None:
+            self._reader.tell(None)
+
+    async def _say_no_more(self) -> None:
+        await self._room.clock.sleep(BACK_SAID)
+        self._saying = None
+        self._reader.tell(None)
+
+    def _hush(self) -> None:
+        """There is something newer to be said than that a break is over."""
+        if self._saying is not None:
+            self._saying.cancel()
+            self._saying = None
 
     async def _give(self, lines: Sequence[LogLine]) -> None:
         for start in range(0, len(lines), AT_ONCE):
@@ -175,9 +206,7 @@ class LogFeed:
             self._reader.tell(f"a defect in sparkctl: {type(defect).__name__}: {defect}; please report it")
 
 
-def _broken(event: NodeStateChanged) -> str | None:
-    if event.state is NodeState.OK:
-        return None
+def _broken(event: NodeStateChanged) -> str:
     words = f"{event.node}: {event.detail or event.state}"
     if event.next_try is not None:
         words += f"; attempt {event.attempt}, next try in {event.next_try:.0f} s"

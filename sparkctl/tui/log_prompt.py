@@ -37,15 +37,19 @@ class _Field(Input):
 
 
 class LogPrompt(Horizontal):
-    """Hidden until `ask`; posts `Typed` on every change and `Closed` at the end, with what was there before on escape."""
+    """Blank until `ask`; posts `Typed` on every change and `Closed` at the end, with what was there before on escape.
+
+    It keeps its row while it is closed: what stands above it is as high as before, and nothing is laid out anew.
+    """
 
     DEFAULT_CSS = """
     LogPrompt {
         height: 1;
-        background: $foreground 6%;
-        & > Label { width: auto; padding: 0 1; color: $text-primary; text-style: bold; }
+        background: $foreground 0%;
+        & > Label { width: 6; padding: 0 1; color: $text-primary; text-style: bold; }
         & > Input { width: 1fr; background: transparent; padding: 0; }
     }
+    LogPrompt.-open { background: $foreground 6%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "back", id="log.prompt.back", show=False)]
 
@@ -71,29 +75,35 @@ class LogPrompt(Horizontal):
         self._asked = Asked.FIND
         self._before = ""
         self._back: Widget | None = None  # whom the keys are for when this is closed
-        self.display = False
+        self._is_open = False
 
     @property
     def is_open(self) -> bool:
         """Whether a pattern is being typed."""
-        return self.display
+        return self._is_open
 
     def compose(self) -> ComposeResult:
         """The word, and the field."""
         yield Label("", markup=False)
-        yield _Field(compact=True, select_on_focus=True)
+        field = _Field(compact=True, select_on_focus=True)
+        field.can_focus = False
+        yield field
 
     def ask(self, what: Asked, before: str) -> None:
         """Open for a new pattern; ``before`` is what holds now."""
         self._asked, self._before = what, before
-        self.query_one(Label).update(what)
-        field = self.query_one(Input)
-        field.placeholder = "text, !text or /regex/"
-        with self.prevent(Input.Changed):
-            field.value = before
         self._back = self.screen.focused
-        self.display = True
-        self.screen.set_focus(field)  # now, not after the next refresh: letters follow at once
+        self._open(is_open=True)
+        self.screen.set_focus(self.query_one(Input))  # now, not after the next refresh: letters follow at once
+
+    def _open(self, *, is_open: bool) -> None:
+        field = self.query_one(Input)
+        self._is_open = field.can_focus = is_open
+        self.set_class(is_open, "-open")
+        self.query_one(Label).update(self._asked if is_open else "", layout=False)
+        field.placeholder = "text, !text or /regex/" if is_open else ""
+        with self.prevent(Input.Changed):
+            field.value = self._before if is_open else ""
 
     def take(self, event: Key) -> None:
         """Take a key that was on its way to somebody else when this opened."""
@@ -118,6 +128,6 @@ class LogPrompt(Horizontal):
         self._close(self._before, is_kept=False)
 
     def _close(self, text: str, *, is_kept: bool) -> None:
-        self.display = False
         self.screen.set_focus(self._back)
+        self._open(is_open=False)
         self.post_message(self.Closed(self._asked, text, is_kept=is_kept))

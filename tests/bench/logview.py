@@ -52,7 +52,8 @@ def run(rounds: int = ROUNDS) -> Report:
                         note(f"{key} p95", quantile(own, 0.95))
             note(f"{name} p95", quantile(waits, 0.95))
             note(f"{name} median", statistics.median(waits))
-            note(f"{name} rate", terminal.figures["rate"] / 1000)
+            if "rate" in terminal.figures:  # the empty app takes no lines
+                note(f"{name} rate", terminal.figures["rate"] / 1000)
     for which, name in (("ours", OURS), ("log", THEIRS)):
         with _Terminal(which, 0, LINES) as terminal:
             terminal.wait_for(rb"mark 0; full", 300)
