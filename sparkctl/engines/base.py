@@ -113,6 +113,18 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True)
+class Signs:
+    """By what a log shows whose it is and how far. ``marks``: regex, searched in a line with its header, that no other
+    program's log matches; ``hints``: words that make it likely. Beginnings of prepared lines: ``begins`` of one that every
+    start prints once, early; ``serving`` of those that only an engine at work prints, of which `classify` says nothing."""
+
+    marks: str | None = None
+    hints: tuple[str, ...] = ()
+    begins: tuple[str, ...] = ()
+    serving: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Decoding:
     """How a launch decodes. ``draft_tokens``: drafted per step and request, beside the bonus token; ``draft_passes``: how
     often a step runs the draft model. None: no drafts, or nobody knows. ``ranks``: what the model is shared by."""
@@ -128,6 +140,7 @@ class Engine(Protocol):
     name: str
     title: str
     defaults: Defaults
+    signs: Signs
     memory_setting: str | None  # the profile field by which it claims memory, None where there is no such one
     metrics_setting: str | None  # what turns /metrics on in a profile, None where it is on or nobody knows
     metrics_path: str | None  # where its page in Prometheus' format is, None where it has none that is known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkctl.engines import _launch
 from sparkctl.engines._failures import COMMON, cuda_memory
 from sparkctl.engines._vocabulary import Vocabulary, loading
-from sparkctl.engines.base import Decoding, Defaults, Signal
+from sparkctl.engines.base import Decoding, Defaults, Signal, Signs
 from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -32,6 +32,7 @@ class Container:
     memory_setting = None
     metrics_setting = None
     metrics_path = None
+    signs = Signs()
     defaults = Defaults(command=(), port=None, ready_line=None, health=None, probe="none", gpus=None)
 
     def argv(self, profile: Profile) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ _PREFIX = re.compile(
     r"|\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] \[TRT-LLM\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"
     r"|\[TensorRT-LLM\]\[(?P<word>DEBUG|INFO|WARNING|ERROR)\] (?:\[RANK \d+\] )?"
 )
+PREFIXES = re.sub(r"\?P<\w+>", "?:", _PREFIX.pattern)  # without names, for use within a larger pattern
 _PREFIX_STARTS = frozenset("(DIWEC[0123456789")
 _LETTERS = {"D": "DEBUG", "V": "DEBUG", "T": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
 
@@ -61,6 +62,11 @@ class LinePreparer:
 
     def __init__(self) -> None:
         self._validation: list[str] | None = None
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether the next line may belong to an error that is spread over several."""
+        return self._validation is not None
 
     def feed(self, raw: str) -> list[str]:
         """Return the readable lines of ``raw`` (one line as the log had it, without its newline), oldest first.

@@ -13,7 +13,7 @@ from sparkctl.engines._failures import COMMON
 from sparkctl.engines._fields import number
 from sparkctl.engines._llama_rules import CONTEXT, CUDA, ENDS, FLAGS, MEMORY, MODEL, UNMARKED
 from sparkctl.engines._vocabulary import Vocabulary, loading
-from sparkctl.engines.base import Decoding, Defaults, Signal
+from sparkctl.engines.base import Decoding, Defaults, Signal, Signs
 from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
@@ -164,6 +164,13 @@ class LlamaCpp:
     title = "llama.cpp"
     memory_setting = CONTEXT
     metrics_setting = "args.metrics: true"
+    signs = Signs(
+        marks=r"\d+\.\d\d\.\d{3}\.\d{3} [DIWE] |^srv {2,}(?:llama_server|load_model)|llama_model_load|ggml_cuda_|llama_server: "
+        r"|main: (?:server is listening|model loaded|binding port)|slot (?:launch_slot_|print_timing|update_slots)",
+        hints=("llama-server", "llama.cpp", "llama_"),
+        begins=("srv  llama_server: initializing", "build: ", "build_info: "),
+        serving=("slot ", "srv  update_slots", "srv  log_server_r"),
+    )
     metrics_path = "/metrics"
     defaults = Defaults(
         command=("llama-server",),

@@ -13,7 +13,7 @@ from sparkctl.engines._fields import fields, number
 from sparkctl.engines._sglang_facts import FACTS
 from sparkctl.engines._sglang_failures import FAILURES, FRACTION
 from sparkctl.engines._vocabulary import Vocabulary, loading
-from sparkctl.engines.base import Decoding, Defaults, Signal
+from sparkctl.engines.base import Decoding, Defaults, Signal, Signs
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -108,6 +108,14 @@ class SGLang:
     memory_setting = FRACTION
     metrics_setting = "args.enable-metrics: true"
     metrics_path = "/metrics"
+    signs = Signs(
+        marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[, ]|sglang::|The server is fired up and ready to roll"
+        r"|(?:Init torch distributed|Init parallel|Load weight|Capture \w+(?: \w+)* graph) (?:begin|end)"
+        r"|^(?:usage: )?(?:sglang serve|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server",
+        hints=("/sglang/", "sglang."),
+        begins=("server_args=",),
+        serving=("Decode batch", "Prefill batch", "Receive: obj=", "Finish: obj="),
+    )
     defaults = Defaults(
         command=("python", "-m", "sglang.launch_server"),
         port=30000,

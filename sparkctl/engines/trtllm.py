@@ -12,7 +12,7 @@ from dataclasses import replace
 from sparkctl.engines import _exposition, _launch
 from sparkctl.engines._failures import COMMON, cuda_memory
 from sparkctl.engines._vocabulary import Vocabulary, loading, rule
-from sparkctl.engines.base import Decoding, Defaults, Failure, Signal, Weight
+from sparkctl.engines.base import Decoding, Defaults, Failure, Signal, Signs, Weight
 from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
@@ -210,6 +210,12 @@ class TensorRTLLM:
     title = "TensorRT-LLM"
     memory_setting = _FRACTION
     metrics_setting = "return_perf_metrics: true, in the YAML file of args.config"
+    signs = Signs(
+        marks=r"\[TRT-LLM\]|\[TensorRT-LLM\]|trtllm-serve",
+        hints=("tensorrt_llm", "TensorRT-LLM"),
+        begins=("Using LLM with",),
+        serving=("iter = ",),
+    )
     metrics_path = "/prometheus/metrics"
     defaults = Defaults(
         command=("trtllm-serve",),

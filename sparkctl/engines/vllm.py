@@ -11,7 +11,7 @@ from sparkctl.engines._fields import fields, number, numbers, share
 from sparkctl.engines._vllm_facts import FACTS
 from sparkctl.engines._vllm_failures import FAILURES, SHARE
 from sparkctl.engines._vocabulary import Vocabulary, loading
-from sparkctl.engines.base import Decoding, Defaults, Signal
+from sparkctl.engines.base import Decoding, Defaults, Signal, Signs
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -19,6 +19,7 @@ from sparkctl.model.profile import Profile
 _QUIET = (
     "Engine 0",
     "SpecDecoding metrics",
+    "Added request ",
     "non-default args",
     "Route: ",
     "Received request ",
@@ -162,6 +163,14 @@ class VLLM:
     memory_setting = SHARE
     metrics_setting = None
     metrics_path = "/metrics"
+    signs = Signs(
+        marks=r"\((?:APIServer|EngineCore\w*|Worker\w*) pid=|Engine \d{3}: Avg |vLLM (?:API )?server |Initializing a V1 LLM"
+        r"|(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[\w+\.py:\d+\]"
+        r"|^(?:usage: )?vllm(?: serve)?(?: \[-h\]|: error: )",
+        hints=("/vllm/", "vllm."),
+        begins=("non-default args: ",),
+        serving=("Engine 0", "SpecDecoding metrics: ", "Received request ", "Added request ", "Generated response "),
+    )
     defaults = Defaults(
         command=("vllm", "serve"),
         port=8000,

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from sparkctl.core.context import Context
+from sparkctl.core.reading import LogReader
 from sparkctl.core.session import Session
 from sparkctl.engines import load, names
 from sparkctl.errors import NoSuchContainer
@@ -20,7 +21,6 @@ from sparkctl.model.verdict import Verdict
 from sparkctl.operations import judge, receipts
 from sparkctl.operations.launched import read_back
 from sparkctl.operations.masking import masked
-from sparkctl.operations.progress import LogReader
 from sparkctl.wire.logs import LogFollower
 
 _SIGKILLED = 137
@@ -54,14 +54,14 @@ async def _verdict(session: Session, container: Container, plan: LaunchPlan) -> 
     engine = container.label(Label.ENGINE) or ""
     if engine not in names():
         return None
-    log = LogReader(load(engine), plan.ready)
+    log = LogReader(load(engine), plan.ready, whole=True)
     secrets = await session.docker.secrets(container.id)
     async with aclosing(LogFollower(session.link, container.id).read()) as batches:
         async for batch in batches:
             log.read(masked(batch, secrets))
             await asyncio.sleep(0)  # a long log holds up nobody else
     if container.is_alive:
-        return None if log.fatal is None else judge.of_fatal_line(plan, judge.root_failure(log) or log.fatal)
+        return None if log.fatal is None else judge.of_fatal_line(plan, log, log.fatal)
     if container.exit_code == _SIGKILLED and (receipt := await receipts.of(session, container.id)) is not None:
         return judge.of_guard(plan, log, receipt, load(engine).memory_setting, None)
     if container.error:

@@ -6,8 +6,9 @@ exit code, which lies often (SGLang kills itself with 137 on a clean stop, vLLM 
 
 from __future__ import annotations
 
+from sparkctl.core import verdicts
 from sparkctl.core.edits import edit
-from sparkctl.engines.base import Failure, pick
+from sparkctl.core.reading import LogReader, Seen
 from sparkctl.model.container import Container
 from sparkctl.model.guard import DEFAULT_FLOOR, GuardReading, Receipt
 from sparkctl.model.phase import Phase
@@ -15,9 +16,8 @@ from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.text import clean, shorten
 from sparkctl.model.units import GIB, size, spoken
 from sparkctl.model.verdict import Cause, Change, Evidence, Verdict
-from sparkctl.operations.progress import LogReader, Seen
 
-_WIDTH = 400
+_WIDTH = verdicts.WIDTH
 _SIGKILL = 137
 _HIGH_FLOOR = 16 * DEFAULT_FLOOR  # bytes: over it the floor itself is the reason, not what the engine takes
 _BEFORE = 10.0  # seconds before the guard's act in which the fall is looked for
@@ -32,16 +32,13 @@ def of_end(plan: LaunchPlan, log: LogReader, container: Container | None, again:
         return Verdict(
             Cause.STOPPED_BY_OTHERS,
             f"The container {plan.container_name} was removed while it started.",
-            _line(log.latest),
+            verdicts.line(log.latest),
             f"Somebody ran docker rm, or another tool did. Ask, then: {again or f'sparkctl up {plan.profile} --node {plan.node}'}",
         )
     ended = Evidence(_state_sentence(container), "docker")
     if container.oom_killed:
         return _limit_kill(plan, log, ended)
-    root = root_failure(log)
-    if root is not None and root.failure is not None:
-        return _by_line(plan, root.failure, root, (ended,))
-    return _by_exit_code(plan, log, container, ended)
+    return verdicts.of_log(log, plan, (ended,)) or _by_exit_code(plan, log, container, ended)
 
 
 def of_guard(
@@ -63,7 +60,7 @@ def of_guard(
             Cause.GUARD_STOPPED,
             f"The guard stopped {plan.instance}{where}: start.guard.floor keeps {size(receipt.floor)} available on "
             f"{plan.node}, far more than it needs.",
-            (*evidence, *_line(log.latest)),
+            (*evidence, *verdicts.line(log.latest)),
             f"Lower start.guard.floor (now {size(receipt.floor)}; {size(DEFAULT_FLOOR)} without it).",
             "start.guard.floor",
             edit=edit(plan, "start.guard.floor", Change.LOWER),
@@ -73,7 +70,7 @@ def of_guard(
     return Verdict(
         Cause.GUARD_STOPPED,
         f"The guard stopped {plan.instance}{where}: {plan.node} was running out of memory, and would have frozen.",
-        (*evidence, *_line(log.latest)),
+        (*evidence, *verdicts.line(log.latest)),
         f"{less}, or stop what else holds memory (sparkctl status --node {plan.node}). start.guard.floor "
         f"({size(receipt.floor)}) is what {plan.node} may not fall under.",
         claim,
@@ -97,10 +94,9 @@ def fall(receipt: Receipt, within: float | None = None) -> str:
     )
 
 
-def of_fatal_line(plan: LaunchPlan, seen: Seen) -> Verdict:
-    """Return the verdict of a line after which the engine cannot come up, though its process still runs."""
-    assert seen.failure is not None
-    return _by_line(plan, seen.failure, seen, ())
+def of_fatal_line(plan: LaunchPlan, log: LogReader, fatal: Seen) -> Verdict:
+    """Return the verdict of a log with a line after which the engine cannot come up, though its process still runs."""
+    return verdicts.of_log(log, plan) or verdicts.of_line(fatal, plan)
 
 
 def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limit: str, why_not: str | None) -> Verdict:
@@ -110,10 +106,10 @@ def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limi
     evidence = [Evidence(f"{phase}{step} for {spoken(seconds)}", "clock")]
     if why_not:
         evidence.append(Evidence(shorten(why_not, _WIDTH), "http"))
-    evidence += _line(log.latest)
-    root = root_failure(log)
-    if root is not None and root.failure is not None:
-        return _by_line(plan, root.failure, root, tuple(evidence))
+    evidence += verdicts.line(log.latest)
+    by_line = verdicts.of_log(log, plan, tuple(evidence))
+    if by_line is not None:
+        return by_line
     if phase is Phase.WARMING and log.ready_line_seen and why_not:
         return Verdict(
             Cause.WEDGED,
@@ -133,27 +129,10 @@ def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limi
     )
 
 
-def root_failure(log: LogReader) -> Seen | None:
-    """Return the failure that explains the others: the most concrete, among equals the first."""
-    root = pick((seen.number, seen.text, seen.failure) for seen in log.failures if seen.failure is not None)
-    return None if root is None else Seen(*root)
-
-
-def _by_line(plan: LaunchPlan, failure: Failure, seen: Seen, more: tuple[Evidence, ...]) -> Verdict:
-    return Verdict(
-        failure.cause,
-        failure.summary,
-        (*_line(seen), *more),
-        failure.remedy,
-        failure.field,
-        edit=edit(plan, failure.field, failure.change, failure.value),
-    )
-
-
 def _limit_kill(plan: LaunchPlan, log: LogReader, ended: Evidence) -> Verdict:
     limit = dict(plan.options).get("memory")
     where = f" (last step: {log.step.name})" if log.step else ""
-    proof = (ended, *_line(log.latest))
+    proof = (ended, *verdicts.line(log.latest))
     if limit is None:
         return Verdict(
             Cause.HOST_OOM_KILL,
@@ -173,13 +152,13 @@ def _limit_kill(plan: LaunchPlan, log: LogReader, ended: Evidence) -> Verdict:
 
 def _by_exit_code(plan: LaunchPlan, log: LogReader, container: Container, ended: Evidence) -> Verdict:
     last = log.last_error or log.latest
-    evidence = (*_line(last), ended)
+    evidence = (*verdicts.line(last), ended)
     look = f"sparkctl logs {plan.instance} --node {plan.node}"
     if container.exit_code == 0:
         return Verdict(
             Cause.EXITED,
             f"{plan.instance} ended by itself, with exit code 0, before it was ready.",
-            (*(_line(log.last_error) if log.last_error else ()), *_line(log.latest), ended),
+            (*(verdicts.line(log.last_error) if log.last_error else ()), *verdicts.line(log.latest), ended),
             f"An engine that nobody stopped and that ends with 0 has crashed inside. Its log: {look}",
         )
     if container.exit_code == _SIGKILL and log.last_error is None:
@@ -206,10 +185,6 @@ def _state_sentence(container: Container) -> str:
     if container.error:
         parts.append(container.error)
     return ", ".join(parts)
-
-
-def _line(seen: Seen | None) -> tuple[Evidence, ...]:
-    return () if seen is None else (Evidence(shorten(seen.text, _WIDTH), "log", seen.number),)
 
 
 def _top(samples: list[GuardReading]) -> GuardReading | None:

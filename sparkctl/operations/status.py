@@ -163,8 +163,8 @@ async def _phase_by_log(
     session: Session, container: Container, rule: ReadyRule, why_not: str
 ) -> tuple[Phase, Step | None, str | None]:
     """Read the tail of the log for the step; the imports wait, because mostly everything is ready and this not needed."""
+    from sparkctl.core.reading import LogReader
     from sparkctl.engines import load, names
-    from sparkctl.operations.progress import LogReader
     from sparkctl.wire.logs import LogFollower
 
     engine = container.label(Label.ENGINE) or ""

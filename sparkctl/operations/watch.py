@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from sparkctl.core.context import Context
 from sparkctl.core.history import LogWriter
 from sparkctl.core.own_questions import others
+from sparkctl.core.reading import LogReader
 from sparkctl.core.session import Session
 from sparkctl.engines.base import Engine
 from sparkctl.errors import DockerDown, DockerError, LinkLost, NoSuchContainer, Unreachable
@@ -22,7 +23,6 @@ from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations import judge, readiness
 from sparkctl.operations.masking import masked
-from sparkctl.operations.progress import LogReader
 from sparkctl.operations.start_guard import loads_weights
 from sparkctl.operations.stream import Emit
 from sparkctl.wire.logs import LogFollower
@@ -211,12 +211,11 @@ class StartWatch:
         return Watched()
 
     async def _wait_for_fatal(self) -> Watched:
-        while self.log.fatal is None:
+        while (fatal := self.log.fatal) is None:
             self._moved.clear()
             await self._moved.wait()
         await self.ctx.clock.sleep(_FATAL_GRACE)
-        root = judge.root_failure(self.log) or self.log.fatal
-        return Watched(judge.of_fatal_line(self.plan, root))
+        return Watched(judge.of_fatal_line(self.plan, self.log, fatal))
 
     # time
 

@@ -19,13 +19,13 @@ from sparkctl.core.logbook import LogBook
 from sparkctl.core.logmarks import LineMarker
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.core.reading import LogReader
 from sparkctl.model.events import Ended, Event, LogArrived, Outcome, Warned
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import ReadyRule
 from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.logs import LogsRequest, logs
-from sparkctl.operations.progress import LogReader
 from sparkctl.operations.up import UpRequest, up
 from sparkctl.sim import SimulatedSparks
 from tests.sim import clients

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from sparkctl.operations.progress import LogReader
 
 from sparkctl import engines
 from sparkctl.model.log import LogLine
@@ -20,7 +21,6 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import ReadyRule, Service
 from sparkctl.operations import readiness
-from sparkctl.operations.progress import LogReader
 from sparkctl.wire.local import LocalLink
 
 HERE = LocalLink(Node(NodeName("here"), "local"))

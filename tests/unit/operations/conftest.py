@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from sparkctl.core.reading import LogReader
 from sparkctl.engines import load
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeName
 from sparkctl.model.plan import Label, LaunchPlan, ReadyRule, Timeouts
-from sparkctl.operations.progress import LogReader
 
 READY = "The server is fired up and ready to roll!"
 

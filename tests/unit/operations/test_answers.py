@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparkctl.core.reading import LogReader
 from sparkctl.engines import load
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
@@ -16,7 +17,6 @@ from sparkctl.model.plan import LaunchPlan, Service
 from sparkctl.model.secrets import MASK
 from sparkctl.operations import judge, readiness
 from sparkctl.operations.masking import masked
-from sparkctl.operations.progress import LogReader
 from sparkctl.operations.watch import secrets_of
 from sparkctl.wire.link import Link
 from sparkctl.wire.open import open_link
@@ -74,8 +74,7 @@ def test_a_verdict_quotes_masked_lines_only(plan: LaunchPlan) -> None:
     lines = masked([LogLine("2026-05-01T10:00:00Z", said, 1)], secrets_of(plan))
     log = LogReader(load("vllm"), plan.ready)
     log.read(lines)
-    root = judge.root_failure(log)
-    assert root is not None
-    verdict = judge.of_fatal_line(plan, root)
+    assert log.fatal is not None
+    verdict = judge.of_fatal_line(plan, log, log.fatal)
     assert KEY not in repr(verdict)
     assert MASK in repr(verdict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from sparkctl.core.reading import LogReader
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.guard import GuardAct, GuardReading, Receipt
 from sparkctl.model.phase import Phase
@@ -12,7 +13,6 @@ from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Cause
 from sparkctl.operations import judge
-from sparkctl.operations.progress import LogReader
 
 from .conftest import READY
 

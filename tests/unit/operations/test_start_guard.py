@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from sparkctl.core.reading import LogReader
 from sparkctl.engines import load
 from sparkctl.model.log import LogLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import ReadyRule
-from sparkctl.operations.progress import LogReader
 from sparkctl.operations.start_guard import loads_weights
 
 VLLM = """\

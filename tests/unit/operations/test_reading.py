@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparkctl.core.own_questions import marked
+from sparkctl.core.reading import LogReader
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import ReadyRule
 from sparkctl.model.verdict import Cause
-from sparkctl.operations.progress import LogReader
 
 from .conftest import READY
 

@@ -1,0 +1,182 @@
+"""Reading a log of which nobody said whose it is: line by line, or a block of bytes at a time, with the same result. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+
+from sparkctl.core import verdicts
+from sparkctl.core.logframes import FRAME, unframe, without_lost_colours
+from sparkctl.core.own_questions import is_ours
+from sparkctl.core.reading import LogReader
+from sparkctl.engines import load, names
+from sparkctl.engines.base import Engine
+from sparkctl.engines.lines import PREFIXES
+from sparkctl.model.diagnosis import Diagnosis
+from sparkctl.model.engine_facts import FactName
+from sparkctl.model.log import LogLine
+from sparkctl.model.phase import Phase
+from sparkctl.model.plan import LaunchPlan, ReadyRule
+from sparkctl.model.text import ESCAPES, clean
+from sparkctl.model.verdict import Cause, Verdict
+
+ANY = "container"  # reads what every program may say
+_ANYTHING_READY = r"^INFO: +Application startup complete\."
+_UNDECIDED = 20_000  # lines after which it is nobody's log
+_HEAD = 240  # characters of a line in which an engine's mark is looked for
+
+
+class Diagnosing:
+    """Takes in the lines of a log, of ``engine`` (None: of whichever shows itself), and says what they tell.
+
+    ``ready``: the instance's own rule, None: the engine's. While no line has named the engine every one of them reads.
+    """
+
+    def __init__(self, engine: str | None = None, ready: ReadyRule | None = None) -> None:
+        self._ready = ready
+        self._engine = engine
+        self._readers = {name: self._reader(name) for name in ((engine,) if engine else names())}
+        self._hints: dict[str, int] = {}
+        self.lines = 0
+
+    def feed(self, raw: str) -> None:
+        """Take in the next line, as the file has it."""
+        self.lines += 1
+        plain = raw if raw.isprintable() else ESCAPES.sub("", raw)
+        when, text = unframe(without_lost_colours(plain))
+        if self._engine is None and self.lines <= _UNDECIDED:
+            self._look_for_engine(text)
+        line = LogLine(when, text, self.lines)
+        for reader in self._readers.values():
+            reader.read_line(line)
+
+    def feed_block(self, block: bytes) -> None:
+        """Take in whole lines, the last one ended too. What tells nothing is passed over without being looked at singly.
+
+        A line of nothing but printable ASCII is what `feed` makes of it: nothing is cleaned from it.
+        """
+        block = _without_colours(block.replace(b"\r\n", b"\n") if b"\r" in block else block)
+        at, end = 0, len(block)
+        while at < end:
+            if (passed := self._pass_over(block, at)) > at:
+                at = passed
+                continue
+            newline = block.find(b"\n", at)
+            self.feed(block[at:newline].decode("utf-8", "replace"))
+            at = newline + 1
+
+    def _pass_over(self, block: bytes, at: int) -> int:
+        if self._engine is None:
+            return at
+        reader = self._readers[self._engine]
+        wanted = reader.ordinary
+        if not wanted:
+            return at
+        found = _run_of(wanted)(block, at)
+        if found is None or found.end() == at:
+            return at
+        end = found.end()
+        self.lines += block.count(b"\n", at, end)
+        stop, number = end, self.lines
+        while stop > at:  # the last of them that is not our own question
+            begins = max(at, block.rfind(b"\n", at, stop - 1) + 1)
+            when, text = unframe(without_lost_colours(block[begins : stop - 1].decode("ascii")))
+            if not is_ours(text):
+                reader.pass_over(LogLine(when, text, number))
+                break
+            stop, number = begins, number - 1
+        return end
+
+    def result(self, plan: LaunchPlan | None = None) -> Diagnosis:
+        """Return what the lines tell so far. ``plan``: what was started, for a value to try."""
+        name = self._engine or max(self._hints, key=lambda one: self._hints[one], default=None)
+        reader = self._readers.get(name or ANY) or self._readers[ANY]
+        facts = {fact: one for fact, one in reader.facts.items() if fact is not FactName.ENGINE_VERSION}
+        version = reader.facts.get(FactName.ENGINE_VERSION)
+        return Diagnosis(
+            engine=name,
+            version=None if version is None else clean(version.value),
+            phase=Phase.READY if reader.was_ready else reader.phase,
+            step=None if reader.was_ready or reader.step is None else reader.step.name,
+            ready=reader.was_ready,
+            verdict=_verdict(reader, name, plan),
+            facts=tuple(facts.values()),
+            parts=reader.parts,
+            took=tuple(reader.took),
+            lines=self.lines,
+            runs=reader.runs,
+            run_began=reader.run_began,
+            before=None if reader.before is None else verdicts.of_line(reader.before),
+        )
+
+    @property
+    def reader(self) -> LogReader | None:
+        """The one that reads for the engine, None while that is not known."""
+        return None if self._engine is None else self._readers[self._engine]
+
+    def _reader(self, name: str) -> LogReader:
+        engine = load(name)
+        rule = ReadyRule(engine.defaults.ready_line or _ANYTHING_READY, None)
+        return LogReader(engine, self._ready or rule, whole=True)
+
+    def _look_for_engine(self, text: str) -> None:
+        head = clean(text[:_HEAD])
+        for name, is_mark, hints in _marks():
+            if is_mark is not None and is_mark(head):
+                self._engine = name
+                self._readers = {name: self._readers.get(name) or self._reader(name)}
+                return
+            if any(hint in head for hint in hints):
+                self._hints[name] = self._hints.get(name, 0) + 1
+        if self.lines == _UNDECIDED:
+            self._readers = {ANY: self._readers[ANY]}
+
+
+def diagnose(blocks: Iterable[bytes], engine: str | None = None, ready: ReadyRule | None = None) -> Diagnosing:
+    """Read blocks of whole lines to their end."""
+    reading = Diagnosing(engine, ready)
+    for block in blocks:
+        reading.feed_block(block)
+    return reading
+
+
+def _verdict(reader: LogReader, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
+    if verdicts.proves_an_end(reader):
+        return verdicts.of_log(reader, plan)
+    if name is None and reader.last_error is not None and not reader.was_ready:
+        return Verdict(
+            Cause.CRASHED,
+            "No engine is known by this log; its last line that sounds like an error is the proof.",
+            verdicts.line(reader.last_error),
+            "Read the log around this line; --engine says whose it is.",
+        )
+    return None
+
+
+@cache
+def _marks() -> tuple[tuple[str, Callable[[str], object] | None, tuple[str, ...]], ...]:
+    every: tuple[Engine, ...] = tuple(load(name) for name in names() if name != ANY)
+    return tuple(
+        (one.name, re.compile(one.signs.marks).search if one.signs.marks else None, one.signs.hints) for one in every
+    )
+
+
+@cache
+def _run_of(wanted: tuple[str, ...]) -> Callable[[bytes, int], re.Match[bytes] | None]:
+    """Return what matches a run of ordinary lines: printable ASCII, framed and prefixed as `unframe` and `peel` take it off."""
+    line = f"{FRAME}(?:{PREFIXES})*+(?:{'|'.join(wanted)})[\\x20-\\x7e]*+\\n"
+    return re.compile(f"(?:{line})*+".encode("ascii")).match
+
+
+# Never more than the escape itself, and only where the bytes around it cannot become a character of their own.
+_COLOUR = re.compile(rb"(?>\x1b\[[0-?]*[ -/]*[@-~]?)(?![\x80-\xbf])")
+_EIGHT_BIT = re.compile(rb"\xc2[\x80-\x9f]")
+
+
+def _without_colours(block: bytes) -> bytes:
+    """Return a block without colours, so that its lines may be passed over; as it is where other escapes are in it."""
+    if b"\x1b" not in block or _EIGHT_BIT.search(block):
+        return block
+    plain = _COLOUR.sub(b"", block)
+    return block if b"\x1b" in plain else plain

@@ -1,0 +1,56 @@
+"""When a line was written: by Docker's stamp, else by the header that the engine puts before it. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+# Any year will do where the line names none; a leap year knows every day.
+_YEAR = 2000
+_HEADER = re.compile(
+    r"\[(?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d:\d\d(?:\.\d+)?)[ \]]"  # SGLang
+    r"|(?:\((?:[\w-]+ )?pid=\d+[^)]{0,40}\) ?){0,3}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) "
+    r"(?P<day>\d\d-\d\d) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?) \["  # vLLM, without a year
+    r"|\[(?P<us>\d\d/\d\d/\d{4})-(?P<hour>\d\d:\d\d:\d\d)\]"  # TensorRT-LLM
+    r"|(?P<minutes>\d+)\.(?P<seconds>\d\d)\.(?P<ms>\d{3})\.\d{3} [DIWE] "  # llama-server: since its start
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """``seconds`` of one clock; moments of two clocks cannot be compared."""
+
+    clock: str  # docker | engine | start
+    seconds: float
+
+    def since(self, earlier: Moment | None) -> float | None:
+        """Return the seconds between the two, None where that is not known."""
+        if earlier is None or earlier.clock != self.clock or self.seconds < earlier.seconds:
+            return None
+        return self.seconds - earlier.seconds
+
+
+def moment(when: str, text: str) -> Moment | None:
+    """Return when a line was written. ``when``: Docker's stamp, empty where there is none; ``text``: the raw line."""
+    if when:
+        return _at("docker", when)
+    found = _HEADER.match(text)
+    if found is None:
+        return None
+    if found["date"]:
+        return _at("engine", f"{found['date']}T{found['time']}")
+    if found["day"]:
+        return _at("engine", f"{_YEAR}-{found['day']}T{found['clock']}")
+    if found["us"]:
+        month, day, year = found["us"].split("/")
+        return _at("engine", f"{year}-{month}-{day}T{found['hour']}")
+    return Moment("start", int(found["minutes"]) * 60 + int(found["seconds"]) + int(found["ms"]) / 1000)
+
+
+def _at(clock: str, text: str) -> Moment | None:
+    try:
+        stamp = datetime.fromisoformat(text.replace(",", "."))
+        return Moment(clock, (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError, OSError):
+        return None

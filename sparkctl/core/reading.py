@@ -1,0 +1,313 @@
+"""What an engine's log has told so far. Pure: lines in; phase, step, facts, failures and the root among them out.
+
+`up`, `diagnose` and every look at a failure read with this one reader and pick with this one rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from sparkctl.core.logtime import Moment, moment
+from sparkctl.core.own_questions import is_ours
+from sparkctl.engines.base import Engine, Failure, Signal, Weight, placed
+from sparkctl.engines.lines import LinePreparer
+from sparkctl.model.diagnosis import Took
+from sparkctl.model.engine_facts import EngineFact, FactName
+from sparkctl.model.log import LogLine
+from sparkctl.model.metrics import LineKind
+from sparkctl.model.phase import PartTime, Phase, Step
+from sparkctl.model.plan import ReadyRule
+from sparkctl.model.text import clean, shorten
+from sparkctl.model.verdict import Cause
+
+# What engines print of every good start: optional models they lack, and their settings with words like "error" in them.
+_HARMLESS = re.compile(r"^(?:Ignore import error|server_args=|non-default args|Initializing a V1)")
+_BAD = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
+_SOUNDS_BAD = re.compile(r"\b(?:" + "|".join(_BAD) + r")\b", re.IGNORECASE)
+_TOOK = re.compile(r"(?P<what>.{3,120}?)[ ,.]+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s")
+# uvicorn's word on a request. A path is a client's text: nothing is looked for in it.
+_USED = (
+    r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 200"  # answered well, and nobody but a client of an engine at work asks for that
+)
+_REQUEST = 'INFO: +[^ ]{1,64} - "'
+USED = _REQUEST + _USED
+ASKED = (
+    rf"{_REQUEST}(?!{_USED})[A-Z]{{3,7}} [^\"]* HTTP/[0-9.]+\" [0-9]{{3}}"  # by anybody, us and Prometheus among them
+)
+_ANSWERED = re.compile(f"(?P<used>{USED})|{ASKED}")
+_ONLY_ASKED = (ASKED,)
+_MOST_FAILURES, _MOST_PARTS = 64, 64
+# Lines of an engine at work after a failure that it has lived through: a dying one prints hardly any.
+LIVED_ON, _LIVED_ON_FATAL = 3, 50
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A line that may be evidence. ``serving``: the engine was ready by then. ``life`` and ``moves`` count what the
+    log had told of it at work and of its progress until then."""
+
+    number: int
+    text: str
+    failure: Failure | None = None
+    serving: bool = False
+    life: int = 0
+    moves: int = 0
+
+
+@dataclass(slots=True)
+class LogReader:
+    """Reads one log. A phase is never left backwards: draft models load weights after graphs were captured.
+
+    ``whole``: it is a log from end to end, nobody watches it grow. It may hold several runs, of which the last counts,
+    and what only an engine at work prints shows that it was ready, though the ready line was lost.
+    """
+
+    engine: Engine
+    ready: ReadyRule
+    whole: bool = False
+    phase: Phase = Phase.STARTING
+    step: Step | None = None
+    ready_line_seen: bool = False
+    has_served: bool = False
+    failures: list[Seen] = field(default_factory=list)
+    last_error: Seen | None = None
+    facts: dict[FactName, EngineFact] = field(default_factory=dict)
+    took: list[Took] = field(default_factory=list)
+    runs: int = 1
+    run_began: int = 1  # the line at which the last run began
+    before: Seen | None = None  # the root of the run before
+    _life: int = 0
+    _moves: int = 0
+    _moments: list[tuple[Phase, str | None, Moment | None]] = field(default_factory=list)
+    _last_moment: Moment | None = None
+    _ready_at: Moment | None = None
+    _begun: set[str] = field(default_factory=set)
+    _preparer: LinePreparer = field(default_factory=LinePreparer)
+    _is_ready_line: Callable[[str], object] | None = None
+    _all_ordinary: tuple[str, ...] = ()
+    _latest: tuple[int, str] | None = None
+
+    def __post_init__(self) -> None:
+        self._all_ordinary = (ASKED, USED, *(re.escape(start) for start in self.engine.signs.serving))
+        self._is_ready_line = re.compile(self.ready.line).search if self.ready.line else None
+        self.ready_line_seen = self.ready.line is None
+
+    def read(self, lines: Iterable[LogLine]) -> bool:
+        """Take in lines; return whether phase or step moved."""
+        before = (self.phase, self.step, self.ready_line_seen)
+        for line in lines:
+            self.read_line(line)
+        return (self.phase, self.step, self.ready_line_seen) != before
+
+    def read_line(self, line: LogLine) -> None:
+        """Take in one line."""
+        for text in self._preparer.feed(line.text):
+            self._read_one(line, text)
+
+    @property
+    def latest(self) -> Seen | None:
+        """The last line with text."""
+        return None if self._latest is None else Seen(*self._latest)
+
+    @property
+    def fatal(self) -> Seen | None:
+        """The first line after which the engine cannot come up any more, even if its process lingers."""
+        return next((seen for seen in self.standing if seen.failure and seen.failure.fatal), None)
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether readiness was reached at any time of the last run, as far as the log tells."""
+        return self.has_served or (self.ready_line_seen and self.ready.line is not None)
+
+    @property
+    def ordinary(self) -> tuple[str, ...]:
+        """Regexes of prepared lines that may be passed over from here on without loss, as `pass_over` takes them: what
+        tells nothing, and once nothing hangs on it any more, what tells of an engine at work."""
+        if not self.whole or not (self.ready_line_seen or self.has_served) or self._preparer.is_joining:
+            return ()
+        if not self.has_served or (self.failures and self._life - self.failures[-1].life < _LIVED_ON_FATAL):
+            return _ONLY_ASKED
+        return self._all_ordinary
+
+    def pass_over(self, latest: LogLine) -> None:
+        """Take in `ordinary` lines at once, of which this is the last."""
+        self._latest = latest.number, self._preparer.feed(latest.text)[-1]
+
+    @property
+    def standing(self) -> list[Seen]:
+        """The failures that the engine has not lived through, in the order of the log."""
+        return [
+            seen for seen in self.failures if seen.failure is not None and not self._lived_through(seen, seen.failure)
+        ]
+
+    @property
+    def root(self) -> Seen | None:
+        """The failure that explains the others: the most concrete, among equals the first."""
+        found = _weightiest(self.standing)
+        if found is None or _weight(found) > Weight.DYING:
+            return found
+        # Only that it died is left: what another of its processes went on after may yet be the reason.
+        return _weightiest(
+            [seen for seen in self.failures if seen.serving is found.serving and seen.life == found.life]
+        )
+
+    @property
+    def contributing(self) -> tuple[Seen, ...]:
+        """What went wrong besides the root and is no mere consequence: other concrete causes, each once."""
+        root = self.root
+        found: dict[Cause, Seen] = {}
+        for seen in self.standing:
+            if root is None or seen.failure is None or root.failure is None or seen.failure.weight < Weight.LIKELY:
+                continue
+            if seen.failure.cause is not root.failure.cause:
+                found.setdefault(seen.failure.cause, seen)
+        return tuple(found.values())
+
+    @property
+    def parts(self) -> tuple[PartTime, ...]:
+        """What each part of the start took by the stamps of its lines, as far as they have any."""
+        ends = [*(at for _, _, at in self._moments[1:]), self._ready_at or self._last_moment][: len(self._moments)]
+        taken = ((p, s, end.since(began)) for (p, s, began), end in zip(self._moments, ends, strict=True) if end)
+        return tuple(PartTime(phase, step, seconds) for phase, step, seconds in taken if seconds is not None)
+
+    def _lived_through(self, seen: Seen, failure: Failure) -> bool:
+        if self.whole and self.was_ready and not seen.serving:
+            return True
+        since = self._life - seen.life
+        if failure.fatal:
+            return since >= _LIVED_ON_FATAL
+        return since >= LIVED_ON or self._moves > seen.moves
+
+    def _read_one(self, line: LogLine, text: str) -> None:
+        if is_ours(text):
+            return
+        signs = self.engine.signs
+        if self.whole and text.startswith(signs.begins):
+            self._begin(line, next(begin for begin in signs.begins if text.startswith(begin)))
+        self._latest = line.number, text
+        if self.phase is Phase.STARTING:
+            self._move(Phase.LOADING, None, line)
+        if (
+            self._is_ready_line is not None
+            and not self.ready_line_seen
+            and self._is_ready_line(text)
+            and self._says_ready(text)
+        ):
+            self.ready_line_seen = True
+            self._ready_at = moment(line.when, line.text) or self._last_moment
+            self._move(Phase.WARMING, Step("first token"), line)
+        if text.startswith(signs.serving):
+            self._life += 1
+            self.has_served = self.has_served or (self.whole and self._is_at_work(text))
+            return
+        if text.startswith("INFO: ") and (answered := _ANSWERED.match(text)):
+            if answered["used"]:
+                self._life += 1
+                self.has_served = self.has_served or self.whole
+            return
+        signal = self.engine.classify(text)
+        if signal is not None:
+            self._take(signal, line, text)
+        elif _sounds_bad(text):
+            self.last_error = Seen(line.number, clean(text))
+        if (
+            not self.ready_line_seen
+            and len(self.took) < _MOST_PARTS
+            and _tells_time(text)
+            and (found := _TOOK.match(text))
+        ):
+            self.took.append(Took(shorten(found["what"].strip(), 80), float(found["seconds"]), line.number))
+
+    def _says_ready(self, text: str) -> bool:
+        """The engine knows its own line from a model's text that quotes it; a profile's rule is the profile's word."""
+        if self.ready.line != self.engine.defaults.ready_line:
+            return True
+        signal = self.engine.classify(text)
+        return signal is not None and signal.phase is Phase.READY
+
+    def _is_at_work(self, text: str) -> bool:
+        told = self.engine.stats(text)
+        return told is not None and told.kind is not LineKind.PREFILL  # a warm-up is that
+
+    def _begin(self, line: LogLine, begin: str) -> None:
+        """A start begins. Where one has begun before, what was read is of an earlier run."""
+        if begin in self._begun or self.failures or (self._moves > 1 and (not self._begun or self.was_ready)):
+            version = self.facts.get(FactName.ENGINE_VERSION)
+            fresh = LogReader(self.engine, self.ready, self.whole)
+            fresh.runs, fresh.run_began, fresh.before = self.runs + 1, line.number, self.root
+            fresh._preparer = self._preparer
+            if version is not None:
+                fresh.facts[FactName.ENGINE_VERSION] = version
+            for name in self.__slots__:
+                setattr(self, name, getattr(fresh, name))
+        self._begun.add(begin)
+
+    def _take(self, signal: Signal, line: LogLine, text: str) -> None:
+        for fact in signal.facts:
+            if fact.name not in self.facts or (fact.is_fallback and not self.facts[fact.name].is_fallback):
+                self.facts[fact.name] = fact
+        if signal.failure is not None:
+            step = None if self.step is None else self.step.name
+            told = {name: fact.value for name, fact in self.facts.items()}
+            is_serving = self.was_ready
+            self._note(placed(signal.failure, text, step, told, is_serving=is_serving), line, text)
+        # The engine's own idea of ready is not ours: the rule's line, health and a token decide.
+        phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
+        if phase is not None and phase.rank >= self.phase.rank:
+            self._move(phase, signal.step or (self.step if phase is self.phase else None), line)
+        elif signal.step is not None and phase is None:
+            self.step = signal.step
+
+    def _note(self, failure: Failure, line: LogLine, text: str) -> None:
+        """Keep a failure; of those that say the same again the first is enough, unless it was lived through."""
+        now = self.was_ready and self.whole
+        self._last_moment = moment(line.when, line.text) or self._last_moment
+        for at, seen in enumerate(self.failures):
+            if seen.failure is not None and (seen.failure.cause, seen.failure.weight, seen.failure.fatal) == (
+                failure.cause, failure.weight, failure.fatal
+            ) and self._lived_through(seen, seen.failure):  # fmt: skip
+                del self.failures[at]
+                break
+        if len(self.failures) < _MOST_FAILURES:
+            self.failures.append(Seen(line.number, clean(text), failure, now, self._life, self._moves))
+        else:
+            # a client that asks for nonsense for days: the last place is for what is new
+            weakest = min(self.failures, key=lambda seen: (_weight(seen), -seen.number))
+            if failure.weight > _weight(weakest):
+                self.failures.remove(weakest)
+                self.failures.append(Seen(line.number, clean(text), failure, now, self._life, self._moves))
+
+    def _move(self, phase: Phase, step: Step | None, line: LogLine) -> None:
+        name = None if step is None else step.name
+        is_new = phase is not self.phase or name != (None if self.step is None else self.step.name)
+        self.phase, self.step = phase, step
+        if not is_new:
+            return
+        self._moves += 1
+        now = moment(line.when, line.text) or self._last_moment
+        self._last_moment = now
+        if len(self._moments) < _MOST_PARTS and not (self.ready_line_seen and self.ready.line):
+            self._moments.append((phase, name, now))
+
+
+def _tells_time(text: str) -> bool:
+    return " took " in text or "elapsed" in text or " takes " in text or "finished in " in text
+
+
+def _weight(seen: Seen) -> int:
+    return seen.failure.weight if seen.failure else 0
+
+
+def _weightiest(some: list[Seen]) -> Seen | None:
+    return max(some, key=_weight, default=None)
+
+
+def _sounds_bad(text: str) -> bool:
+    """Cheap for most lines: a pattern that ignores case takes ten times as long as looking for the words."""
+    low = text.lower()
+    for word in _BAD:
+        if word in low:
+            return _SOUNDS_BAD.search(text) is not None and not _HARMLESS.match(text)
+    return False

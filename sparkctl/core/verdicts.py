@@ -1,0 +1,70 @@
+"""From what a log has told to the verdict: the root, what contributed, the change to try. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkctl.core.edits import edit
+from sparkctl.core.reading import LogReader, Seen
+from sparkctl.engines.base import Failure, Weight
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.secrets import redact_word
+from sparkctl.model.text import clean, shorten
+from sparkctl.model.verdict import Edit, Evidence, Verdict
+
+WIDTH = 400  # characters of a line that a proof shows
+_MOST_CONTRIBUTING = 4
+
+
+def of_log(log: LogReader, plan: LaunchPlan | None = None, more: tuple[Evidence, ...] = ()) -> Verdict | None:
+    """Return the verdict that the log's own lines give, None where no line of it tells of a failure that was not lived
+    through. ``plan``: what was started, for a value to try; ``more``: proofs from elsewhere."""
+    root = log.root
+    if root is None or root.failure is None:
+        return None
+    contributing = [of_line(seen, plan) for seen in log.contributing[:_MOST_CONTRIBUTING]]
+    return replace(of_line(root, plan, more), contributing=tuple(contributing))
+
+
+def of_line(seen: Seen, plan: LaunchPlan | None = None, more: tuple[Evidence, ...] = ()) -> Verdict:
+    """Return the verdict of one line that tells of a failure."""
+    failure = seen.failure
+    assert failure is not None
+    return Verdict(
+        failure.cause,
+        _said(_when(seen, failure)),
+        (*line(seen), *more),
+        _said(failure.remedy),
+        failure.field,
+        edit=_edit(failure, plan),
+    )
+
+
+def line(seen: Seen | None) -> tuple[Evidence, ...]:
+    """Return a line of the log as a proof, none for none."""
+    return () if seen is None else (Evidence(shorten(_said(seen.text), WIDTH), "log", seen.number),)
+
+
+def proves_an_end(log: LogReader) -> bool:
+    """Tell whether the root is more than what a healthy server prints of a client's bad request or of a stop."""
+    root = log.root
+    if root is None or root.failure is None:
+        return False
+    return root.failure.fatal or root.failure.weight >= Weight.DEATH or not root.serving
+
+
+def _when(seen: Seen, failure: Failure) -> str:
+    is_said = failure.summary.startswith("While serving")
+    return f"While serving: {failure.summary}" if seen.serving and not is_said else failure.summary
+
+
+def _edit(failure: Failure, plan: LaunchPlan | None) -> Edit | None:
+    """Return the change to try; without a plan only where the engine itself names the value."""
+    if plan is not None:
+        return edit(plan, failure.field, failure.change, failure.value)
+    return None if failure.field is None or failure.value is None else Edit(failure.field, failure.value)
+
+
+def _said(text: str) -> str:
+    """Return what a log said as it may be shown anywhere."""
+    return redact_word(clean(text))

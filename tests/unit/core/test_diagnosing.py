@@ -1,0 +1,237 @@
+"""A log read a block of bytes at a time tells what it tells line by line; and it tells the truth."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkctl import engines
+from sparkctl.core.diagnosing import Diagnosing
+from sparkctl.engines.lines import LinePreparer
+from sparkctl.model.diagnosis import Diagnosis
+from sparkctl.model.phase import Phase
+from sparkctl.model.verdict import Cause
+
+DECODE = "[2026-05-01 10:09:00] Decode batch, #running-req: 3, #token: 422, token usage: 0.00, gen throughput (token/s): 14.7"
+PREFILL = "[2026-05-01 10:09:00 TP0] Prefill batch, #new-seq: 1, #new-token: 9, #cached-token: 0, token usage: 0.00"
+SERVING = "(APIServer pid=1) INFO 05-01 10:09:00 [loggers.py:259] Engine 000: Avg prompt throughput: 7.1 tokens/s, Avg "\
+    "generation throughput: 132.3 tokens/s, Running: 3 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.7%"  # fmt: skip
+POLL = '(APIServer pid=1) INFO:     127.0.0.1:40676 - "GET /metrics HTTP/1.1" 200 OK'
+USED = 'INFO:     10.0.0.7:40676 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
+REFUSED = 'INFO:     10.0.0.7:40676 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request'
+SGLANG = (
+    "[2026-05-01 10:00:00] server_args=ServerArgs(model_path='/models/qwen36', mem_fraction_static=0.8)",
+    "[2026-05-01 10:00:10] Init torch distributed begin.",
+    "[2026-05-01 10:00:12] Load weight begin. avail mem=111.87 GB",
+    "Multi-thread loading shards:  25% Completed | 1/4 [00:00<00:00,  4.44it/s]\r"
+    "Multi-thread loading shards: 100% Completed | 4/4 [00:01<00:00,  4.44it/s]",
+    "[2026-05-01 10:03:12] Load weight end. elapsed=180.42 s, type=Qwen3, avail mem=78.67 GB, mem usage=30.13 GB.",
+    "[2026-05-01 10:03:20] KV Cache is allocated. #tokens: 100000, K size: 8.00 GB, V size: 8.00 GB",
+    "[2026-05-01 10:03:21] Capture cuda graph begin. This can take up to several minutes. avail mem=27.40 GB",
+    "[2026-05-01 10:03:40] INFO:     Application startup complete.",
+    "[2026-05-01 10:03:50] The server is fired up and ready to roll!",
+)
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 119.64 GiB of "
+    "which 1.18 GiB is free."
+)
+DYING = "[2026-05-01 10:10:00] Scheduler hit an exception: Traceback (most recent call last):"
+AFTER = "[2026-05-01 10:10:01] Received sigquit from a child process. It usually means the child failed."
+CLIENTS = (
+    "ERROR:    Exception in ASGI application",
+    "Traceback (most recent call last):",
+    "ValueError: too many tokens asked",
+)
+VLLM = (
+    "(APIServer pid=1) INFO 05-01 10:00:00 [utils.py:233] non-default args: {'model': '/models/q', 'oom': 'out of memory'}",
+    "(EngineCore pid=9) INFO 05-01 10:00:05 [core.py:105] Initializing a V1 LLM engine (v0.19.1) with config: model='q'",
+    "(EngineCore pid=9) INFO 05-01 10:00:14 [gpu_model_runner.py:71] Starting to load model /models/q...",
+    "(EngineCore pid=9) INFO 05-01 10:01:35 [default_loader.py:384] Loading weights took 84.31 seconds",
+    "(EngineCore pid=9) INFO 05-01 10:01:40 [kv_cache_utils.py:1319] GPU KV cache size: 174,720 tokens",
+    "(APIServer pid=1) INFO 05-01 10:02:00 [api_server.py:596] Starting vLLM server on http://0.0.0.0:8000",
+    "(APIServer pid=1) INFO:     Application startup complete.",
+)
+NO_SHARE = (
+    "ValueError: Free memory on device cuda:0 (84.12/119.64 GiB) on startup is less than desired GPU memory utilization "
+    "(0.8, 95.71 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+)
+FAILED = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+
+
+def read(*lines: str, engine: str | None = None) -> Diagnosis:
+    reading = Diagnosing(engine)
+    for line in lines:
+        reading.feed(line)
+    return reading.result()
+
+
+def read_bytes(log: bytes, cut: int = 1 << 18) -> Diagnosis:
+    reading, rest = Diagnosing(), b""
+    for at in range(0, len(log), cut):
+        whole, newline, rest = (rest + log[at : at + cut]).rpartition(b"\n")
+        reading.feed_block(whole + newline)
+    if rest:
+        reading.feed_block(rest + b"\n")
+    return reading.result()
+
+
+# what it tells
+
+
+def test_a_healthy_log_has_no_verdict_and_tells_how_long_each_part_took() -> None:
+    found = read(*SGLANG, *[DECODE] * 5, *CLIENTS, DECODE, REFUSED)
+    assert (found.engine, found.phase, found.ready, found.verdict) == ("sglang", Phase.READY, True, None)
+    taken = {part.step: part.seconds for part in found.parts}
+    assert taken["weights"] == 180
+    assert taken["warm-up"] == 10
+    assert sum(taken.values()) == 230 - 0
+    assert any(took.seconds == 180.42 for took in found.took)
+
+
+def test_the_first_cause_wins_over_what_follows_from_it() -> None:
+    found = read(*SGLANG[:4], OOM, DYING, AFTER)
+    assert found.verdict is not None
+    assert (found.ready, found.phase, found.verdict.cause) == (False, Phase.LOADING, Cause.CUDA_OUT_OF_MEMORY)
+    assert (found.verdict.evidence[0].line, found.verdict.evidence[0].text) == (5, OOM)
+    assert found.verdict.summary.startswith("At the start (weights): ")
+    assert found.verdict.contributing == ()
+
+
+def test_a_failure_after_ready_is_said_to_be_while_serving() -> None:
+    found = read(*SGLANG, DECODE, DECODE, OOM, DYING, AFTER)
+    assert found.verdict is not None
+    assert found.ready
+    assert found.verdict.cause is Cause.CUDA_OUT_OF_MEMORY
+    assert found.verdict.summary.startswith("While serving: ")
+
+
+def test_what_an_engine_lived_through_is_no_verdict() -> None:
+    assert read(*SGLANG, OOM, *[DECODE] * 60).verdict is None
+    assert read(*SGLANG, *CLIENTS, *[USED] * 4).verdict is None
+    early = "[2026-05-01 10:00:11] requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://hub.example/x"
+    assert read(*SGLANG[:2], early, *SGLANG[2:]).verdict is None
+
+
+def test_another_cause_contributes() -> None:
+    disk = "OSError: [Errno 28] No space left on device: '/root/.cache'"
+    found = read(*SGLANG[:3], OOM, disk, AFTER)
+    assert found.verdict is not None
+    assert [one.cause for one in found.verdict.contributing] == [Cause.DISK_FULL]
+    assert found.verdict.contributing[0].evidence[0].line == 5
+
+
+def test_of_several_runs_the_last_one_counts() -> None:
+    found = read(*SGLANG[:4], OOM, AFTER, *SGLANG)
+    assert (found.runs, found.run_began, found.ready, found.verdict) == (2, 7, True, None)
+    assert found.before is not None
+    assert found.before.cause is Cause.CUDA_OUT_OF_MEMORY
+    thrice = read(*(*VLLM[:3], NO_SHARE, FAILED) * 3)
+    assert thrice.verdict is not None
+    assert (thrice.runs, thrice.verdict.cause, thrice.verdict.evidence[0].line) == (3, Cause.STARTUP_MEMORY_CHECK, 14)
+
+
+def test_the_end_of_a_log_alone_shows_that_it_served() -> None:
+    assert read(*[PREFILL, DECODE] * 3).ready
+    assert read(*[SERVING, POLL] * 3).ready
+    assert not read(*[POLL] * 30).ready
+
+
+@pytest.mark.parametrize("frame", [
+    "2026-05-01T10:00:00.123456789Z ", "engine-1  | ", "engine-1  | 2026-05-01T10:00:00.123456789Z ",
+    "2026-05-01T10:00:00.1Z stdout F ",
+    "[pod/qwen-0/engine] ", "May  1 10:00:00 spark1 docker[912]: ", "2026-05-01T10:00:00+0000 spark1 vllm[9]: ",
+])  # fmt: skip
+@pytest.mark.parametrize("log", [(*VLLM, SERVING), (*VLLM[:4], NO_SHARE, FAILED), (*SGLANG[:4], OOM, AFTER)])
+def test_what_others_put_before_a_line_changes_nothing(frame: str, log: tuple[str, ...]) -> None:
+    plain, framed = read(*log), read(*(frame + line for line in log))
+    assert (framed.engine, framed.phase, framed.ready) == (plain.engine, plain.phase, plain.ready)
+    assert framed.verdict == plain.verdict
+    assert (plain.verdict is None) is plain.ready
+
+
+def test_colours_carriage_returns_and_colours_that_lost_their_escape() -> None:
+    coloured = [line.replace("(APIServer pid=1)", "\x1b[0;36m(APIServer pid=1)\x1b[0;0m") + "\r" for line in VLLM]
+    for log in (coloured, [line.replace("\x1b", "") for line in coloured]):
+        assert read(*log).ready, log
+        assert read_bytes("\n".join([*log, NO_SHARE, ""]).encode()).ready
+
+
+def test_a_secret_is_masked_wherever_it_turns_up() -> None:
+    token, key = "hf_" + "a" * 30, "sesame-" + "9" * 9
+    lines = [
+        f"vllm serve: error: unrecognized arguments: --api-key {key} --howl {token}",
+        f"OSError: 401 Client Error for url https://user:{key}@hub.example/x with HF_TOKEN={token}",
+    ]
+    for line in lines:
+        told = repr(read(VLLM[0], line))
+        assert token not in told
+        assert key not in told
+
+
+def test_a_log_of_nobody() -> None:
+    empty = Diagnosing().result()
+    assert (empty.engine, empty.verdict, empty.lines) == (None, None, 0)
+    alien = read("widget made", "widget 2 failed: no such thing", "bye")
+    assert (alien.engine, alien.ready) == (None, False)
+    assert alien.verdict is not None
+    assert (alien.verdict.cause, alien.verdict.evidence[0].line) == (Cause.CRASHED, 2)
+    assert read("widget made").verdict is None
+
+
+def test_a_log_that_is_told_to_be_an_engines_is_read_as_that() -> None:
+    assert read("hello", engine="vllm").engine == "vllm"
+
+
+# that it is the same, whichever way it is read
+
+
+@pytest.mark.parametrize("name", engines.names())
+def test_an_engine_at_work_says_nothing_else_with_such_a_line(name: str) -> None:
+    engine = engines.load(name)
+    for start in engine.signs.serving:
+        for rest in ("", "0: ", " RuntimeError: CUDA out of memory", ": 12% Completed | 1/2 [00:01<"):
+            assert engine.classify(start + rest) is None, start
+    for start in engine.signs.begins:
+        assert not start.startswith(engine.signs.serving)
+
+
+PARTS = st.sampled_from(
+    [
+        *SGLANG, *VLLM, OOM, DYING, AFTER, *CLIENTS, NO_SHARE, FAILED, DECODE, PREFILL, SERVING, POLL, USED, REFUSED, "",
+        " ", "\t", DECODE + "\r", "\x1b[32m" + POLL + "\x1b[0m", "engine-1  | " + DECODE, SERVING[:90], "é " + DECODE,
+        "2026-05-01T10:00:00.1Z " + SERVING, "[0;36m" + POLL, DECODE[:21] + "Decode batches failed: no such thing",
+        "Decode batch" + chr(0x9B) + "31m", "pydantic_core.ValidationError: 1 validation error for SpeculativeConfig",
+        POLL.replace("metrics", "metrics?by=sparkctl"), USED.replace("completions", "completions?by=sparkctl"),
+        "method", "  Input should be 'ngram' [type=literal_error, input_value='howl', input_type=str]",
+        "    For further information visit https://errors.example/2/v/literal_error", "widget failed: no such thing",
+        "(EngineCore pid=9) " * 2 + DECODE, "(Worker_TP0 pid=1) (Worker_TP1 pid=2) " + NO_SHARE, "| " + POLL, "x" * 9000,
+    ]
+)  # fmt: skip
+LOGS = st.lists(st.tuples(PARTS, st.sampled_from([1, 1, 1, 2, 60])), max_size=40).map(
+    lambda some: "\n".join(line for line, times in some for _ in range(times))
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(LOGS, st.sampled_from([64, 1000, 1 << 18]), st.binary(max_size=12))
+def test_blocks_and_lines_tell_the_same(log: str, cut: int, noise: bytes) -> None:
+    raw = log.encode() + noise.replace(b"\n", b"") + b"\n"
+    by_line = Diagnosing()
+    for line in raw[:-1].split(b"\n"):
+        by_line.feed(line.decode("utf-8", "replace"))
+    assert read_bytes(raw, cut) == by_line.result()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=400))
+def test_anything_can_be_read(raw: bytes) -> None:
+    found = read_bytes(raw + b"\n")
+    assert found.lines == raw.count(b"\n") + 1
+
+
+def test_the_preparer_says_whether_the_next_line_belongs_to_an_error() -> None:
+    preparer = LinePreparer()
+    assert not preparer.is_joining
+    preparer.feed("pydantic_core.ValidationError: 1 validation error for SpeculativeConfig")
+    assert preparer.is_joining
