@@ -74,6 +74,8 @@ class ActionId(StrEnum):
     FIRST = "first"
     LAST = "last"
     COPY_VERDICT = "copy-verdict"
+    PROOF = "proof"
+    ACCEPT = "accept"
     LOG_FOLLOW = "log.follow"
     LOG_FIND = "log.find"
     LOG_ONLY = "log.only"
@@ -246,12 +248,16 @@ ACTIONS: tuple[Action, ...] = (
            sense=Sense.DESCRIBE, footer=11),
     Action(ActionId.COPY_VERDICT, ("y",), "copy", "copy why it failed, with its proof, or its address",
            why.no_verdict_or_address, on=_ONE, sense=Sense.COPY, footer=5),
+    Action(ActionId.PROOF, ("enter",), "proof", "the log at the line that proves why it failed", why.no_proof, screen=LOGS,
+           on=_ONE, sense=Sense.TAKE, footer=2),
+    Action(ActionId.ACCEPT, ("a",), "change", "try the change that the verdict proposes, or keep it in the profile",
+           why.no_change, changes=True, on=_ONE, footer=1),
     Action(ActionId.LOG_FOLLOW, ("f",), "follow", "follow the log, or stay where you read", on=_LOG, footer=0),
     Action(ActionId.LOG_FIND, ("/",), "find", "find text, !text or /regex/ while it is typed",
            on=_LOG, footer=1, sense=Sense.SEARCH),
     Action(ActionId.LOG_ONLY, ("&",), "only", "show only the lines that match", on=_LOG, footer=2),
-    Action(ActionId.LOG_NEXT, ("n",), "next match", "the next match", on=_LOG, footer=12),
-    Action(ActionId.LOG_PREVIOUS, ("N",), "match before", "the match before", on=_LOG),
+    Action(ActionId.LOG_NEXT, ("n",), "next match", "the next match, or proof of a verdict", on=_LOG, footer=12),
+    Action(ActionId.LOG_PREVIOUS, ("N",), "match before", "the match before, or the proof", on=_LOG),
     Action(ActionId.LOG_FIRST_ERROR, ("E",), "first error", "the first error", on=_LOG, footer=3),
     Action(ActionId.LOG_NEXT_MARK, ("]",), "next mark", "the next ready line or failure", on=_LOG),
     Action(ActionId.LOG_PREVIOUS_MARK, ("[",), "mark before", "the ready line or failure before", on=_LOG),

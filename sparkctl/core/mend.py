@@ -5,30 +5,15 @@ What an edit made is read again: where it means anything else than what was inte
 
 from __future__ import annotations
 
-import os
-import re
-import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparkctl.core.faults import InvalidFile, Place
 from sparkctl.core.linting import Diagnostic
+from sparkctl.core.textedit import Edit, offset, read, write
 from sparkctl.core.yamlfile import Item, parse_yaml
-from sparkctl.errors import InvalidInput
 from sparkctl.model.lint import Change, ChangeKind
-
-_LINE_END = re.compile("\r\n|\r|\n|\u2028|\u2029")  # as YAML counts lines
-
-
-@dataclass(frozen=True, slots=True)
-class _Edit:
-    """``old`` at ``start`` becomes ``new``."""
-
-    start: int
-    old: str
-    new: str
 
 
 def mend(path: Path, diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
@@ -36,12 +21,8 @@ def mend(path: Path, diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...
 
     What stands in a file that it extends is left alone. Raises `InvalidInput` where the file cannot be read or written.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}") from error
-    mark = b"\xef\xbb\xbf" if raw.startswith(b"\xef\xbb\xbf") else b""
-    text = before = raw[len(mark) :].decode("utf-8")
+    mark, before = read(path)
+    text = before
     done: list[Diagnostic] = []
     # From the end to the beginning: the places before an edit stay where they were.
     for one in sorted(diagnostics, key=lambda one: (one.place.line or 0, one.place.column or 0), reverse=True):
@@ -52,7 +33,7 @@ def mend(path: Path, diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...
             text = edited
             done.append(one)
     if text != before:
-        _write(path, mark + text.encode("utf-8"))
+        write(path, mark + text.encode("utf-8"))
     return tuple(reversed(done))
 
 
@@ -70,36 +51,36 @@ def _edited(text: str, place: Place, change: Change, path: Path) -> str | None:
     return result if means == _intended(tree.data(), change) else None
 
 
-def _replaced(text: str, place: Place, change: Change, tree: Item) -> _Edit | None:
+def _replaced(text: str, place: Place, change: Change, tree: Item) -> Edit | None:
     """A key or a scalar, plain or in quotes."""
     entry = tree.entries["args"].item.entries.get(str(change.where[1])) if "args" in tree.entries else None
     if entry is None or place.line is None or place.column is None:
         return None
     old = str(change.where[1]) if change.kind is ChangeKind.RENAME else entry.item.raw
-    start = _offset(text, place)
+    start = offset(text, place)
     if old is None or start is None:
         return None
     quote = text[start : start + 1] if text[start : start + 1] in ("'", '"') else ""
-    return _Edit(start, f"{quote}{old}{quote}", change.text)
+    return Edit(start, f"{quote}{old}{quote}", change.text)
 
 
-def _added(text: str, tree: Item, change: Change) -> _Edit | None:
+def _added(text: str, tree: Item, change: Change) -> Edit | None:
     """An entry of ``args``: before its first one, or as a map of its own at the end."""
     key = str(change.where[1])
     end = "\r\n" if "\r\n" in text else "\n"
     args = tree.entries.get("args")
     if args is None:
         gap = "" if text.endswith("\n") else end
-        return _Edit(len(text), "", f"{gap}args:{end}  {key}: {change.text}{end}")
+        return Edit(len(text), "", f"{gap}args:{end}  {key}: {change.text}{end}")
     first = next(iter(args.item.entries.values()), None)
     if first is None or first.place.line is None or args.place.line is None:
         return None
     if first.place.line == args.place.line:  # {tp: 1}
-        start = _offset(text, first.place)
-        return None if start is None else _Edit(start, "", f"{key}: {change.text}, ")
-    start = _offset(text, Place(first.place.file, args.place.line + 1, 1))
+        start = offset(text, first.place)
+        return None if start is None else Edit(start, "", f"{key}: {change.text}, ")
+    start = offset(text, Place(first.place.file, args.place.line + 1, 1))
     return (
-        None if start is None else _Edit(start, "", f"{' ' * ((first.place.column or 1) - 1)}{key}: {change.text}{end}")
+        None if start is None else Edit(start, "", f"{' ' * ((first.place.column or 1) - 1)}{key}: {change.text}{end}")
     )
 
 
@@ -115,28 +96,3 @@ def _intended(data: Any, change: Change) -> Any:
     else:
         entries[key] = value
     return {**data, section: entries}
-
-
-def _offset(text: str, place: Place) -> int | None:
-    """Return where in the text a place is."""
-    starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
-    if place.line is None or place.column is None or place.line > len(starts):
-        return None
-    return starts[place.line - 1] + place.column - 1
-
-
-def _write(path: Path, raw: bytes) -> None:
-    """Write in one step, beside the file and over it; its mode stays."""
-    real = path.resolve()
-    fresh = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
-    try:
-        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(file, "wb") as stream:
-                stream.write(raw)
-            fresh.chmod(real.stat().st_mode & 0o777)
-            fresh.replace(real)
-        finally:
-            fresh.unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from error

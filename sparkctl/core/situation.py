@@ -20,8 +20,9 @@ class Situation:
     """What an action's availability depends on. ``screens`` are those that there are.
 
     What the screen in front has selected: ``profile``; a finding's ``remedy``, and the command line that is its ``deed``
-    where it is one of ours; whether it ``has_verdict``: of its instance it is known why its start failed.
-    ``is_troubled``: something is wrong with the selected node that is no finding, or with the config.
+    where it is one of ours. Of an instance whose start failed: whether it ``has_verdict``, the line of its log that is the
+    ``proof``, and whether it ``has_change`` that may mend it. ``is_troubled``: something is wrong with the selected node that
+    is no finding, or with the config.
     """
 
     names: tuple[NodeName, ...] = ()
@@ -35,6 +36,8 @@ class Situation:
     remedy: str | None = None
     deed: tuple[str, ...] | None = None
     has_verdict: bool = False
+    proof: int | None = None
+    has_change: bool = False
     is_troubled: bool = False
 
     @property
@@ -110,6 +113,18 @@ def no_address(now: Situation) -> str | None:
 def no_verdict_or_address(now: Situation) -> str | None:
     """The first is of a start that was watched here and has failed."""
     return None if now.has_verdict else no_address(now)
+
+
+def no_proof(now: Situation) -> str | None:
+    """A verdict that another source than the log gave has none there."""
+    return None if now.proof is not None else "no line of its log proves why it failed"
+
+
+def no_change(now: Situation) -> str | None:
+    """A change is started at once: of a recording there is nothing to start."""
+    if now.replaying:
+        return "this is a recording"
+    return None if now.has_change else "no change is known that would mend it"
 
 
 def no_plan(now: Situation) -> str | None:

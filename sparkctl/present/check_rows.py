@@ -38,7 +38,7 @@ def _placed(
     """Return what is said of a place, which ``words`` begin with, and under it the line that is there."""
     severity, tone = LEVELS[level]
     sign, where = Span(f"{symbol(severity, ascii_only)} ", tone), clean(str(place))
-    short, message = _briefly(where), words.removeprefix(f"{where}: ")
+    short, message = briefly(where), words.removeprefix(f"{where}: ")
     if cells(f"{short}: {message}") + 2 <= columns:
         rows = [row(sign, said(f"{short}: ", Tone.LABEL), said(message, tone))]
     else:
@@ -60,7 +60,7 @@ def _source(place: Place, line: str | None, columns: int, ascii_only: bool, tone
     return rows
 
 
-def _briefly(path: str) -> str:
+def briefly(path: str) -> str:
     """Return a path as short as it stays clear: a shipped file by its name (nobody edits it there), one at home after ``~``."""
     if (name := path.removeprefix(f"{shipped_profiles_dir()}/")) != path:
         return name

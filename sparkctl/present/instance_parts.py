@@ -16,14 +16,14 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan, ReadyRule
 from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, gib
-from sparkctl.model.verdict import Verdict
+from sparkctl.model.verdict import Edit, Verdict
 from sparkctl.operations.launched import Launched
 from sparkctl.present import numbers as words
 from sparkctl.present.bars import claim_bar, gauge
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.fold import fold
 from sparkctl.present.glance import old
-from sparkctl.present.spans import Row, Span, Tone, cells, row, width
+from sparkctl.present.spans import Row, Span, Tone, cells, cut, row, said, width
 from sparkctl.present.tile_parts import Part, Space, folded, label
 
 _ASKED = re.compile(r'"GET /(?:health|metrics)\S* HTTP')
@@ -35,22 +35,40 @@ _MORE = 1.1  # times what is expected: what is nearer is as expected
 # --- a verdict --------------------------------------------------------------------------------------------------------
 
 
-def verdict_parts(verdict: Verdict, space: Space) -> list[Part]:
-    """Return what happened, the lines that prove it, what to change, and the keys that lead on."""
+def verdict_parts(verdict: Verdict, space: Space, accepts: str | None = None) -> list[Part]:
+    """Return what happened, the lines that prove it, and what to change; ``accepts`` is the key that does."""
     room = max(8, space.columns)
     parts = [Part(0, tuple(row(Span(line.strip(), Tone.STRONG)) for line in fold(clean(verdict.summary), room, 0)))]
     for at, proof in enumerate(verdict.evidence):
         where = f"line {proof.line:<5} " if proof.line is not None else f"{proof.origin:<10} "
         parts.append(Part(2 + at, tuple(folded("proof" if not at else "", where + proof.text, space, Tone.VALUE, 2))))
     parts.append(Part(1, tuple(folded("try", verdict.remedy, space, Tone.VALUE, 4))))
+    if verdict.edit is not None:
+        key = () if accepts is None else (Span(f"   {accepts}", Tone.KEY), Span(" tries it", Tone.LABEL))
+        parts.append(Part(1, (cut(row(label("change"), *change_row(verdict.edit), *key), room),)))
+    for at, one in enumerate(verdict.contributing):
+        line = evidence_line(one)
+        where = "" if line is None else f"line {line:<5} "
+        parts.append(Part(3 + at, tuple(folded("also" if not at else "", where + one.summary, space, Tone.LABEL, 2))))
     return parts
+
+
+def change_row(edit: Edit) -> Row:
+    """Return what is to be changed: the field, its value and the one to try."""
+    spans = [said(edit.field, Tone.LABEL)]
+    if edit.was is not None:
+        spans += [said(f"  {edit.was}", Tone.VALUE), Span(" → ", Tone.LABEL)]
+    else:
+        spans.append(Span("  " if edit.value == "null" else " = ", Tone.LABEL))
+    spans.append(Span("taken away", Tone.STRONG) if edit.value == "null" else said(edit.value, Tone.STRONG))
+    return tuple(spans)
 
 
 def verdict_keys(verdict: Verdict, space: Space, more: Sequence[tuple[str, str]] = ()) -> list[Row]:
     """Return the keys under a verdict, as many rows as it takes; the proof is one of them away. ``more``: a key and what it
     does."""
     line = evidence_line(verdict)
-    keys = [("l", "log" if line is None else f"log at line {line}"), ("y", "copy verdict"), *more]
+    keys = [("l", "log") if line is None else ("enter", f"log at line {line}"), *more, ("y", "copy verdict")]
     rows: list[list[Span]] = [[]]
     for key, does in keys:
         spans = [Span(key, Tone.KEY), Span(f" {does}", Tone.LABEL)]
@@ -72,6 +90,12 @@ def field_words(field: str, run: Launched | None) -> str:
 def evidence_line(verdict: Verdict) -> int | None:
     """Return the line of the log that proves it best, None where it is no line of the log."""
     return next((proof.line for proof in verdict.evidence if proof.line is not None), None)
+
+
+def evidence_lines(verdict: Verdict) -> tuple[int, ...]:
+    """Return every line of the log that proves it, or what contributed to it, in the order of the log."""
+    every = (proof.line for one in (verdict, *verdict.contributing) for proof in one.evidence)
+    return tuple(sorted({line for line in every if line is not None}))
 
 
 def verdict_text(end: Ended) -> str:

@@ -60,7 +60,7 @@ class InstanceScene:
     was watched, ``course`` how that went. ``run`` is what it runs with, or ``run_trouble`` why that is not known; ``tail``
     are the last lines of its log, ``tail_trouble`` what is the matter with following it. ``remedies`` are the keys that may
     mend a failure, each with what it does; ``end_trouble`` is why there is no verdict. ``warnings``: of its last start
-    from here."""
+    from here. ``accepts``: the key that does what its verdict proposes."""
 
     seen: Glance
     name: str
@@ -75,6 +75,7 @@ class InstanceScene:
     remedies: tuple[tuple[str, str], ...] = ()
     end_trouble: str | None = None
     warnings: tuple[Warned, ...] = ()
+    accepts: str | None = None
 
 
 def instance_rows(scene: InstanceScene, columns: int, lines: int) -> tuple[Row, ...]:
@@ -241,7 +242,7 @@ def _failure(scene: InstanceScene, space: Space, *, roomy: bool) -> list[Part]:
     verdict = None if scene.end is None else scene.end.verdict
     if verdict is not None:
         parts = [
-            *verdict_parts(verdict, space),
+            *verdict_parts(verdict, space, scene.accepts),
             *(Part(1, (each,)) for each in verdict_keys(verdict, space, scene.remedies)),
         ]
     else:

@@ -21,7 +21,7 @@ from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.operations.launched import Launched, launched
-from sparkctl.present.instance_parts import field_words, plan_rows, verdict_text
+from sparkctl.present.instance_parts import evidence_line, field_words, plan_rows, verdict_text
 from sparkctl.present.instance_screen import InstanceScene, instance_rows
 from sparkctl.present.keys import key_words
 from sparkctl.present.spans import Row, Tone
@@ -69,7 +69,12 @@ class Instance(PanelScreen):
 
     def selected(self, now: Situation) -> Situation:
         """This instance, whatever is selected on the overview."""
-        return replace(now, node=self._node, instance=self._instance, has_verdict=self._end() is not None)
+        end = self._end()
+        verdict = None if end is None else end.verdict
+        return replace(
+            now, node=self._node, instance=self._instance, has_verdict=end is not None,
+            proof=None if verdict is None else evidence_line(verdict), has_change=bool(verdict and verdict.edit),
+        )  # fmt: skip
 
     def _end(self) -> Ended | None:
         room = self.panel.room
@@ -123,7 +128,7 @@ class Instance(PanelScreen):
         return InstanceScene(
             seen, self._instance, one, store.course(self._node, self._instance), end, run,
             self._run_trouble or _why_no_plan(room), tuple(self._lines), self._trouble, self.panel.ascii_only,
-            self._remedies(end, run), self._judge_trouble, room.warnings(self._node, self._instance),
+            self._remedies(end, run), self._judge_trouble, room.warnings(self._node, self._instance), self._accepts(),
         )  # fmt: skip
 
     def _remedies(self, end: Ended | None, run: Launched | None) -> tuple[tuple[str, str], ...]:
@@ -140,6 +145,12 @@ class Instance(PanelScreen):
             for name, does in words.items()
             if name in there
         )
+
+    def _accepts(self) -> str | None:
+        """Return the key that does what the verdict proposes, where it can be done."""
+        now = self.panel.situation()
+        accept = next((one for one in self.actions if one.id is ActionId.ACCEPT and one.why_not(now) is None), None)
+        return None if accept is None else key_words(accept.keys[0], self.panel.ascii_only)
 
     def _judge(self, room: Room, one: InstanceView | None) -> None:
         """Ask once, of a failure that was not watched here, why it ended."""
@@ -170,6 +181,16 @@ class Instance(PanelScreen):
         """Start it once more, when the operator has said yes."""
         assert one.words is not None
         self.panel.orders.ask_and_give(one, one.words(self.panel.situation()))
+
+    def do_accept(self, _: Action) -> None:
+        """Show the change that the verdict proposes, and do it when the operator has said how."""
+        from sparkctl.tui.accepting import accept
+
+        end, one = self._end(), self.panel.situation().selected
+        if end is not None and end.verdict is not None and end.verdict.edit is not None:
+            profile = self._instance if one is None or one.profile is None else one.profile
+            verdict = end.verdict
+            self.panel.opening(accept(self.panel, profile, self._node, end.verdict.edit, verdict.again))
 
     def do_edit_its(self, _: Action) -> None:
         """Open its profile in the editor, at the field that the verdict names."""

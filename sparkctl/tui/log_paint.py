@@ -58,6 +58,7 @@ class Painter:
         self.has_numbers = False
         self.base = Style()
         self.styles: dict[str, Style] = {}
+        self.proofs: frozenset[tuple[int, int]] = frozenset()  # source and line of what proves a verdict
         self._zone = zone
         names = [shorten(_ascii(name) if ascii_only else name, _LONGEST_NAME) for name in sources]
         self._wide = max(map(cell_len, names))
@@ -133,7 +134,9 @@ class Painter:
         found = [Segment(f"{symbol} ", style)]
         time, number = self._time_width(), self._number_width()
         if number:
-            found.append(Segment(f"{line.line if is_first else '':>{number}} ", dim))
+            proves = (line.source, line.line) in self.proofs
+            tone = self.base + self.styles["failure"] if proves else dim
+            found.append(Segment(f"{line.line if is_first else '':>{number}} ", tone))
         if time:
             found.append(Segment(f"{self._time(line) if is_first else '':{time}} ", dim))
         if self._shows_sources:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sparkctl.core import logscan
 from sparkctl.core.logorder import Rows
@@ -16,6 +16,8 @@ class Seeker:
 
     def __init__(self, sight: LogSight, place: LogPlace, say: Callable[[str], None]) -> None:
         self._sight, self._place, self._say = sight, place, say
+        self._source, self._at = 0, 0
+        self._lines: tuple[int, ...] = ()  # of what proves a verdict, and which line was gone to last
 
     def typed(self, pattern: str, *, jump: bool) -> None:
         """Look for a pattern, and go to the nearest such line if asked to; whoever follows is nearest to the newest."""
@@ -29,7 +31,10 @@ class Seeker:
     def match(self, *, backwards: bool) -> None:
         """Go to the next match, round the end of the log if need be."""
         found = self._sight.found
-        if found is None:
+        if found is None and self._lines:
+            self._at = (self._at + (-1 if backwards else 1)) % len(self._lines)
+            self._prove()
+        elif found is None:
             self._say("nothing is looked for yet: / finds")
         elif not len(found):
             self._say("no match" if self._sight.finding is None else "no match yet")
@@ -57,6 +62,17 @@ class Seeker:
                 self._say("no error among the shown lines")
 
         self._sight.look(logscan.errors, arrive)
+
+    def proofs(self, source: int, line: int, others: Sequence[int]) -> None:
+        """Go to the line that proves a verdict best; `match` goes on to the others, in the order of the log."""
+        self._source, self._lines = source, tuple(sorted({line, *others}))
+        self._at = self._lines.index(line)
+        self._prove()
+
+    def _prove(self) -> None:
+        if len(self._lines) > 1:
+            self._say(f"proof {self._at + 1} of {len(self._lines)}: n and N lead through them")
+        self.evidence(self._source, self._lines[self._at])
 
     def evidence(self, source: int, line: int) -> None:
         """Go to a line by its number in its own log; a filter that hides it is taken away."""

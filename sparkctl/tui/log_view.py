@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import ClassVar
@@ -115,10 +115,12 @@ class LogView(LogScroll, can_focus=True):
         self.resized()
         self._work()
 
-    def show_evidence(self, source: int, line: int) -> None:
-        """Go to a line by its number in its own log, as a verdict names it, with the numbers shown."""
+    def show_evidence(self, source: int, line: int, others: Sequence[int] = ()) -> None:
+        """Go to a line by its number in its own log, as a verdict names it, with the numbers shown; while nothing is looked
+        for, the keys for matches lead through it and the ``others`` that prove it, too."""
         self.painter.has_numbers = True
-        self.seek.evidence(source, line)
+        self.painter.proofs = frozenset((source, one) for one in (line, *others))
+        self.seek.proofs(source, line, others)
         self.painter.has_sources = self.sight.source is None and len(self.book.sources) > 1
         self.resized()
         self._work()
@@ -261,8 +263,9 @@ class LogView(LogScroll, can_focus=True):
         (self.pause if self.is_following else self.follow)()
 
     def action_next_match(self, backwards: bool = False) -> None:
-        """Go to the next match, round the end of the log if need be."""
+        """Go to the next match, round the end of the log if need be; without a search to the next proof of a verdict."""
         self.seek.match(backwards=backwards)
+        self._work()
         self.repaint()
 
     def action_next_mark(self, backwards: bool = False) -> None:

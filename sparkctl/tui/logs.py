@@ -16,7 +16,7 @@ from sparkctl.core.logmarks import LineMarker
 from sparkctl.model.finding import Severity
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeName
-from sparkctl.present.instance_parts import evidence_line, matter_lines
+from sparkctl.present.instance_parts import evidence_line, evidence_lines, matter_lines
 from sparkctl.present.spans import Span, Tone, row
 from sparkctl.present.symbols import symbol
 from sparkctl.tui.log_feed import LogFeed, Reader
@@ -62,6 +62,7 @@ class Logs(PanelScreen):
         self._pane: LogPane | None = None
         self._feeds: list[LogFeed] = []
         self._wanted: int | None = None  # a line to go to when it comes
+        self._proofs: tuple[int, ...] = ()  # all that prove what it is
         self._troubles: dict[Source, str] = {}
 
     @property
@@ -90,7 +91,8 @@ class Logs(PanelScreen):
         if room is None:
             return
         end = room.failure(self._node, self._instance)
-        self._wanted = evidence_line(end.verdict) if end is not None and end.verdict is not None else None
+        if end is not None and end.verdict is not None:
+            self._wanted, self._proofs = evidence_line(end.verdict), evidence_lines(end.verdict)
         self._read()
 
     def on_unmount(self) -> None:
@@ -320,7 +322,7 @@ class Logs(PanelScreen):
         line, self._wanted = self._wanted, None
         if line is not None and self._pane is not None:
             at = self._sources.index(self._chosen)
-            self.call_after_refresh(self._pane.view.show_evidence, at, line)
+            self.call_after_refresh(self._pane.view.show_evidence, at, line, self._proofs)
 
 
 def _engine(name: str) -> Engine | None:

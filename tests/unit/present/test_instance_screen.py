@@ -179,7 +179,7 @@ def test_a_failure_says_why_first_and_where_the_proof_is() -> None:
     assert "✕ failed after 48 s" in lines[0]
     assert "The draft workspace did not fit" in lines[1]
     assert "line 412" in seen
-    assert "l log at line 412" in seen
+    assert "enter log at line 412" in seen
     assert "Lower args.mem-fraction-static." in seen
     assert evidence_line(VERDICT) == 412
     assert verdict_text(END).splitlines()[1] == "  log line 412: torch.OutOfMemoryError: CUDA out of memory."

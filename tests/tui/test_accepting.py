@@ -1,0 +1,118 @@
+"""A verdict's proof one key away, and its change accepted: once, or for good; on simulated Sparks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core import paths
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.node import NodeName
+from sparkctl.model.verdict import Edit, Evidence
+from sparkctl.sim import SimulatedSparks
+from sparkctl.tui.app import Panel
+from sparkctl.tui.log_view import LogView
+from tests.sim.clients import FAST
+from tests.tui.driving import Driver, holds, on_sparks, screen, until
+from tests.tui.test_instance import log, type_line
+
+EDIT = Edit("args.mem-fraction-static", "0.74", "0.82", is_first_try=True)
+AGAIN = f"sparkctl up qwen36 --node spark1 --set {EDIT.setting}"
+
+
+@asynccontextmanager
+async def failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int] = (80, 24)
+) -> AsyncIterator[tuple[Driver, SimulatedSparks]]:
+    """The screen of a model whose start has failed, with a change that may mend it and proofs on three lines."""
+    async with (
+        SimulatedSparks("empty", **FAST, faults={"spark1": "cuda-oom"}) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=size) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await type_line(pilot, "up qwen36 --node spark1")
+        await until(pilot, "✕ failed")
+        app = pilot.app
+        assert isinstance(app, Panel)
+        assert app.room is not None
+        end = app.room.bridge.ends[NodeName("spark1"), "qwen36"]
+        assert end.verdict is not None
+        proofs = (*end.verdict.evidence, Evidence("a", "log", 8), Evidence("b", "log", 3))
+        app.room.bridge.learn(replace(end, verdict=replace(end.verdict, evidence=proofs, edit=EDIT, again=AGAIN)))
+        await pilot.press("enter")
+        await until(pilot, "copy verdict")
+        yield pilot, sparks
+
+
+def line(view: LogView) -> int:
+    """The number of the line that was gone to."""
+    assert view.place.current is not None
+    found = view.book.line(view.place.current[1])
+    assert found is not None
+    return found.line
+
+
+async def test_enter_shows_the_proof_and_n_leads_through_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with failed(tmp_path, monkeypatch) as (pilot, _):
+        shown = screen(pilot)
+        best = int(shown.partition("log at line ")[2].split()[0])
+        assert "enter log at line" in shown
+        await pilot.press("enter")
+        await until(pilot, "qwen36 › log")
+        view = await log(pilot, lambda view: view.place.current is not None)
+        assert line(view) == best
+        assert not view.is_following
+        seen = []
+        for key in ("n", "n", "n", "N"):
+            before = view.place.current
+            await pilot.press(key)
+            await holds(pilot, lambda: view.place.current != before)  # noqa: B023
+            seen.append(line(view))
+        assert seen == [3, 8, best, 8], "in the order of the log, and round its end"
+        await pilot.press("slash", *"Load", "enter")
+        await holds(pilot, lambda: view.sight.found is not None and len(view.sight.found))
+        await pilot.press("n")
+        await holds(pilot, lambda: "Load" in (view.book.line(view.place.current[1]) or view.book.read(0, 1)[0]).text)
+
+
+async def test_a_change_is_tried_once_and_the_profile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with failed(tmp_path, monkeypatch) as (pilot, sparks):
+        assert "args.mem-fraction-static  0.82 → 0.74   a tries it" in screen(pilot)
+        await pilot.press("a")
+        shown = await until(pilot, "change qwen36 and start it again")
+        assert "args.mem-fraction-static  0.82 → 0.74" in shown
+        assert "how far is a guess" in shown
+        assert AGAIN in " ".join(shown.replace("│", " ").split())
+        assert "now  " in shown, "and what it would meet there, as u shows it"
+        await pilot.press("enter")
+        await pilot.pause(0.2)
+        assert "change qwen36 and" not in screen(pilot), "no is the default"
+        assert "✕ failed" in screen(pilot)
+        sparks.nodes["spark1"].fault = None
+        await pilot.press("a")
+        await until(pilot, "change qwen36 and start it again")
+        await pilot.press("tab", "enter")
+        await until(pilot, "● ready")
+        assert not list(paths.user_profiles_dir().glob("*"))
+
+
+async def test_a_change_is_kept_in_a_copy_of_the_shipped_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with failed(tmp_path, monkeypatch, size=(120, 40)) as (pilot, sparks):
+        sparks.nodes["spark1"].fault = None
+        await pilot.press("a")
+        shown = await until(pilot, "change qwen36 and start it again")
+        assert "your copy of the shipped one" in shown
+        await pilot.press("tab", "tab", "enter")
+        await until(pilot, "● ready")
+        mine = ProfileLibrary().load("qwen36")
+        assert dict(mine.args)["mem-fraction-static"] == "0.74"
+        assert not mine.shipped
+        await until(pilot, "--mem-fraction-static 0.74")
