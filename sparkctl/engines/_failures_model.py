@@ -81,7 +81,7 @@ _WHOLE = (
         on=_PATH,
     ),
     rule(
-        rf"{ERROR}.*(?:Error while deserializing header: (?P<what>.*)|MetadataIncompleteBuffer|InvalidHeaderLength"
+        rf"{ERROR}.*?(?:Error while deserializing header: (?P<what>.*)|MetadataIncompleteBuffer|InvalidHeaderLength"
         r"|HeaderTooSmall|incomplete metadata, file not fully covered)"
         r"|^Error while deserializing header: (?P<said>.*)",
         Cause.TRUNCATED_WEIGHTS,

@@ -61,7 +61,7 @@ _DOCKER = (
         weight=Weight.LIKELY,
     ),
     rule(
-        rf"{_DAEMON}.*(?:[Nn]o such image:? ?(?P<name>\S*)|manifest for (?P<tag>\S+) not found|manifest unknown"
+        rf"{_DAEMON}.*?(?:[Nn]o such image:? ?(?P<name>\S*)|manifest for (?P<tag>\S+) not found|manifest unknown"
         r"|pull access denied for (?P<denied>[^,\s]+)|failed to resolve reference \"(?P<reference>[^\"]+)\""
         r"|repository \S+ not found|requested access to the resource is denied)",
         Cause.IMAGE_MISSING,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sparkctl import engines
 from sparkctl.engines.base import Failure, pick
 from sparkctl.engines.lines import LinePreparer
+from sparkctl.model.engine_facts import EngineFact
 from sparkctl.model.phase import Phase, Step
 
 
@@ -15,6 +16,7 @@ class Reading:
     phases: list[Phase] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     failures: list[tuple[int, str, Failure]] = field(default_factory=list)
+    facts: list[EngineFact] = field(default_factory=list)
 
     @property
     def root(self) -> Failure:
@@ -28,6 +30,12 @@ class Reading:
         assert found is not None
         return found[0]
 
+    @property
+    def root_text(self) -> str:
+        found = pick(self.failures)
+        assert found is not None
+        return found[1]
+
 
 def read(engine: str, log: str) -> Reading:
     one, preparer, reading = engines.load(engine), LinePreparer(), Reading()
@@ -40,6 +48,7 @@ def read(engine: str, log: str) -> Reading:
                 reading.phases.append(signal.phase)
             if signal.step is not None:
                 reading.steps.append(signal.step)
+            reading.facts += signal.facts
             if signal.failure is not None:
                 reading.failures.append((number, line, signal.failure))
     return reading
