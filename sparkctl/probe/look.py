@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparkctl.model.checkpoint import Checkpoint
 from sparkctl.model.memory import Memory
 from sparkctl.model.units import KIB, MIB
 
@@ -87,6 +88,7 @@ class Look:
     docker: DockerAccess | None = None
     drop_right: str | None = None  # allowed | denied | none (no sudo)
     habits: Habits | None = None
+    models: tuple[Checkpoint, ...] = ()
 
     def held_by(self, container_id: str) -> int | None:
         """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
@@ -113,6 +115,7 @@ def decode(answer: bytes) -> Look:
     sections: dict[str, str] = {}
     disks: list[Disk] = []
     paths: list[tuple[str, bool]] = []
+    models: list[Checkpoint] = []
     name: str | None = None
     body: list[str] = []
     complete = False
@@ -121,7 +124,7 @@ def decode(answer: bytes) -> Look:
             body.append(line)
             continue
         if name is not None:
-            _keep(name, "\n".join(body), sections, disks, paths)
+            _keep(name, "\n".join(body), sections, disks, paths, models)
         name, body = line[len(_HEADER) :], []
         complete = name == "end"
     if not complete:
@@ -139,15 +142,21 @@ def decode(answer: bytes) -> Look:
         docker=_docker(sections.get("docker")),
         drop_right=_words(sections["sudo"]).get("drop") if "sudo" in sections else None,
         habits=_habits(sections.get("health")),
+        models=tuple(models),
     )
 
 
-def _keep(name: str, body: str, sections: dict[str, str], disks: list[Disk], paths: list[tuple[str, bool]]) -> None:
+def _keep(
+    name: str, body: str, sections: dict[str, str], disks: list[Disk], paths: list[tuple[str, bool]],
+    models: list[Checkpoint],
+) -> None:  # fmt: skip
     kind, _, argument = name.partition(" ")
     if kind == "disk":
         disks.append(_disk(argument, body))
     elif kind == "path":
         paths.append((argument, body.strip() == "exists"))
+    elif kind == "model":
+        models.append(_checkpoint(argument, body))
     else:
         sections[kind] = body
 
@@ -241,6 +250,21 @@ def _disk(path: str, body: str) -> Disk:
     if match is None:
         return Disk(path, None, None)
     return Disk(path, int(match[1]) * KIB, max(0, int(match[2])) * KIB)
+
+
+def _checkpoint(place: str, body: str) -> Checkpoint:
+    word = _words(body)
+    files = re.findall(r"^file (\d{1,16}) (?:.*/)?([^/\n]+)$", body, re.MULTILINE)
+    total = re.search(r'^total "total_size": *(\d{1,16})$', body, re.MULTILINE)
+    unfinished = word.get("unfinished", "")
+    return Checkpoint(
+        place,
+        is_there={"dir": True, "file": True, "other": True, "no": False}.get(word.get("there", "")),
+        files=tuple((name, int(size)) for size, name in files),
+        index_total=int(total[1]) if total else None,
+        unfinished=int(unfinished) if unfinished.isascii() and unfinished.isdigit() else 0,
+        config=word.get("config") or None,
+    )
 
 
 def _docker(body: str | None) -> DockerAccess | None:

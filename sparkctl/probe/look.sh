@@ -28,6 +28,26 @@ for section in "$@"; do
       echo "@@ disk $argument"; df -P -k -- "$argument" 2>&1 | tail -n 1 ;;
     path=*)
       echo "@@ path $argument"; if [ -e "$argument" ]; then echo exists; else echo missing; fi ;;
+    model=*)
+      # A model's directory, its place in Hugging Face's cache, or a GGUF file: sizes and config.json, bounded in time and length.
+      echo "@@ model $argument"
+      place=$argument
+      if [ -d "$argument/snapshots" ]; then
+        place=$argument/snapshots/$(cat "$argument/refs/main" 2>/dev/null)
+        if [ ! -d "$place" ] || [ "$place" = "$argument/snapshots/" ]; then
+          place=$argument/snapshots/$(ls -t "$argument/snapshots" 2>/dev/null | head -n 1)
+        fi
+        echo "unfinished $(ls "$argument/blobs" 2>/dev/null | grep -c '\.incomplete$')"
+      fi
+      if [ -d "$place" ]; then echo "there dir"; elif [ -f "$place" ]; then echo "there file"; elif [ -e "$place" ]; then echo "there other"
+      elif ls -d "$place" 2>&1 | grep -q 'Permission denied'; then echo "there unknown"; else echo "there no"; fi
+      if [ -d "$place" ]; then
+        timeout 5 stat -L -c 'file %s %n' -- "$place"/*.safetensors "$place"/*.gguf "$place"/*.bin "$place"/*.pt 2>/dev/null | head -n 1000
+        echo "total $(timeout 5 head -c 8000000 -- "$place"/*.safetensors.index.json 2>/dev/null | grep -o '"total_size": *[0-9]*' | head -n 1)"
+        echo "config $(timeout 5 head -c 65536 -- "$place/config.json" 2>/dev/null | tr -d '\r\n')"
+      elif [ -f "$place" ]; then
+        timeout 5 stat -L -c 'file %s %n' -- "$place" "${place%-00001-of-*}"-0*-of-*.gguf 2>/dev/null | sort -u | head -n 1000
+      fi ;;
     docker)
       echo "@@ docker"
       s=/var/run/docker.sock

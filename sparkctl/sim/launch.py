@@ -27,6 +27,9 @@ class Kind(StrEnum):
     TTS = "tts"  # uvicorn with a small model behind it, and anything else
 
 
+# of models whose name does not tell it: billions of parameters, of active ones, and bytes of each as it is published
+_WEIGHED = (("MiniMax-M2", 229, 10, 115 / 229), ("gpt-oss-120b", 117, 5.1, 65 / 117), ("Coder-Next", 80, 3, 0.62))
+
 DEFAULT_PORTS = {Kind.SGLANG: 30000, Kind.VLLM: 8000, Kind.LLAMA: 8080, Kind.TTS: 5005}
 
 
@@ -91,7 +94,7 @@ def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], faul
     flags = _flags(argv)
     model = _first(flags, "model-path", "model", "m", "hf-repo") or _positional_model(argv) or "/models/unnamed-3B"
     nodes = int(_first(flags, "nnodes") or 1)
-    weights, active, parameters = _sizes(model, kind)
+    weights, active, parameters = sizes(model, kind)
     is_ngram = _is_ngram(flags)
     named = env.get("SIM_FAULT")
     return Launch(
@@ -159,8 +162,11 @@ def _positional_model(argv: Sequence[str]) -> str | None:
     return argv[at] if at < len(argv) and not argv[at].startswith("-") else None
 
 
-def _sizes(model: str, kind: Kind) -> tuple[int, int, float]:
+def sizes(model: str, kind: Kind) -> tuple[int, int, float]:
     """Guess the bytes of all and of the active weights, and the number of parameters, from a model's name."""
+    for mark, parameters, moving, each in _WEIGHED:
+        if mark.lower() in model.lower():
+            return int(parameters * each * 1e9), int(moving * each * 1e9), parameters * 1e9
     counts = [float(found) for found in re.findall(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z\d])", model)]
     total = counts[0] if counts else (3.0 if kind is Kind.TTS else 8.0)
     active = re.search(r"(?<![a-zA-Z])A(\d+(?:\.\d+)?)B", model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.sim.memory import KIB
+from sparkctl.sim.models import model
 from sparkctl.sim.node import FULL_FREE, HOME, KERNEL, USER, SimNode, Sudo, Trouble
 
 FIRST_LINE = "# sparkctl look 1"
@@ -96,7 +97,11 @@ def _path(node: SimNode, path: str) -> list[str]:
     return ["missing" if path in node.options.missing else "exists"]
 
 
-_WITH_ARGUMENT = {"disk": _disk, "path": _path}
+def _model(node: SimNode, place: str) -> list[str]:
+    return ["there no"] if place in node.options.missing else model(place)[1:]
+
+
+_WITH_ARGUMENT = {"disk": _disk, "path": _path, "model": _model}
 _PLAIN = {
     "identity": _identity,
     "memory": _memory,
