@@ -23,7 +23,7 @@ from sparkctl.model.suggest import closest, did_you_mean
 # Numbers are numbers here; everywhere else a number is the text it was written as (1.10 stays 1.10).
 _NUMBERS = (("schema",), ("nodes",), ("port",))
 # What the profile hash does not see.
-_NOT_CONTENT = ("engine_version", "title", "notes", "source", "extra", "origin", "shipped", "digest")
+_NOT_CONTENT = ("engine_version", "title", "notes", "source", "extra", "origin", "shipped", "digest", "draft_workspace")
 _WANTED = {
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
@@ -205,6 +205,7 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
         ),
         expected_memory=file.memory.expected,
         floor_memory=file.memory.floor,
+        draft_workspace=file.memory.draft_workspace,
         start=_start(file.start),
         stop_grace=file.stop.grace,
         liveness=file.liveness,

@@ -218,6 +218,7 @@ class MemorySection(_Section):
 
     expected: Size | None = None
     floor: Size | None = None
+    draft_workspace: Literal["before-weights"] | None = None
 
 
 class TimeoutsSection(_Section):

@@ -57,7 +57,8 @@ class _Writer:
         yield from self._text("env_file", one.env_file)
         yield from self._list("mounts", one.mounts)
         yield from self._container()
-        yield from self._map("memory", {"expected": _size(one.expected_memory), "floor": _size(one.floor_memory)})
+        memory = {"expected": _size(one.expected_memory), "floor": _size(one.floor_memory)}
+        yield from self._map("memory", memory | {"draft_workspace": one.draft_workspace})
         yield from self._start()
         yield from self._map("stop", {} if one.stop_grace == 30.0 else {"grace": _seconds(one.stop_grace)})
         yield from self._text("liveness", one.liveness)

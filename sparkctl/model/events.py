@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkctl.model.finding import Figure, Finding, Severity
+from sparkctl.model.fit import Fit
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
@@ -116,6 +117,16 @@ class PlanMade:
     ts: float
     node: NodeName
     plan: LaunchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class FitJudged:
+    """Whether what is about to be done fits on a node. ``commands`` follow from the answer."""
+
+    ts: float
+    node: NodeName
+    fit: Fit
+    commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +249,7 @@ Event = (
     | ContainersListed
     | NumbersArrived
     | PlanMade
+    | FitJudged
     | PhaseChanged
     | LogArrived
     | GuardActed

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkctl.model.node import NodeName
+from sparkctl.model.text import clean
+from sparkctl.model.units import gib
+from sparkctl.model.verdict import Edit
 
 
 class Answer(StrEnum):
@@ -84,14 +87,12 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """A field of the profile and the value of it that would fit."""
+class Seen:
+    """The last start of a profile that went well: what it took at its peak, and what the sum had said; None where it did not
+    come out."""
 
-    field: str
-    value: str
-
-    def __str__(self) -> str:
-        return f"{self.field}={self.value}"
+    peak: int
+    estimated: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,8 @@ class Fit:
 
     ``stops``: whom to stop so that it fits. ``largest``: of the flag that decides, the largest value that would fit.
     ``least``: the smallest, where the share is too small for what must lie in it. ``lacking``: bytes by which it is.
-    ``cautions``: what may go wrong all the same, a sentence each.
+    ``cautions``: what may go wrong all the same, a sentence each. ``estimated``: the sum as it was before an earlier start
+    corrected it.
     """
 
     node: NodeName
@@ -111,10 +113,11 @@ class Fit:
     standing: Standing | None = None
     floor: int = 0
     stops: tuple[str, ...] = ()
-    largest: Setting | None = None
-    least: Setting | None = None
+    largest: Edit | None = None
+    least: Edit | None = None
     lacking: int = 0
     cautions: tuple[str, ...] = ()
+    estimated: int | None = None
 
     @property
     def need(self) -> int | None:
@@ -139,3 +142,20 @@ class Fit:
     def is_refused(self) -> bool:
         """Tell whether a start would be refused."""
         return self.answer in (Answer.IF_STOPPED, Answer.SHORT)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words."""
+        spare = gib(self.margin or 0)
+        match self.answer:
+            case Answer.FITS:
+                return f"{self.profile} fits on {self.node}, with {spare} to spare"
+            case Answer.AFTER_DROP_CACHES:
+                return f"{self.profile} fits on {self.node} once the page cache is dropped, with {spare} to spare"
+            case Answer.IF_STOPPED:
+                who = f"{clean(' and '.join(self.stops))} {'stops' if len(self.stops) == 1 else 'stop'}"
+                return f"{self.profile} fits on {self.node} only if {who}: short by {gib(self.short_by)}"
+            case Answer.SHORT:
+                return f"{self.profile} does not fit on {self.node}: short by {gib(self.short_by)}"
+            case Answer.UNKNOWN:
+                return f"whether {self.profile} fits on {self.node} is not known"

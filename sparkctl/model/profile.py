@@ -105,4 +105,5 @@ class Profile:
     source: str | None = None
     extra: tuple[tuple[str, JsonText], ...] = ()  # what an import found and sparkctl has no use for; only kept
     engine_version: str | None = None
+    draft_workspace: str | None = None  # "before-weights": the image takes a draft's workspace before it loads
     digest: str = ""  # sha256 of the canonical content, first 12 hex digits: the profile hash of labels

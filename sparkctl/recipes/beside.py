@@ -20,6 +20,7 @@ _PLAIN = (
     "engine_version",
     "expected_memory",
     "floor_memory",
+    "draft_workspace",
     "stop_grace",
     "liveness",
     "notes",

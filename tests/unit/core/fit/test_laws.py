@@ -1,0 +1,116 @@
+"""What holds of every sum: nothing below zero, nothing promised on what is not known, more never fits better."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.core.fit.claim import Subject, Workspace
+from sparkctl.core.fit.judge import claim_of, judge
+from sparkctl.core.fit.kv import Layout
+from sparkctl.core.fit.weights import Weighed
+from sparkctl.core.fit.words import Words
+from sparkctl.model.fit import Answer, Fit, Holder, Obtained, Seen, Standing
+from sparkctl.model.node import NodeName
+from sparkctl.model.units import GIB, MIB
+
+SIZES = st.integers(0, 400 * GIB)
+GOOD = (Answer.FITS, Answer.AFTER_DROP_CACHES)
+COMMANDS = st.sampled_from([
+    "sglang --mem-fraction-static 0.82", "sglang --mem-fraction-static 0.5 --speculative-algorithm NEXTN", "sglang",
+    "vllm --gpu-memory-utilization 0.8 --max-model-len 8192", "vllm", "vllm --kv-cache-memory-bytes 8GiB",
+    "llamacpp -c 32768", "trtllm", "container",
+])  # fmt: skip
+LAYOUTS = st.none() | st.builds(
+    Layout, full=st.integers(0, 100), sliding=st.integers(0, 100), window=st.none() | st.integers(1, 8192),
+    numbers=st.integers(1, 8192), state=st.integers(0, GIB), longest=st.none() | st.integers(1, 1 << 20),
+)  # fmt: skip
+HOLDERS = st.lists(
+    st.builds(
+        Holder, name=st.text(max_size=4), ours=st.booleans(), held=st.none() | SIZES, coming=st.integers(0, 100 * GIB),
+        is_replaced=st.booleans(),
+    ),
+    max_size=4,
+).map(tuple)  # fmt: skip
+
+
+@st.composite
+def standings(draw: st.DrawFn) -> Standing:
+    total = draw(st.integers(GIB, 256 * GIB))
+    available = draw(st.integers(0, total))
+    return Standing(total, available, draw(st.integers(0, available)), draw(HOLDERS))
+
+
+@st.composite
+def subjects(draw: st.DrawFn) -> Subject:
+    command = draw(COMMANDS).split()
+    size = draw(st.none() | SIZES)
+    return Subject(
+        command[0], Words(command), Weighed(size, Obtained.MEASURED, "files"), layout=draw(LAYOUTS),
+        per_token=draw(st.none() | st.integers(1, MIB)), version=draw(st.sampled_from([(), (0, 5, 12), (0, 19, 1)])),
+        ranks=draw(st.integers(1, 2)), expected=draw(st.none() | SIZES), workspace=draw(st.sampled_from(list(Workspace))),
+    )  # fmt: skip
+
+
+def fit(one: Subject, there: Standing, floor: int = GIB, seen: Seen | None = None) -> Fit:
+    return judge(NodeName("n"), "p", claim_of(one, there.total), there, floor, one.expected, seen)
+
+
+@given(subjects(), standings(), st.integers(0, 8 * GIB))
+def test_nothing_is_below_zero_and_the_answer_is_the_margins(one: Subject, there: Standing, floor: int) -> None:
+    found = fit(one, there, floor)
+    assert all(part.size is None or part.size >= 0 for part in found.parts)
+    assert found.short_by >= 0
+    if found.answer in GOOD:
+        assert found.margin is not None
+        assert found.margin >= 0
+        assert not found.stops
+    elif found.is_refused:
+        assert found.margin is not None
+        assert found.margin < 0
+        assert bool(found.stops) is (found.answer is Answer.IF_STOPPED)
+    assert found.sentence
+
+
+@given(subjects(), standings())
+def test_a_part_that_is_not_known_promises_nothing(one: Subject, there: Standing) -> None:
+    bare = replace(one, weights=Weighed(None, Obtained.MEASURED, "?"), expected=None)
+    if bare.engine != "container":
+        assert fit(bare, there).answer is Answer.UNKNOWN
+
+
+@given(subjects(), standings(), st.integers(0, 100 * GIB))
+def test_more_weights_never_fit_better(one: Subject, there: Standing, more: int) -> None:
+    if one.weights.size is None:
+        return
+    heavier = replace(one, weights=replace(one.weights, size=one.weights.size + more))
+    before, after = fit(one, there), fit(heavier, there)
+    assert before.margin is not None or after.margin is None or one.expected is not None
+    if before.margin is not None and after.margin is not None and before.answer is not Answer.UNKNOWN:
+        assert after.margin <= before.margin
+        assert not (before.is_refused and after.answer in GOOD)
+
+
+@given(subjects(), standings(), st.integers(0, 50 * GIB))
+def test_a_higher_floor_never_fits_better_and_more_seen_neither(one: Subject, there: Standing, more: int) -> None:
+    low, high = fit(one, there, GIB), fit(one, there, GIB + more)
+    assert not (low.is_refused and high.answer in GOOD)
+    if low.estimated is not None:
+        little, much = Seen(low.estimated, low.estimated), Seen(low.estimated + more, low.estimated)
+        assert fit(one, there, seen=little).need == low.need
+        assert not (fit(one, there, seen=little).is_refused and fit(one, there, seen=much).answer in GOOD)
+
+
+@given(subjects(), standings())
+def test_what_is_advised_would_fit(one: Subject, there: Standing) -> None:
+    found = fit(one, there)
+    for advised in (found.largest, found.least):
+        if advised is not None:
+            flag = advised.field.removeprefix("args.")
+            words = [*one.words.all, f"--{flag}", advised.value]
+            assert fit(replace(one, words=Words(words)), there).answer in GOOD
+    if found.stops:
+        gone = tuple(replace(each, is_replaced=True) if each.name in found.stops else each for each in there.holders)
+        assert fit(one, replace(there, holders=gone)).answer in (*GOOD, Answer.UNKNOWN)
