@@ -22,6 +22,7 @@ VERBS = {
     "init": ("init", "Ask for each Spark's address, test it, write the config."),
     "doctor": ("doctor", "Say what is missing on the nodes, each with the command that mends it."),
     "profiles": ("profiles", "List, show, check and import profiles."),
+    "plan": ("plan", "Say whether a profile fits on a node, with the sum written out."),
     "up": ("up", "Start a profile on a node and wait until it is ready."),
     "status": ("status", "Show the nodes, their memory and what runs there."),
     "top": ("top", "Show memory, GPU, CPU, links and instances, live."),

@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 RECORDING_FAILED = 74  # what sysexits.h has for trouble with a file
 
 
-def record_options(command: Any) -> Any:
-    """Add ``--record`` and ``--force``."""
-    record = click.option(
+def record_option(command: Any) -> Any:
+    """Add ``--record``."""
+    return click.option(
         "--record", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
         help="Write every event to FILE, for `top --replay`; secrets are masked.",
-    )  # fmt: skip
+    )(command)  # fmt: skip
+
+
+def record_options(command: Any) -> Any:
+    """Add ``--record`` and ``--force``."""
     force = click.option("--force", is_flag=True, help="Let --record write over a file that is there.")
-    return record(force(command))
+    return record_option(force(command))
 
 
 def recorder(ctx: click.Context, path: Path | None, force: bool) -> AbstractContextManager[Recorder | None]:

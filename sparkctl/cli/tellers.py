@@ -12,6 +12,7 @@ from sparkctl.model.events import (
     CachesDropped,
     Ended,
     Event,
+    FitJudged,
     GuardActed,
     LogArrived,
     NodeStateChanged,
@@ -25,6 +26,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean, clean_lines
 from sparkctl.model.units import spoken
+from sparkctl.present.fit_rows import sum_lines
 from sparkctl.present.sentences import caches_line, guard_line, node_line, phase_line, phase_word, verdict_lines
 from sparkctl.present.symbols import symbol
 
@@ -81,6 +83,10 @@ class WordTeller:
                 self._phase = None
             case GuardActed():
                 self._tell_guard(event)
+            case FitJudged() if event.fit.is_refused:
+                self.live.clear()
+                for line in sum_lines(event.fit):
+                    narrate.say(f"  {line}", _VERDICT_HANG)
             case NodeStateChanged():
                 self._tell_node(event)
             case Warned():

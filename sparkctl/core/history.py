@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from sparkctl.core.expectation import expectation, is_duration, readable
 from sparkctl.core.starts import StartsFile
+from sparkctl.model.fit import Seen
 from sparkctl.model.log import LogLine
 from sparkctl.model.phase import Expectation, PartTime
 from sparkctl.model.secrets import redact
@@ -153,11 +154,13 @@ class History:
         kind: str = "",
         parts: Sequence[PartTime] = (),
         has_joined: bool = False,
+        peak: int | None = None,
+        estimated: int | None = None,
     ) -> None:
         """Note that a start reached ready after ``seconds``, now or at unix time ``when``.
 
         ``kind`` is what `expectation.kind_of` gives. Of a start that was joined while it ran already, the seconds are
-        not its own: nothing is expected of it.
+        not its own: nothing is expected of it. ``peak``: bytes that it took, ``estimated`` what its sum had said.
         """
         record: dict[str, object] = {
             "ts": round(time.time() if when is None else when), "profile": profile, "hash": digest, "node": node,
@@ -165,6 +168,7 @@ class History:
         }  # fmt: skip
         record |= {"kind": kind} if kind else {}
         record |= {"parts": readable(parts)} if parts else {}
+        record |= {"peak": peak, "estimated": estimated} if peak else {}
         self._append(record | ({"joined": True} if has_joined else {}))
 
     def remember_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
@@ -184,6 +188,24 @@ class History:
                 cause = present_name(record["failed"])
                 found.setdefault(str(record.get("container")), (float(record["ts"]), cause))
         return tuple(sorted(found.values()))
+
+    def seen(self, digest: str, node: str) -> Seen | None:
+        """Return what the last start of this very profile took: on this node, else on another."""
+        good = [one for one in self._start_records() if one.get("hash") == digest and _is_size(one.get("peak"))]
+        last = ([one for one in good if one.get("node") == node] or good)[-1:]
+        if not last:
+            return None
+        said = last[0].get("estimated")
+        return Seen(int(last[0]["peak"]), said if _is_size(said) else None)
+
+    def was_ready(self, digest: str) -> bool:
+        """Tell whether a start of this very profile went well, wherever."""
+        return any(one.get("hash") == digest for one in self._start_records())
+
+    def failed_for(self, digest: str, cause: str) -> bool:
+        """Tell whether the last start of this very profile, wherever, ended for this cause."""
+        last = [one for one in self._records() if one.get("hash") == digest][-1:]
+        return bool(last) and last[0].get("failed") == cause
 
     def receipt_path(self, instance: str, node: str, container_id: str) -> Path | None:
         """Return where the guard's receipt of this container is kept, None where there is none."""
@@ -264,6 +286,10 @@ def _prune(folder: Path) -> None:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 50
 
 
 def _is_time(value: object) -> bool:

@@ -28,6 +28,7 @@ _KINDS: dict[str, type] = {
     "containers": events.ContainersListed,
     "numbers": events.NumbersArrived,
     "plan": events.PlanMade,
+    "fit": events.FitJudged,
     "phase": events.PhaseChanged,
     "log": events.LogArrived,
     "guard": events.GuardActed,

@@ -67,7 +67,7 @@ def decide(plan: LaunchPlan, scene: Scene, *, replace: bool, again: str) -> Deci
     _refuse_without_image(plan, scene)
     _refuse_without_gpu(plan, scene)
     _refuse_busy_port(plan, scene, stop, again)
-    warnings = _disk(plan, scene) + _mounts(plan, scene) + _memory(plan, scene, stop)
+    warnings = _disk(plan, scene) + _mounts(plan, scene)
     return Decision(stop=stop, sweep=tuple(sweep), warnings=warnings)
 
 
@@ -154,26 +154,6 @@ def _mounts(plan: LaunchPlan, scene: Scene) -> tuple[tuple[str, str | None], ...
         (f"{mount.source} does not exist on {plan.node}: Docker will make it, empty", "put the model there first")
         for mount in plan.mounts
         if seen.get(mount.source) is False
-    )
-
-
-def _memory(plan: LaunchPlan, scene: Scene, stop: Container | None) -> tuple[tuple[str, str | None], ...]:
-    """A first word of warning from the profile's own figure; the real fit calculation is its own matter."""
-    memory = scene.look.memory
-    if memory is None or plan.expected_memory is None:
-        return ()
-    back = (scene.look.held_by(stop.id) or 0) if stop is not None else 0
-    could = memory.available + back
-    if plan.expected_memory <= could:
-        return ()
-    held = [(scene.look.held_by(c.id) or 0, c.name) for c in scene.containers if c.is_alive and c is not stop]
-    size, name = max(held, default=(0, ""))
-    who = f"; {name} holds {gib(size)}" if size > GIB else ""
-    return (
-        (
-            f"{plan.profile} is expected to hold {gib(plan.expected_memory)}, {plan.node} has {gib(could)} available{who}",
-            f"see what holds it: sparkctl status --node {plan.node}",
-        ),
     )
 
 

@@ -31,12 +31,13 @@ class Timing:
         known = self._ctx.history.expected(plan.profile, plan.profile_hash, plan.node, self._kind(plan))
         self.expected = replace(known, seconds=known.seconds or self._profile.start.expected)
 
-    def remember(self, plan: LaunchPlan, seconds: float) -> None:
-        """Keep what it took. Raises OSError."""
+    def remember(self, plan: LaunchPlan, seconds: float, peak: int | None = None, estimated: int | None = None) -> None:
+        """Keep what it took: seconds, and bytes at its ``peak``, which the sum had ``estimated``. Raises OSError."""
         parts = () if self.has_joined else self._stopwatch.parts()
         self._ctx.history.remember_start(
             plan.profile, plan.profile_hash, plan.node, seconds,
             kind=self._kind(plan), parts=parts, has_joined=self.has_joined,
+            peak=peak, estimated=estimated,
         )  # fmt: skip
 
     def _kind(self, plan: LaunchPlan) -> str:

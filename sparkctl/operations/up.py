@@ -24,13 +24,14 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.secrets import redact, redact_words
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Cause, Change, Edit, Evidence, Verdict
-from sparkctl.operations import earlier, judge, readiness, receipts
+from sparkctl.operations import earlier, fitting, judge, readiness, receipts
 from sparkctl.operations.create import CreatingTooLong, create
 from sparkctl.operations.drop_caches import NoRight, drop
 from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.lock import StartLock, acquire
 from sparkctl.operations.preflight import Decision, Scene, decide, refuse_without_docker
 from sparkctl.operations.savelog import save_log
+from sparkctl.operations.start_fit import StartFit
 from sparkctl.operations.start_guard import StartGuard, unwatch
 from sparkctl.operations.stop import stop, sweep
 from sparkctl.operations.stream import Emit, stream
@@ -48,6 +49,7 @@ class UpRequest:
     """What to start and how. ``timeout`` is seconds for the whole start, None: only the phases' own limits.
 
     ``guarded`` False: without a guard, whatever the profile says. ``once_more``: although the last starts failed.
+    ``forced``: although it does not fit.
     ``words`` are the profile and its overrides as the operator gave them, so that advice repeats what was meant.
     """
 
@@ -62,6 +64,7 @@ class UpRequest:
     words: tuple[str, ...] = ()
     guarded: bool = True
     once_more: bool = False
+    forced: bool = False
 
     @property
     def again(self) -> str:
@@ -77,6 +80,7 @@ class UpRequest:
         flags = {
             "--no-guard": not self.guarded,
             "--again": self.once_more,
+            "--force": self.forced,
             f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
         }
         told = redact_words([word for pair in pairs for word in pair])
@@ -102,6 +106,7 @@ class _Up:
         self.drop_was_told = False  # that the page cache cannot be dropped here
         self.guard: StartGuard | None = None
         self.timing = Timing(ctx, request.profile)
+        self.fit = StartFit(ctx, request.profile, request.again_with, forced=request.forced)
 
     async def run(self, emit: Emit) -> Ended:
         """Do it all. Ctrl-C ends it wherever nothing is half done; see `_create` for the one place where it waits."""
@@ -110,7 +115,7 @@ class _Up:
             self.timing.take(event)
             emit(event)
 
-        self.emit = told
+        self.emit = self.fit.emit = told
         node, guard = self.request.node, self.ctx.interrupt.guard
         if self.request.profile.nodes != 1:
             raise InvalidInput(
@@ -123,7 +128,7 @@ class _Up:
             self.emit(PlanMade(self.ctx.clock.now(), node.name, plan))
             self.timing.look_up(plan)
             self._caution()
-            decision = self._decide(plan, scene)
+            decision = await guard(self._decide(session, plan, scene), _UNCHANGED)
             if self.request.dry_run:
                 self._warn(decision)
                 return self._ended(plan, Outcome.PLANNED)
@@ -138,7 +143,7 @@ class _Up:
             try:
                 # Between the look and the lock somebody may have started something: decide on what is true now.
                 scene = await guard(self._scene(session, plan), _UNCHANGED)
-                decision = self._decide(plan, scene)
+                decision = await guard(self._decide(session, plan, scene), _UNCHANGED)
                 self._warn(decision)
                 failed, container_id = await self._container(session, plan, decision, lock)
                 if failed is not None:
@@ -151,8 +156,11 @@ class _Up:
                     await self.guard.leave()
                 await lock.release()
 
-    def _decide(self, plan: LaunchPlan, scene: Scene) -> Decision:
-        return decide(plan, scene, replace=self.request.replace, again=self.request.again)
+    async def _decide(self, session: Session, plan: LaunchPlan, scene: Scene) -> Decision:
+        decision = decide(plan, scene, replace=self.request.replace, again=self.request.again)
+        if decision.attach is None:
+            await self.fit.check(session, plan, scene, decision.stop)
+        return decision
 
     # looking
 
@@ -178,7 +186,7 @@ class _Up:
         )
         paths = [f"path={mount.source}" for mount in plan.mounts if mount.source.startswith("/")]
         disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
-        look = await session.look(*_IDENTITY, *disk, *paths)
+        look = await session.look(*_IDENTITY, *disk, *paths, *fitting.sections(self.request.profile, plan))
         if look.memory is not None:
             self.emit(MemorySampled(self.ctx.clock.now(), session.node.name, look.memory))
         return Scene(look, containers, engine, image)
@@ -240,6 +248,7 @@ class _Up:
             await self.ctx.interrupt.guard(self._drop(session, plan), nothing)
         await self.ctx.interrupt.guard(self._arm(session, plan), nothing)
         check(nothing)
+        await self.ctx.interrupt.guard(self.fit.begin(session), nothing)
         try:
             self._phase(plan, Phase.CREATING)
             container_id = await create(self.ctx, session, plan, lock)
@@ -302,18 +311,21 @@ class _Up:
         except OSError as error:
             self.emit(Warned(self.ctx.clock.now(), plan.node, f"the log will not be saved here: {error}", None))
         guarding = None if self.guard is None else asyncio.create_task(self.guard.attend(watch.loads_weights))
+        looking = asyncio.create_task(self.fit.watch())
         try:
             watched = await self.ctx.interrupt.guard(watch.run(self.request.timeout), self._goes_on(plan))
         finally:
             if watch.saved is not None:
                 watch.saved.close()
-            if guarding is not None:
-                await _end(guarding)
+            for task in (guarding, looking):
+                if task is not None:
+                    await _end(task)
         if watched.verdict is None:
             if self.guard is not None:
                 await self.guard.end(UnwatchReason.READY)
             watch.report(Phase.READY)
-            self._remember(plan, self.ctx.clock.monotonic() - self.began)
+            seconds = self.ctx.clock.monotonic() - self.began
+            self._remember(plan, seconds, await self.fit.peak(container_id))
             return self._ended(plan, Outcome.READY)
         return await self._failed(session, plan, container_id, watch, watched)
 
@@ -348,9 +360,9 @@ class _Up:
         value = None if field_ is None else dict(self.request.profile.args).get(field_.removeprefix("args."))
         return value if isinstance(value, str) else None
 
-    def _remember(self, plan: LaunchPlan, seconds: float) -> None:
+    def _remember(self, plan: LaunchPlan, seconds: float, peak: int | None) -> None:
         try:
-            self.timing.remember(plan, seconds)
+            self.timing.remember(plan, seconds, peak, self.fit.estimated)
         except OSError as error:
             self.emit(Warned(self.ctx.clock.now(), plan.node, f"this start's duration was not kept: {error}", None))
 

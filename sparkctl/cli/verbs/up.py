@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sparkctl.cli.recording import RecordingTeller, record_options, recorded, recorder
+from sparkctl.cli.recording import RecordingTeller, record_option, recorded, recorder
 from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, one_node, seconds
 
 
@@ -28,7 +28,8 @@ from sparkctl.cli.setup import complete_profiles, json_option, make_context, nod
 @click.option("--replace", is_flag=True, help="Stop another version of the same instance first.")
 @click.option("--again", is_flag=True, help="Start it although its last two starts failed within an hour.")
 @click.option("--no-guard", is_flag=True, help="Do without the guard that stops it before the node's memory runs out.")
-@record_options
+@click.option("--force", is_flag=True, help="Start it although it does not fit (and let --record write over a file).")
+@record_option
 @json_option
 @click.pass_context
 def command(
@@ -42,6 +43,8 @@ def command(
     sparkctl up qwen36 --node spark1
     sparkctl up qwen36 --node spark1 --set args.mem-fraction-static=0.7
     sparkctl up qwen36 --node spark1 --dry-run --format docker
+
+    It is refused (exit 6, with the sum) where it does not fit: `sparkctl plan` is that sum alone, --force goes on all the same.
 
     Ready means: its ready line was seen, its health path answers, and one token was generated. Ctrl-C stops watching,
     never the engine.
@@ -57,14 +60,14 @@ def command(
     chosen = ProfileLibrary().load(profile, overrides=overrides)
     request = UpRequest(
         profile=chosen, engine=load(chosen.engine), node=one_node(node), dry_run=dry_run, detach=detach,
-        replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard, once_more=again,
+        replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard, once_more=again, forced=force,
         words=(profile, *(word for override in overrides for word in ("--set", override))),
     )  # fmt: skip
     for warning in env_file_warnings(chosen):
         narrate.warning(None, warning, None)
     context = make_context(may_ask=not as_json)
     teller = _teller(as_json, dry_run, plan_format)
-    with recorder(ctx, record, force) as recording:
+    with recorder(ctx, record, force and record is not None) as recording:
         if recording is not None:
             teller = RecordingTeller(teller, recording)
         return recorded(drive(context, lambda: up(context, request), teller), recording)

@@ -12,6 +12,7 @@ from sparkctl.core.record import decode, encode
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Figure, Severity
+from sparkctl.model.fit import Answer, Fit, Holder, Obtained, Part, Standing
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
@@ -21,7 +22,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import LaunchPlan, Mount, ReadyRule, Timeouts
 from sparkctl.model.sample import Gpu, Sample
-from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
 
 NODE = NodeName("spark1")
 MEMORY = Memory(120, 100, 60, 38, 16, 15)
@@ -49,6 +50,14 @@ SAMPLES: list[events.Event] = [
         Numbers(Activity.DECODING, 10.0, Estimator.COUNTERS, 12.7, steps=7.26, ttft=Quantiles(0.1, 0.0123, 4.0),
                 acceptance=Acceptance(1.75, 0.2, (0.86, 0.71), Estimator.COUNTERS)),
         "args: {enable-metrics: true}",
+    ),
+    events.FitJudged(
+        1.0, NODE,
+        Fit(
+            NODE, "qwen36", Answer.SHORT, (Part("weights", 27, Obtained.MEASURED, "7 files", within=True),),
+            Standing(130, 100, 30, (Holder("other", False, None, 5, is_replaced=True),)), 1, ("other",),
+            Edit("args.mem-fraction-static", "0.60"), None, 3, ("said",), 110,
+        ), ("sparkctl up qwen36",),
     ),
     events.PhaseChanged(1.0, NODE, "i", Phase.LOADING, Step("weights", 3, 12, 0.25), 4.0, 400.0, "d"),
     events.LogArrived(1.0, NODE, "i", (LogLine("2026-05-01T10:00:00Z", "text \x1b[31m", 7, "stderr", 3),), True),

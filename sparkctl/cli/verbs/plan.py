@@ -1,0 +1,46 @@
+"""``sparkctl plan``."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_document_option, make_context, node_option
+
+
+@click.command("plan", short_help="Say whether a profile fits on a node, with the sum written out.")
+@click.argument("profile", shell_complete=complete_profiles)
+@node_option(many=True)
+@click.option(
+    "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this sum."
+)
+@json_document_option
+def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> int:
+    """Say whether PROFILE will start on a node, before it starts. Nothing is changed.
+
+    \b
+    sparkctl plan qwen36 --node spark1
+    sparkctl plan qwen36 --node spark1 --set args.mem-fraction-static=0.9
+    sparkctl plan qwen36 -n spark1 --json && sparkctl up qwen36 -n spark1
+
+    What the profile claims, by the rule of its engine's version, against what the node has now. The files of the model are
+    measured on the node. Without --node every node is asked, and one that fits is enough; a profile for two Sparks needs both.
+
+    Exit 0: `up` would start it, also after dropping the page cache, and where a part of the sum is not known. Exit 6: `up`
+    would refuse, also where it fits once something else stops. Exit 3: the node could not be asked.
+    """
+    from sparkctl.cli.drive import drive
+    from sparkctl.cli.fit_teller import FitDocument, FitTeller
+    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.operations.plan import PlanRequest, plan
+
+    chosen = ProfileLibrary().load(profile, overrides=overrides)
+    nodes = chosen_nodes(node)
+    if not node and chosen.nodes > 1:
+        nodes = nodes[: chosen.nodes]
+    words = (profile, *(word for override in overrides for word in ("--set", override)))
+    request = PlanRequest(chosen, nodes, os.environ, words)
+    context = make_context(may_ask=not as_json)
+    teller = FitDocument(chosen.name) if as_json else FitTeller()
+    return drive(context, lambda: plan(context, request), teller)

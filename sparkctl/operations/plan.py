@@ -1,0 +1,97 @@
+"""``plan``: whether a profile would start on a node, by the same sum as the first step of `up`. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparkctl.core.context import Context
+from sparkctl.core.planning import plan as make_plan
+from sparkctl.core.together import together
+from sparkctl.engines import load
+from sparkctl.errors import ExitCode, NodeError
+from sparkctl.model.container import Container
+from sparkctl.model.events import Ended, Event, FitJudged, Outcome, Warned
+from sparkctl.model.fit import Fit
+from sparkctl.model.node import Node
+from sparkctl.model.plan import Label, LaunchPlan
+from sparkctl.model.profile import Profile
+from sparkctl.operations import fitting
+from sparkctl.operations.preflight import refuse_without_docker
+from sparkctl.operations.stream import Emit, stream
+from sparkctl.operations.up import UpRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """``nodes``: of a profile for several, all of them carry it together; of one for one, each is asked whether it could.
+
+    ``words`` are the profile and its overrides as the operator gave them.
+    """
+
+    profile: Profile
+    nodes: Sequence[Node]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+
+    def start(self, node: Node) -> UpRequest:
+        """What would be asked of `up` there."""
+        return UpRequest(self.profile, load(self.profile.engine), node, words=self.words, environ=self.environ)
+
+
+def plan(ctx: Context, request: PlanRequest) -> AsyncGenerator[Event, None]:
+    """Yield a `FitJudged` for each node, then the end: exit 0 where `up` would start it, 6 where it would refuse, 3 where no
+    node could be asked."""
+
+    async def run(emit: Emit) -> Ended:
+        began = ctx.clock.monotonic()
+        answers = await together(*(_asked(ctx, request, node, emit) for node in request.nodes))
+        fits = [one for one in answers if isinstance(one, Fit)]
+        silent = [one for one in answers if isinstance(one, NodeError)]
+        good = [one for one in fits if not one.is_refused]
+        wanted = request.profile.nodes
+        if not fits or (silent and len(good) < wanted):
+            raise silent[0]
+        code = ExitCode.DONE if len(good) >= min(wanted, len(fits)) else ExitCode.REFUSED
+        outcome = Outcome.PLANNED if code is ExitCode.DONE else Outcome.REFUSED
+        node = request.nodes[0].name if len(request.nodes) == 1 else None
+        return Ended(
+            ctx.clock.now(), outcome, int(code), ctx.clock.monotonic() - began, node, request.profile.name
+        )  # fmt: skip
+
+    return stream(ctx, run, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
+
+
+async def _asked(ctx: Context, request: PlanRequest, node: Node, emit: Emit) -> Fit | NodeError:
+    try:
+        one = await _fit(ctx, request, node)
+    except NodeError as error:
+        if len(request.nodes) > 1:
+            emit(Warned(ctx.clock.now(), node.name, error.message, error.hint))
+        return error
+    emit(FitJudged(ctx.clock.now(), node.name, one, fitting.commands(one, request.start(node).again_with)))
+    return one
+
+
+async def _fit(ctx: Context, request: PlanRequest, node: Node) -> Fit:
+    """Ask one node. Raises `NodeError`, `DockerError`."""
+    async with ctx.session(node) as session:
+        await session.link.connect()
+        first = await session.look("identity", "docker")
+        refuse_without_docker(node.name, first)
+        home = first.identity.home if first.identity else "~"
+        made = make_plan(
+            request.profile, node, home=home, operator=ctx.operator, environ=request.environ,
+            engine=load(request.profile.engine),
+        )  # fmt: skip
+        containers, look = await together(
+            session.docker.list(),
+            session.look("memory", "processes", "gpu", *fitting.sections(request.profile, made)),
+        )
+        comes = await fitting.loading(session, look, containers)
+    return fitting.fit(ctx, request.profile, made, look, containers, _replaced(made, containers), comes)
+
+
+def _replaced(made: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:
+    """Return the instance of the same name: to start it anew is to replace it."""
+    return frozenset(one.id for one in containers if one.is_alive and one.label(Label.INSTANCE) == made.instance)

@@ -1,0 +1,116 @@
+"""The sum of a fit, written out: what the profile claims, what the node has, what is left. Lines of text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from sparkctl.model.fit import Fit, Obtained, Part, Standing
+from sparkctl.model.text import clean
+from sparkctl.model.units import GIB, gib
+from sparkctl.model.verdict import Edit
+
+_OBTAINED = {
+    Obtained.MEASURED: "measured",
+    Obtained.HEADERS: "by its index",
+    Obtained.CONFIG: "config.json",
+    Obtained.FLAGS: "flags",
+    Obtained.PROFILE: "profile",
+    Obtained.HISTORY: "seen before",
+    Obtained.ESTIMATE: "estimate",
+}
+_FIGURE = 9
+
+
+def sum_lines(one: Fit, columns: int | None = None) -> list[str]:
+    """Return the sum, a part a line with how it is known and its formula; broken to ``columns`` where there are any."""
+    lines = [f"{one.profile} claims"]
+    names = max((len(clean(part.name)) + 2 * part.within for part in one.parts), default=0)
+    lines += [line for part in one.parts for line in _part(part, names, columns)]
+    if one.need is not None:
+        lines.append(f"{_figure(one.need)}  together")
+    if one.standing is not None:
+        lines.append(f"{one.node} has")
+        lines += _standing(one.standing)
+        if one.floor:
+            lines.append(f"{_figure(-one.floor)}  floor: to stay available")
+    if one.margin is not None:
+        lines.append(f"{_figure(one.margin)}  {'to spare' if one.margin >= 0 else 'short'}")
+    return lines
+
+
+def note_lines(one: Fit, columns: int | None = None) -> list[str]:
+    """Return what is to be said beside the sum."""
+    notes = [clean(caution) for caution in one.cautions]
+    if one.largest is not None:
+        notes.append(f"the largest {one.largest.field.removeprefix('args.')} that fits now is {one.largest.value}")
+    if one.least is not None:
+        notes.append(f"the smallest {one.least.field.removeprefix('args.')} that holds it is {one.least.value}")
+    return [line for note in notes for line in _broken(f"note: {note}", 6, columns)]
+
+
+def _part(part: Part, names: int, columns: int | None) -> list[str]:
+    how = f"{_OBTAINED[part.obtained]}: {clean(part.words)}" if part.words else _OBTAINED[part.obtained]
+    name = f"{'· ' if part.within else ''}{clean(part.name)}"
+    figure = f"{'':{_FIGURE}}  {_bare(part.size):>5}" if part.within else f"{_figure(part.size)}       "
+    begin = f"{figure}  {name:<{names}}  "
+    return _broken(begin + how, len(begin), columns)
+
+
+def _broken(line: str, indent: int, columns: int | None) -> list[str]:
+    if columns is None or len(line) <= columns:
+        return [line]
+    hang = " " * min(indent, columns // 2)
+    return textwrap.wrap(line, columns, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
+
+
+def _standing(there: Standing) -> list[str]:
+    lines = [
+        f"{_figure(there.available)}  available of {gib(there.total)}, {gib(there.droppable)} of it page cache to be dropped"
+    ]
+    for one in there.holders:
+        name, owner = clean(one.name), "" if one.ours else ", not started by sparkctl"
+        if one.is_replaced:
+            lines.append(f"{_figure(one.held, sign='+')}  back from {name}, which is replaced")
+        elif one.coming:
+            lines.append(f"{_figure(-one.coming)}  {name} is still going to take")
+        else:
+            lines.append(f"{'':{_FIGURE}}  {_bare(one.held):>5}  · held by {name}{owner}")
+    return lines
+
+
+def _figure(size: int | None, sign: str = "") -> str:
+    return f"{_bare(size, sign):>{_FIGURE}}"
+
+
+def _bare(size: int | None, sign: str = "") -> str:
+    return "?" if size is None else f"{sign}{size / GIB:.1f}"
+
+
+def document(one: Fit, commands: Sequence[str]) -> dict[str, object]:
+    """Return a fit for ``--json``: its fields, and what is counted out of them; sizes in bytes."""
+    return {
+        "node": one.node, "answer": one.answer.value, "need": one.need, "margin": one.margin, "short_by": one.short_by,
+        "floor": one.floor, "stops": list(one.stops), "largest": _setting(one.largest), "least": _setting(one.least),
+        "lacking": one.lacking, "cautions": list(one.cautions), "commands": list(commands),
+        "parts": [
+            {"name": each.name, "size": each.size, "obtained": each.obtained.value, "words": each.words, "within": each.within}
+            for each in one.parts
+        ],
+        "standing": None if one.standing is None else _document(one.standing),
+    }  # fmt: skip
+
+
+def _setting(one: Edit | None) -> dict[str, str] | None:
+    return None if one is None else {"field": one.field, "value": one.value}
+
+
+def _document(there: Standing) -> dict[str, object]:
+    holders = [
+        {"name": one.name, "ours": one.ours, "held": one.held, "coming": one.coming, "is_replaced": one.is_replaced}
+        for one in there.holders
+    ]
+    return {
+        "total": there.total, "available": there.available, "droppable": there.droppable, "returned": there.returned,
+        "coming": there.coming, "to_be_had": there.to_be_had, "holders": holders,
+    }  # fmt: skip

@@ -1,0 +1,128 @@
+"""``plan`` and the first step of ``up`` on the simulated Sparks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.core.config import load_config
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.core.record import decode, encode
+from sparkctl.model.events import Ended, FitJudged, Outcome
+from sparkctl.model.fit import Obtained
+from sparkctl.model.units import GIB
+from sparkctl.operations.plan import PlanRequest, plan
+from sparkctl.operations.up import UpRequest, up
+from sparkctl.sim import SimulatedSparks
+from tests.sim.clients import FAST
+from tests.sim.test_command import demo, result
+
+SHARE = "args.mem-fraction-static"
+
+
+def planned(*words: str, scenario: str = "empty") -> tuple[int, dict[str, Any]]:
+    ran = demo("plan", *words, "--json", scenario=scenario)
+    (line,) = ran.stdout.splitlines()
+    document = json.loads(line)
+    assert document["schema"] == 1
+    assert document["exit_code"] == ran.returncode
+    return ran.returncode, document
+
+
+@pytest.mark.parametrize("profile", ["qwen36", "qwen36-ngram", "qwen36-vllm", "orpheus-tts"])
+def test_every_shipped_profile_fits_on_an_empty_spark(profile: str) -> None:
+    code, document = planned(profile, "--node", "spark1")
+    (node,) = document["nodes"]
+    assert code == 0
+    assert node["answer"] in ("fits", "after-drop-caches")
+    assert node["margin"] > 0
+    assert sum(part["size"] for part in node["parts"] if not part["within"]) == node["need"]
+    assert node["commands"] == [f"sparkctl up {profile} --node spark1"]
+    weights = [part for part in node["parts"] if part["name"] == "weights"]
+    assert all(part["obtained"] == "measured" for part in weights)
+    assert weights or profile == "orpheus-tts"
+
+
+def test_beside_another_it_fits_only_if_that_stops_and_every_node_is_asked() -> None:
+    code, document = planned("qwen36-vllm", "--node", "spark1", scenario="two-stacks")
+    (node,) = document["nodes"]
+    assert (code, node["answer"], node["stops"]) == (6, "if-stopped", ["qwen36-ngram"])
+    assert node["commands"] == ["sparkctl down qwen36-ngram --node spark1"]
+    assert node["short_by"] == -node["margin"]
+    code, document = planned("qwen36-ngram", scenario="two-stacks")
+    answers = {node["node"]: node["answer"] for node in document["nodes"]}
+    assert answers == {"spark1": "fits", "spark2": "if-stopped"}, "its own place counts as returned"
+    assert code == 0, "one that fits is enough"
+
+
+def test_the_sum_is_written_out_and_the_largest_share_that_fits_is_told() -> None:
+    ran = demo("plan", "qwen36-vllm", "--node", "spark1", "--set", "args.gpu-memory-utilization=0.97")
+    assert ran.returncode == 6
+    assert "does not fit on spark1: short by" in ran.stdout
+    assert "vLLM's own check" in ran.stdout
+    (command,) = [line.removeprefix("then: ") for line in ran.stdout.splitlines() if line.startswith("then: ")]
+    assert demo(*command.split()[1:], "--dry-run").returncode == 0, "what is advised is not refused"
+
+
+def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() -> None:
+    words = ("up", "qwen36", "--node", "spark1", "--set", "memory.draft_workspace=before-weights")
+    ran = demo(*words, "--json")
+    ended = result(ran)
+    assert (ran.returncode, ended["outcome"]) == (6, "refused")
+    assert "short by" in ended["message"]
+    assert "--force" in ended["hint"]
+    assert f"--set {SHARE}=0." in ended["hint"]
+    kinds = [json.loads(line)["event"] for line in ran.stdout.splitlines()]
+    assert "fit" in kinds
+    assert "phase" not in kinds
+    told = demo(*words)
+    assert "draft workspace" in told.stderr
+    assert told.stdout == ""
+    forced = demo(*words, "--force", "--json")
+    assert result(forced)["outcome"] == "ready", "in the simulation it does run"
+    assert "--force starts it all the same" in forced.stdout
+
+
+async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Path) -> None:
+    ctx = Context(History(tmp_path / "state"), "milo@desk")
+    profile = ProfileLibrary(shipped_profiles_dir()).load("qwen36-vllm")
+    async with SimulatedSparks("empty", **FAST) as sparks:
+        node = load_config(sparks.config_path).nodes[0]
+        events = [event async for event in up(ctx, UpRequest(profile, engines.load("vllm"), node))]
+        assert isinstance(events[-1], Ended)
+        assert events[-1].outcome is Outcome.READY
+        (before,) = [event.fit for event in events if isinstance(event, FitJudged)]
+        seen = ctx.history.seen(profile.digest, "spark1")
+        assert seen is not None
+        assert seen.estimated == before.estimated == before.need
+        held = sparks.nodes["spark1"].memory.used_by_engines
+        assert abs(seen.peak - held) < GIB
+        again = [event.fit async for event in plan(ctx, PlanRequest(profile, [node])) if isinstance(event, FitJudged)]
+    assert again[0].parts[0].obtained is Obtained.HISTORY
+    assert again[0].need == seen.peak
+    assert again[0].standing is not None
+    assert abs(again[0].standing.returned - held) < GIB, "its own place counts as returned"
+    event = FitJudged(1.0, node.name, again[0])
+    assert decode(json.loads(json.dumps(encode(event)))) == event
+
+
+def test_what_cannot_be_summed_is_neither_promised_nor_refused(tmp_path: Path) -> None:
+    profile = tmp_path / "odd.yaml"
+    profile.write_text("schema: 1\nname: odd\nengine: container\nimage: orpheus-fastapi:latest\nport: 5005\n")
+    ran = demo("plan", str(profile), "--node", "spark1")
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("whether odd fits on spark1 is not known")
+    assert "memory.expected" in ran.stdout
+
+
+def test_bad_input_and_a_node_that_is_not_there() -> None:
+    assert demo("plan", "qwen37", "--node", "spark1").returncode == 2
+    assert demo("plan", "qwen36", "--node", "spark1", "--set", "nonsense=1").returncode == 2
+    assert demo("plan", "qwen36", "--node", "milo@127.0.0.1:1").returncode == 3
