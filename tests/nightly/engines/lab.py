@@ -93,7 +93,7 @@ def _profile(bench: Bench, command: Sparkctl, name: str, speculation: dict[str, 
         env={
             "PATH": f"{bench.install.vllm.parent}:/usr/bin:/bin", "HOME": "/tmp", "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": "", "LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu:/usr/lib/aarch64-linux-gnu",
+            "PYTHONPATH": "",  # the image's own leads to the stand-ins of engines
         },
         mounts=["/usr:/usr:ro", f"{root}:{root}:ro", f"{python}:{python}:ro"],
         container={"gpus": "none", "network": "host", "shm_size": "1g"},
