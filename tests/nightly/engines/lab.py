@@ -105,7 +105,7 @@ def _look(bench: Bench, command: Sparkctl, name: str) -> None:
     began = time.monotonic()
     top = command("top", "--once", "--json", "--node", _NODE)
     instances = json.loads(top.out)["instances"] if top.code == 0 else []
-    figures = next((one for one in instances if one.get("name") == name), {})
+    figures: dict[str, Any] = next((one for one in instances if one.get("name") == name), {})
     wrong = None if figures.get("phase") == "ready" else f"top does not know it as ready: {top!r}"[:400]
     bench.note("lab: top", time.monotonic() - began, json.dumps(figures)[:300], wrong)
     shown, whole = (command("logs", name, "--node", _NODE, *more) for more in ((), ("--all",)))

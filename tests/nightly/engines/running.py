@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from sparkctl.operations.progress import LogReader
 
 from sparkctl import engines
+from sparkctl.core.reading import LogReader
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkctl.core.own_questions import MARK, is_ours
-from sparkctl.operations.judge import root_failure
 from tests.nightly import acceptance
 from tests.nightly.engines import model
 from tests.nightly.engines.install import VLLM, Install
@@ -190,8 +189,8 @@ class Bench:
         ranks = [phase.rank for _, phase, _ in real.moves]
         if wrong is None and ranks != sorted(ranks):
             wrong = "a phase was left backwards"
-        if wrong is None and root_failure(real.reader) is not None:
-            wrong = f"a healthy log has a failure: {root_failure(real.reader)}"
+        if wrong is None and real.reader.root is not None:
+            wrong = f"a healthy log has a failure: {real.reader.root}"
         if wrong is None and len({phase for _, phase, _ in real.moves}) < 2:
             wrong = "its log told of no phases"
         steps = ", ".join(f"{step or phase} {at:.1f}" for at, phase, step in real.moves)
@@ -221,7 +220,7 @@ class Bench:
         self._diagnose(scene, real, one, engine, version)
 
     def _judge_end(self, scene: str, real: Real, one: Break, code: int | None, seconds: float) -> None:
-        root = root_failure(real.reader)
+        root = real.reader.root
         cause = "nothing" if root is None or root.failure is None else str(root.failure.cause)
         where = "" if root is None or root.failure is None else f", line {root.number}: {root.failure.summary}"
         wrong = None
