@@ -57,6 +57,7 @@ class ActionId(StrEnum):
     IMPORT = "import"
     RESTART = "restart"
     SHELL = "shell"
+    SHELL_INSIDE = "shell-inside"
     FILTER = "filter"
     SORT = "sort"
     EXAMINE = "examine"
@@ -207,6 +208,8 @@ ACTIONS: tuple[Action, ...] = (
            changes=True, confirm=True, verb="up", words=_again, on=_ONE, footer=3),
     Action(ActionId.SHELL, ("s",), "shell", "a shell on the Spark, by your own ssh", why.no_shell,
            changes=True, footer=14),
+    Action(ActionId.SHELL_INSIDE, ("b",), "inside", "a shell inside of the container, by your own ssh", why.no_shell_inside,
+           changes=True, on=_RUNNING),
     Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",
            on=_READ, footer=2, sense=Sense.SEARCH),
     Action(ActionId.SORT, ("S",), "sort", "sort by the next column; a click on a column sorts by it",

@@ -112,11 +112,6 @@ class Bandwidth:
     suspect: str | None = None
 
     @property
-    def is_range(self) -> bool:
-        """Say whether it is a range and not a number."""
-        return self.high > self.low
-
-    @property
     def plausible(self) -> bool:
         """Say whether the memory could do it; if not, an input is wrong."""
         return self.low <= self.ceiling.spec * _ROOM

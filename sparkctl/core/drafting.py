@@ -29,7 +29,8 @@ class Drafting:
     throughput only what is not known is one: an engine that is known to idle gives 0 tok/s. The memory for all of them is
     taken at once: objects that come and go between others that stay would take ever more of it.
 
-    ``ttft``, ``inter_token``, ``prompt_rate`` and ``prefix_hit_rate`` are told only while a request begins or goes on: the
+    ``ttft``, ``inter_token``, ``positions`` (the share of drafts that was accepted first, second, ...), ``prompt_rate`` and
+    ``prefix_hit_rate`` are told only while a request begins or goes on: the
     last that there was of each, None before any."""
 
     def __init__(self) -> None:
@@ -37,6 +38,7 @@ class Drafting:
         self._next = 0  # the place of the next reading
         self.ttft: Told[Quantiles] | None = None
         self.inter_token: Told[Quantiles] | None = None
+        self.positions: Told[tuple[float, ...]] | None = None
         self.prompt_rate: Told[float] | None = None
         self.prefix_hit_rate: Told[float] | None = None
 
@@ -57,6 +59,8 @@ class Drafting:
             self.ttft = Told(ts, numbers.ttft)
         if numbers.inter_token is not None:
             self.inter_token = Told(ts, numbers.inter_token)
+        if numbers.acceptance is not None and numbers.acceptance.per_position:
+            self.positions = Told(ts, numbers.acceptance.per_position)
         if numbers.prompt_rate:
             self.prompt_rate = Told(ts, numbers.prompt_rate)
         if numbers.prefix_hit_rate is not None:

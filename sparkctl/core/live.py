@@ -16,6 +16,7 @@ from sparkctl.core.health.sight import Sight
 from sparkctl.core.health.watch import NodeHealth, between
 from sparkctl.core.rings import Rings
 from sparkctl.core.store import LoadView
+from sparkctl.core.told_between import Ready, ready_since, still_stops
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import (
     CachesDropped,
@@ -42,10 +43,6 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.sample import Sample
 
-_STOPS_FOR = 180.0  # seconds without a word of it after which a stop that was told is no longer believed
-_SILENT_STOP = 5.0  # the same once its container is gone: then there is a word every second or two
-_ON_ITS_WAY = (Phase.STARTING, Phase.LOADING, Phase.WARMING)
-
 
 class What(StrEnum):
     """What an event can change."""
@@ -70,22 +67,6 @@ class Topic:
     instance: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LogMark:
-    """How far a log has been read: Docker's stamp and the number of the last line that arrived."""
-
-    when: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """Since when (unix seconds) and which container: None until it is listed."""
-
-    since: float
-    container: str | None = None
-
-
 @dataclass(slots=True)
 class _Live:
     """One node."""
@@ -101,9 +82,8 @@ class _Live:
     phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
     courses: dict[str, Course] = field(default_factory=dict)  # of starts, by instance
-    ready: dict[str, _Ready] = field(default_factory=dict)  # by instance, where it was seen getting ready
+    ready: dict[str, Ready] = field(default_factory=dict)  # by instance, where it was seen getting ready
     dropped: CachesDropped | None = None  # the last time that its page cache was
-    logs: dict[str, LogMark] = field(default_factory=dict)
     drafting: dict[str, Drafting] = field(default_factory=dict)  # by container id
     guarded: tuple[str, ...] | None = None  # instances that a guard watches
     told: dict[tuple[str, str | None], Found] = field(default_factory=dict)  # findings of asking, not of sampling
@@ -231,10 +211,6 @@ class Store:
         arrived = self._nodes[name].arrived
         return None if arrived is None else arrived.sample.time - arrived.ts
 
-    def log_mark(self, name: NodeName, instance: str) -> LogMark | None:
-        """Return how far an instance's log has come, None where none of it arrived. Raises KeyError."""
-        return self._nodes[name].logs.get(instance)
-
     def findings(self, name: NodeName) -> tuple[Found, ...]:
         """Return the last finding of each check that was asked, of the node and of each instance. Raises KeyError."""
         return tuple(self._nodes[name].told.values())
@@ -280,9 +256,9 @@ class Store:
         if event.known:
             live.listed = event
             live.phases = {
-                name: phase for name, phase in live.phases.items() if phase.ts > event.ts or _still_stops(phase, event)
+                name: phase for name, phase in live.phases.items() if phase.ts > event.ts or still_stops(phase, event)
             }
-            live.ready = _ready_since(live.ready, before, event)
+            live.ready = ready_since(live.ready, before, event)
             ready = {one.container_id for one in event.instances if one.phase is Phase.READY}
             live.numbers = {one: numbers for one, numbers in live.numbers.items() if one in ready}
             live.drafting = {one: trend for one, trend in live.drafting.items() if one in ready}
@@ -307,7 +283,7 @@ class Store:
         if event.phase is not Phase.READY:
             live.ready.pop(event.instance, None)
         elif event.elapsed:  # none: it was so already when it was asked for
-            live.ready[event.instance] = _Ready(event.ts)
+            live.ready[event.instance] = Ready(event.ts)
         course = after(live.courses.get(event.instance), event)
         if course is None:
             live.courses.pop(event.instance, None)
@@ -338,11 +314,7 @@ class Store:
 
     @_apply.register
     def _(self, event: LogArrived, live: _Live) -> tuple[Topic, ...]:
-        if not event.lines:
-            return ()
-        last = event.lines[-1]
-        live.logs[event.instance] = LogMark(last.when, last.number)
-        return (Topic(What.LOG, event.node, event.instance),)
+        return (Topic(What.LOG, event.node, event.instance),) if event.lines else ()
 
     @_apply.register
     def _(self, event: Found, live: _Live) -> tuple[Topic, ...]:
@@ -357,31 +329,6 @@ def _ended_by(live: _Live, instance: str, why: str) -> tuple[Topic, ...]:
         return ()
     live.phases[instance] = replace(phase, step=None, detail=why)
     return (Topic(What.PHASE, live.state.node, instance),)
-
-
-def _still_stops(phase: PhaseChanged, listed: ContainersListed) -> bool:
-    """Tell whether a stop that was told goes on: its engine answers until it ends, which makes it no ready one."""
-    if phase.phase is not Phase.STOPPING:
-        return False
-    lives = any(one.ours and one.name == phase.instance and one.is_alive for one in listed.instances)
-    return listed.ts - phase.ts <= (_STOPS_FOR if lives else _SILENT_STOP)
-
-
-def _ready_since(
-    known: dict[str, _Ready], before: ContainersListed | None, listed: ContainersListed
-) -> dict[str, _Ready]:
-    """Return since when what is listed as ready is so: as it was told, or by the list before, which had it on its way."""
-    phases = {one.container_id: one.phase for one in before.instances} if before is not None else {}
-    found: dict[str, _Ready] = {}
-    for one in listed.instances:
-        if not one.ours or one.phase is not Phase.READY or one.container_id is None:
-            continue
-        told = known.get(one.name)
-        if told is not None and told.container in (None, one.container_id):
-            found[one.name] = replace(told, container=one.container_id)
-        elif phases.get(one.container_id) in _ON_ITS_WAY:
-            found[one.name] = _Ready(listed.ts, one.container_id)
-    return found
 
 
 def _new(name: NodeName, now: float) -> _Live:

@@ -50,7 +50,12 @@ def cut_off(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
 
 
 def ended_by(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
-    """Return the instances that a ``down`` or an ``up --replace`` names, as far as they are seen."""
+    """Return the instances that a ``down`` or an ``up --replace`` would end, as far as they are seen."""
+    return tuple(one for one in named_by(now, words) if one.is_alive)
+
+
+def named_by(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
+    """Return the instances of ours that a ``down`` or an ``up --replace`` names, those that have ended among them."""
     named, nodes = meant(words[1:])
     names = {name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml") for name in named}
     everything = words[0] == "down" and "--all" in words
@@ -59,7 +64,7 @@ def ended_by(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
         for view in now.views
         if not nodes or view.name in nodes
         for one in view.instances
-        if one.ours and one.is_alive and (everything or one.name in names)
+        if one.ours and (everything or one.name in names)
     )
 
 

@@ -149,6 +149,14 @@ def no_shell(now: Situation) -> str | None:
     return "no Spark is configured" if now.node is None else None
 
 
+def no_shell_inside(now: Situation) -> str | None:
+    """A foreign container lets one in as well: it is looked at, and not ended."""
+    if why := no_shell(now) or no_instance(now):
+        return why
+    assert now.selected is not None
+    return None if now.selected.is_alive and now.selected.container else f"{now.selected.name} does not run now"
+
+
 def cannot_stop(now: Situation) -> str | None:
     if why := node_silent(now) or no_instance(now):
         return why

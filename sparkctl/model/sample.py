@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkctl.model.memory import Memory
-from sparkctl.model.units import MIB
 
-LARGE_BLOCK = 32 * MIB
 _UNIFIED = "GB10"
 
 
@@ -43,14 +41,6 @@ class MemoryDetail:
     oom_kill: int | None = None
     pressure: Pressure | None = None
     blocks: tuple[int, ...] | None = None
-
-    def large_blocks(self, page_size: int = 4096) -> int | None:
-        """Return the bytes in free blocks of 32 MiB and more; None where the kernel's table ends below that."""
-        sizes = [page_size << order for order in range(len(self.blocks or ()))]
-        if not sizes or sizes[-1] < LARGE_BLOCK:
-            return None
-        assert self.blocks is not None
-        return sum(size * count for size, count in zip(sizes, self.blocks, strict=True) if size >= LARGE_BLOCK)
 
 
 @dataclass(frozen=True, slots=True)

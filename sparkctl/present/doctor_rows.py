@@ -179,8 +179,11 @@ def doctor_rows(checkup: Checkup, columns: int, lines: int) -> Page:
         upper = min(count, max(3, room - min(_most(shown, checkup.now, columns), room // 2)))
         if room - upper < 4:
             upper = min(count, room)
-        rows += _list(checkup, shown, upper)
-        there = seen(count, 0 if checkup.selected is None else shown.index(checkup.selected), upper)
+        at = 0 if checkup.selected is None else shown.index(checkup.selected)
+        there = seen(count, at, upper if count <= upper else upper - 1)
+        rows += _list(checkup, shown, there)
+        if len(there) < count:
+            rows.append(_further(there, count, checkup.ascii_only))
         if (left := lines - len(rows)) >= 4 and checkup.selected is not None:
             below = _detail(checkup, checkup.selected, columns, min(left, _most(shown, checkup.now, columns)))
             rows, further = [*rows, *below.rows], below.further
@@ -251,14 +254,21 @@ def _filter(checkup: Checkup, pattern: LinePattern) -> Row:
     return row(" ", Span(f"/ {count}  ", Tone.ACCENT), said(pattern.fault or pattern.typed, Tone.VALUE))
 
 
-def _list(checkup: Checkup, shown: Sequence[Entry], lines: int) -> list[Row]:
+def _further(there: range, count: int, ascii_only: bool) -> Row:
+    """Return how many findings stand above and below those that are seen."""
+    up, down = ("^", "v") if ascii_only else ("↑", "↓")
+    above, below = there.start, count - there.stop
+    words = [*([f"{up} {above} above"] if above else []), *([f"{down} {below} below"] if below else [])]
+    return row(Span(f"   {'   '.join(words)}", Tone.LABEL))
+
+
+def _list(checkup: Checkup, shown: Sequence[Entry], there: range) -> list[Row]:
     wide = max(cells(clean(one.found.node or "")) for one in shown)
     kind = max(cells(clean(one.found.check)) for one in shown)
     mark = ">" if checkup.ascii_only else "▸"
     chosen = checkup.selected
     rows: list[Row] = []
-    at = 0 if chosen is None else shown.index(chosen)
-    for one in [shown[each] for each in seen(len(shown), at, lines)]:
+    for one in [shown[each] for each in there]:
         each, mine = one.found, one is chosen
         tone = Tone.STRONG if mine else Tone.LABEL if each.severity is Severity.GOOD else Tone.VALUE
         rows.append(
@@ -284,14 +294,22 @@ def _detail(checkup: Checkup, one: Entry, columns: int, lines: int) -> Page:
         Span(f"{sign} {_COUNTED[one.found.severity][0]}", tone), said(f"  {one.found.node or ''}", Tone.TITLE),
         said(f"  {one.found.check}", Tone.LABEL),
     )  # fmt: skip
-    whole = _whole(one, checkup.now, max(8, columns - 4))
+    whole = _whole(one, checkup.now, max(8, columns - 4), is_read=_is_read(checkup, one, columns))
     page = scrolled(whole, checkup.further, lines - 2, checkup.ascii_only)
     return Page(framed(title, page.rows, columns, lines, chosen=False, ascii_only=checkup.ascii_only), page.further)
 
 
-def _whole(one: Entry, now: float, columns: int) -> list[Row]:
-    """Return what is, since when, why it matters, and what to do."""
-    rows = _labelled("what", one.found.message, Tone.VALUE, columns)
+def _is_read(checkup: Checkup, one: Entry, columns: int) -> bool:
+    """Tell whether the list says all of a finding that is good."""
+    before = 9 + sum(
+        max(cells(clean(getattr(each.found, name) or "")) for each in checkup.shown) for name in ("node", "check")
+    )
+    return one.found.severity is Severity.GOOD and before + cells(clean(one.found.message)) <= columns
+
+
+def _whole(one: Entry, now: float, columns: int, *, is_read: bool = False) -> list[Row]:
+    """Return what is (unless that ``is_read`` in the list), since when, why it matters, and what to do."""
+    rows = [] if is_read else _labelled("what", one.found.message, Tone.VALUE, columns)
     seen = f"now{f', {one.since}' if one.since else ''}" if one.is_live else _ago(one.found.ts, now)
     proof = [clean(str(figure)) for figure in one.found.evidence]
     rows += _labelled("seen", " · ".join([seen, *proof]), Tone.LABEL, columns)

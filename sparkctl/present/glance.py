@@ -61,6 +61,7 @@ class Glance:
     leaders: Mapping[str, NodeName] = field(default_factory=dict)
     ready: Mapping[str, float] = field(default_factory=dict)
     most_power: float | None = None
+    start_key: str | None = None  # by which a profile is started; None: here nothing is
 
     @property
     def name(self) -> NodeName:
@@ -95,6 +96,7 @@ class Badge:
 def glance(
     store: Store, name: NodeName, now: float, *, ends: Mapping[str, Ended], address: str | None = None,
     jobs: tuple[str, ...] = (), chosen: str | None = None, recent: tuple[str, ...] = (),
+    start_key: str | None = None,
 ) -> Glance:  # fmt: skip
     """Return what the store knows of a node. Raises KeyError."""
     view = store.last(name)
@@ -107,6 +109,7 @@ def glance(
         {key: one for key, one in starts.items() if one}, {key: one for key, one in courses.items() if one}, ends, address,
         jobs, chosen, recent, store.dropped(name), _leaders(store, name, view),
         {one: since for one in ours if (since := store.ready_since(name, one)) is not None},
+        start_key=start_key,
     )  # fmt: skip
 
 

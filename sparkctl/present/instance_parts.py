@@ -113,16 +113,23 @@ def verdict_text(end: Ended) -> str:
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def position_rows(seen: Acceptance | None, space: Space) -> list[Row]:
-    """Return how often the first, second, third draft token was accepted, each as a bar; nothing where it is not told."""
-    if seen is None or not seen.per_position:
-        return []
+def position_rows(seen: Acceptance | None, space: Space, last: Drafting | None = None, now: float = 0.0) -> list[Row]:
+    """Return how often the first, second, third draft token was accepted, each as a bar; nothing where it was never told.
+
+    ``last``: what was told last, which stays, faded, with its age at ``now``, while nobody is answered.
+    """
+    kept = None if last is None else last.positions
+    fresh = () if seen is None else seen.per_position or ()
+    shares = fresh or (() if kept is None else kept.value)
+    tone = Tone.ACCENT if fresh else Tone.STALE
     rows = []
-    for at, share in enumerate(seen.per_position[:_POSITIONS], 1):
+    for at, share in enumerate(shares[:_POSITIONS], 1):
         name = f"draft {at}" if at < 10 else f"dr. {at}"
-        line = gauge(share, space.bar, space.ascii_only)
-        rows.append(row(label(name), *line, "  ", Span(f"{words.percent(share):>5}", Tone.VALUE)))
-    if (more := len(seen.per_position) - _POSITIONS) > 0:
+        line = gauge(share, space.bar, space.ascii_only, tone)
+        age = Span(f"   {old(now - kept.ts)}", Tone.STALE) if kept is not None and not fresh and at == 1 else Span("")
+        figure = Span(f"{words.percent(share):>5}", Tone.VALUE if fresh else Tone.STALE)
+        rows.append(row(label(name), *line, "  ", figure, age))
+    if (more := len(shares) - _POSITIONS) > 0:
         rows.append(row(label(""), Span(f"{more} more", Tone.LABEL)))
     return rows
 

@@ -294,12 +294,12 @@ def _doing(scene: InstanceScene, one: InstanceView, space: Space, *, roomy: bool
     if numbers is not None:
         if numbers.activity is Activity.IDLE and one.per_step is not None and one.per_step.draft_tokens:
             parts.append(Part(2, (row(label("accept"), Span(IDLE, Tone.VALUE)),)))
-        if positions := position_rows(numbers.acceptance, space):
+        last = scene.seen.drafting.get(one.container_id or "")
+        if positions := position_rows(numbers.acceptance, space, last, scene.seen.now):
             parts.append(Part(4, tuple(positions)))
         if (reads := reads_row(one, scene.seen, space)) is not None:
             parts.append(Part(3, (reads,)))
         drafts = one.per_step is not None and bool(one.per_step.draft_tokens)
-        last = scene.seen.drafting.get(one.container_id or "")
         parts += [Part(5, (each,)) for each in latency_rows(numbers, drafts, last, scene.seen.now)]
         if (steps := step_cost_row(numbers, one.per_step)) is not None:
             parts.append(Part(6, (steps,)))

@@ -160,7 +160,9 @@ def _nothing(seen: Glance) -> Row:
             return row(said(f"Docker: {seen.view.detail or 'no answer'}", Tone.ATTENTION))
         return row(Span("what runs is not known yet", Tone.STALE))
     recent = f": {', '.join(seen.recent)} ..." if seen.recent else ""
-    return row(Span("u", Tone.KEY), Span(" starts a profile", Tone.LABEL), said(recent, Tone.LABEL))
+    if seen.start_key is None:
+        return row(Span("nothing runs", Tone.STALE))
+    return row(Span(seen.start_key, Tone.KEY), Span(" starts a profile", Tone.LABEL), said(recent, Tone.LABEL))
 
 
 def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[Part]:

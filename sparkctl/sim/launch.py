@@ -81,11 +81,6 @@ class Launch:
         """Decode steps of one request: how often the active weights, and the draft head for each draft, can be read."""
         return self.share * READ / max(self.active + self.draft_tokens * self.head, 400 << 20)
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Generated tokens of one request."""
-        return self.steps_per_second * self.accept_length
-
 
 def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: Fault | None) -> Launch:
     """Read a launch out of a container's image, argv and environment; ``SIM_FAULT`` wins over ``fault``."""

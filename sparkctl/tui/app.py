@@ -13,43 +13,37 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
-from textual.app import App
 from textual.binding import BindingType
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 
 from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, key_name, there_are
 from sparkctl.core.together import end
 from sparkctl.errors import SparkctlError
 from sparkctl.tui import screens
+from sparkctl.tui.config_watch import read_again
 from sparkctl.tui.deeds import Deeds
 from sparkctl.tui.keyboard import Keyboard
 from sparkctl.tui.orders import Orders
 from sparkctl.tui.overview import Overview
 from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.setup import Setup
+from sparkctl.tui.speech import Speech
 from sparkctl.tui.terminal import Terminal, forget_much
 from sparkctl.tui.tones import DARK, LIGHT, styles
 
 if TYPE_CHECKING:
+    from sparkctl.core.config import Config
     from sparkctl.model.node import Node, NodeName
     from sparkctl.present.overview import Scene
     from sparkctl.present.wrong import Wrong
     from sparkctl.tui.room import Room
 
-_TICK = 1.0
-_SAID = 6  # lines of a toast: it lies over what one came to read
-_SEVERITIES = ("information", "warning", "error")
-
-
-def _graver(said: tuple[str, str]) -> tuple[int, str]:
-    return _SEVERITIES.index(said[1]), said[1]
-
-
-_PATIENCE = 2.0  # seconds
+_TICK = 1.0  # seconds
+_PATIENCE = 2.0  # seconds for what goes on beside the keys to end
 _PAINTED = 0.5  # seconds after which the first picture is there, or another in its place
 
 
-class Panel(App[tuple[str, ...]]):
+class Panel(Speech):
     """``run`` returns what goes on running, as sentences."""
 
     TITLE = "sparkctl"
@@ -100,7 +94,6 @@ class Panel(App[tuple[str, ...]]):
         self._has_begun = False
         self.room_made = asyncio.Event()
         self._beside: set[asyncio.Task[None]] = set()
-        self._unsaid: list[tuple[str, str]] = []
         self.theme = setup.theme if setup.theme in self.available_themes else DARK.name
         self.tones = styles(self.current_theme, colourless=colourless)
 
@@ -210,16 +203,14 @@ class Panel(App[tuple[str, ...]]):
         if self.setup.keys:
             self._map_keys()
         self.theme_changed_signal.subscribe(self, self._recolour)
-        self.app_resume_signal.subscribe(
-            self, lambda _: self.refresh(layout=True)
-        )  # from ctrl+z: nothing is painted yet
+        # From ctrl+z: nothing is painted yet.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         for number in (signal.SIGTERM, signal.SIGHUP):
             with suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread: a test
                 asyncio.get_running_loop().add_signal_handler(number, self.leave)
         self.call_after_refresh(self._first_painted)
-        self.set_timer(
-            _PAINTED, self._first_painted
-        )  # a key may cover the first screen before it says that it is painted
+        # A key may cover the first screen before it says that it is painted.
+        self.set_timer(_PAINTED, self._first_painted)
 
     def _first_painted(self) -> None:
         if not self._has_begun:
@@ -244,30 +235,17 @@ class Panel(App[tuple[str, ...]]):
         forget_much()
         if self._room is not None and not self._leaving:
             self._room.bridge.changed()
-            self._read_config_again()
+            read_again(self)
 
-    def _read_config_again(self) -> None:
-        """Take in a config that was saved meanwhile; with faults in it, the one that was stays, and they are said."""
-        if self.setup.reload is None or self._room is None:
-            return
-        try:
-            config = self.setup.reload()
-        except SparkctlError as error:
-            self.config_fault = error
-            hint = f"\n{error.hint}" if error.hint else ""
-            self.say(f"the config is not taken in:\n{error.message}{hint}", severity="error")
-            self.repaint()
-            return
-        if config is None:
-            return
+    def take_config(self, config: Config) -> None:
+        """Show the Sparks of another config, with its keys."""
+        assert self._room is not None
         self.config_fault = None
         self._sparks = config.nodes
         self.setup = replace(self.setup, nodes=config.nodes, keys=config.keys, readonly=config.readonly)
         self._map_keys()
         self._room.bridge.expect(self.names)
         self._room.crew.follow(config.nodes)
-        self.say("the config was read again")
-        self.repaint()
 
     def _map_keys(self) -> None:
         own = {str(one.id): one.keys for one in ACTIONS} | dict(self.setup.keys)
@@ -384,45 +362,7 @@ class Panel(App[tuple[str, ...]]):
         """Let this instance be the one that is selected on its node."""
         self._instances[node] = instance
 
-    # --- what is said ---
-
-    def say(self, words: str, *, severity: str = "information") -> None:
-        """Say something for a few seconds that has no other place; after a dialog where one is open.
-
-        It is data, never markup.
-        """
-        from sparkctl.model.text import clean_lines
-
-        if isinstance(self.screen, ModalScreen):
-            self._unsaid.append((words, severity))
-        else:
-            self.call_later(self.clear_notifications)  # one at a time: what is older is overcome, or was read
-            said = "\n".join([*clean_lines(words)][:_SAID])
-            self.notify(said, severity=severity, markup=False)
-
-    def say_what_waited(self) -> None:
-        """Say what had to wait for a dialog."""
-        said, self._unsaid = self._unsaid, []
-        if said:
-            self.say("\n".join(dict.fromkeys(words for words, _ in said)), severity=max(map(_graver, said))[1])
-
-    def refuse(self, error: SparkctlError) -> None:
-        """Say what is wrong, and what to do."""
-        self.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="warning")
-
-    def notify(self, message: str, **more: Any) -> None:
-        """Show a toast, in signs that the terminal has."""
-        from sparkctl.present.symbols import to_ascii
-
-        shown = "\n".join(map(to_ascii, message.splitlines())) if self.ascii_only else message
-        super().notify(shown, **more)
-
-    def copy(self, text: str, what: str) -> None:
-        """Give text to the terminal's clipboard, by OSC 52; not every terminal takes it, and that is said."""
-        from sparkctl.model.text import clean_lines
-
-        self.copy_to_clipboard("\n".join(clean_lines(text)))
-        self.say(f"{what} is copied, if your terminal takes copies (OSC 52)")
+    # --- what it is told to do ---
 
     def open(self, name: str, now: Situation | None = None) -> None:
         """Open a screen for a situation, this one unless given, or go back to it where it is open."""

@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.core.actions import ActionId
-from sparkctl.core.shell_words import shell_words
+from sparkctl.core.shell_words import inside_words, shell_words
 from sparkctl.errors import DockerError, InvalidInput, NodeError
 
 if TYPE_CHECKING:
     from sparkctl.model.node import Node
     from sparkctl.tui.app import Panel
+    from sparkctl.tui.player import Player
 
 RATES = (0.5, 1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the probe's own cost was measured at 1 Hz
 NEAR, FAR = 10.0, 60.0  # seconds of a recording
 _LIGHT = {"#292929": "#ffffff", "#c5c8c6": "#1c1c1c", "#868887": "#5f5f5f"}  # what Rich takes for a terminal's own
 _NO_CONNECTION = 255  # what ssh ends with where it is ssh that failed
+_NOT_RUN = (126, 127)  # what `docker exec` ends with where there is nothing to run
 
 
 def edit_its(panel: Panel, field: str | None = None) -> None:
@@ -58,6 +60,33 @@ async def _open_shell(panel: Panel, node: Node) -> None:
     if status == _NO_CONNECTION and not node.is_local:
         lines = [line for line in said.splitlines() if line.strip()]
         panel.say("\n".join(lines[-3:]) or f"ssh to {node.name} ended with {status}", severity="error")
+
+
+def _shell_inside(panel: Panel) -> None:
+    now = panel.situation()
+    node = next((node for node in panel.sparks if node.name == now.node), None)
+    if node is not None and now.selected is not None:
+        panel.away(_open_shell_inside(panel, node, now.selected.container))
+
+
+async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
+    """The end of a shell is that of its last command: only where none was opened is it said."""
+    from sparkctl.tui.outside import outside
+
+    try:
+        status, said = await outside(
+            panel, inside_words(node, container), "install OpenSSH, or Docker where this machine is the Spark",
+            listen=not node.is_local,
+        )  # fmt: skip
+    except InvalidInput as error:
+        panel.say(f"{error.message}\n{error.hint}", severity="error")
+        return
+    if status in (*_NOT_RUN, _NO_CONNECTION):
+        lines = [line for line in said.splitlines() if line.strip() and not line.startswith("Connection to ")]
+        panel.say(
+            "\n".join([f"no shell inside of {container} on {node.name} (exit {status})", *lines[-3:]]),
+            severity="error",
+        )
 
 
 def _plan_of(panel: Panel) -> None:
@@ -134,22 +163,13 @@ def _read(panel: Panel, every: float | None) -> None:
     panel.say(f"the Sparks are read {words}" + ("" if every else ", and there is nothing beyond that"))
 
 
-def _hurry(by: int) -> Callable[[Panel], None]:
-    def hurry(panel: Panel) -> None:
+def _play(do: Callable[[Player], None]) -> Callable[[Panel], None]:
+    def play(panel: Panel) -> None:
         if panel.room is not None and panel.room.player is not None:
-            panel.room.player.hurry(by)
+            do(panel.room.player)
             panel.repaint()
 
-    return hurry
-
-
-def _jump(seconds: float) -> Callable[[Panel], None]:
-    def jump(panel: Panel) -> None:
-        if panel.room is not None and panel.room.player is not None:
-            panel.room.player.jump(seconds)
-            panel.repaint()
-
-    return jump
+    return play
 
 
 def _background(panel: Panel) -> None:
@@ -160,15 +180,16 @@ DO: dict[ActionId, Callable[[Panel], None]] = {
     ActionId.EDIT_ITS: edit_its,
     ActionId.COPY_ADDRESS: _copy_address,
     ActionId.SHELL: _shell,
+    ActionId.SHELL_INSIDE: _shell_inside,
     ActionId.PLAN_OF: _plan_of,
     ActionId.SAVE_SCREEN: _save_screen,
     ActionId.FASTER: _faster,
     ActionId.SLOWER: _slower,
-    ActionId.PLAY_FASTER: _hurry(1),
-    ActionId.PLAY_SLOWER: _hurry(-1),
-    ActionId.PLAY_ON: _jump(NEAR),
-    ActionId.PLAY_BACK: _jump(-NEAR),
-    ActionId.PLAY_FAR_ON: _jump(FAR),
-    ActionId.PLAY_FAR_BACK: _jump(-FAR),
+    ActionId.PLAY_FASTER: _play(lambda player: player.hurry(1)),
+    ActionId.PLAY_SLOWER: _play(lambda player: player.hurry(-1)),
+    ActionId.PLAY_ON: _play(lambda player: player.jump(NEAR)),
+    ActionId.PLAY_BACK: _play(lambda player: player.jump(-NEAR)),
+    ActionId.PLAY_FAR_ON: _play(lambda player: player.jump(FAR)),
+    ActionId.PLAY_FAR_BACK: _play(lambda player: player.jump(-FAR)),
     ActionId.BACKGROUND: _background,
 }

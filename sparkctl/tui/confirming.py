@@ -8,7 +8,7 @@ from textual.widgets import Input
 
 from sparkctl.core.actions import Action, ActionId, Situation
 from sparkctl.core.parts import parts_of, stands_on
-from sparkctl.core.serving import cut_off, ended_by, is_model_answering, meant, unseen
+from sparkctl.core.serving import cut_off, ended_by, is_model_answering, meant, named_by, unseen
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
 from sparkctl.present.spans import Row, Span, Tone, row, said
@@ -46,17 +46,10 @@ def question(one: Action, words: Sequence[str], now: Situation) -> Dialog[str]:
 
 def _ended(words: Sequence[str], now: Situation) -> list[InstanceView]:
     """Return what a ``down`` means, where all of it has ended already: there is nothing to stop any more."""
-    names, nodes = meant(words[1:])
     if words[0] != "down" or "--all" in words:
         return []
-    named = [
-        one
-        for view in now.views
-        if not nodes or view.name in nodes
-        for one in view.instances
-        if one.ours and one.name in names
-    ]
-    return [] if any(one.is_alive for one in named) else named
+    named = named_by(now, words)
+    return [] if any(one.is_alive for one in named) else list(named)
 
 
 def _removal(ended: Sequence[InstanceView], words: Sequence[str]) -> Dialog[str]:

@@ -138,10 +138,6 @@ class Layout:
         """Return the nearest place that leaves no row empty which could show a line."""
         return max((0, 0), min(place, self.bottom()))
 
-    def forget(self) -> None:
-        """Read lines anew from now on."""
-        self._lines.clear()
-
     def _height_of(self, index: int) -> int:
         return sum(len(self._breaks(line)) for line in self.lines(index, 1))
 

@@ -11,6 +11,7 @@ class LogState:
 
     ``found`` is None while nothing is looked for; ``at`` counts from 1 and is None before the first jump. A share of
     work (0 to 1) is None when that work is done. ``fault`` is what is wrong with a pattern, ``note`` what just happened.
+    ``was_waited_for``: whatever there is would have come by now.
     """
 
     is_following: bool = True
@@ -32,3 +33,4 @@ class LogState:
     sources: int = 1
     trouble: str | None = None
     note: str | None = None
+    was_waited_for: bool = False

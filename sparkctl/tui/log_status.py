@@ -32,7 +32,7 @@ def left_pieces(state: LogState, *, ascii_only: bool = False) -> list[Piece]:
         new = f" +{state.new:,} new" if state.new else ""
         mode = [Piece(("= paused" if ascii_only else "‖ paused") + new, "bold $text-warning")]
     if not state.total:
-        count = "reading ..."
+        count = "no line yet" if state.was_waited_for else "reading ..."
     elif state.shown == state.total:
         count = f"{state.total:,} {'line' if state.total == 1 else 'lines'}"
     else:

@@ -32,6 +32,7 @@ from sparkctl.tui.log_state import LogState
 TURN = 0.003  # s of searching between two looks at the keyboard
 BACK = (60, 300, 900, 3600)  # s before the newest line
 NOTED = 6.0  # s that a note stands
+READ = 4.0  # s after which a log of which nothing came has nothing
 
 
 class LogView(LogScroll, can_focus=True):
@@ -94,6 +95,7 @@ class LogView(LogScroll, can_focus=True):
         self._note: str | None = None
         self._note_timer: Timer | None = None
         self._is_working = False
+        self._was_waited_for = False
         self._backs = 0  # how often it was gone back
 
     # what is shown
@@ -167,6 +169,11 @@ class LogView(LogScroll, can_focus=True):
     def on_mount(self) -> None:
         """Begin with what is there."""
         self._work()
+        self.set_timer(READ, self._wait_no_more)
+
+    def _wait_no_more(self) -> None:
+        self._was_waited_for = True
+        self.tell()
 
     # what the view says of itself
 
@@ -204,6 +211,7 @@ class LogView(LogScroll, can_focus=True):
             source=None if sight.source is None else self.book.sources[sight.source],
             trouble=self.book.spool.trouble,
             note=self._note,
+            was_waited_for=self._was_waited_for,
         )
         if state != self.state:
             self.state = state

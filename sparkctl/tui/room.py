@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.screen import ModalScreen
 
-from sparkctl.core.actions import DOCTOR, OVERVIEW
+from sparkctl.core.actions import DOCTOR, OVERVIEW, ActionId
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.core.context import Interrupt
 from sparkctl.core.profiles import ProfileLibrary
@@ -30,6 +30,7 @@ from sparkctl.operations.doctor import doctor
 from sparkctl.operations.preview import home_on, planned
 from sparkctl.present.farewell import farewell
 from sparkctl.present.glance import COMING, Glance, glance, in_order
+from sparkctl.present.keys import key_words
 from sparkctl.present.overview import Scene
 from sparkctl.present.plan_text import plan_lines
 from sparkctl.present.results import caches_rows, guard_notice, last_of_each, result_line, warning_notice
@@ -176,8 +177,15 @@ class Room:
     def _glance(self, name: NodeName, address: str | None, chosen: str | None) -> Glance:
         return glance(
             self.bridge.store, name, self.now(), ends=self.bridge.ends_on(name), address=address, chosen=chosen,
-            jobs=self._doing(name), recent=self.recent,
+            jobs=self._doing(name), recent=self.recent, start_key=self._start_key(),
         )  # fmt: skip
+
+    def _start_key(self) -> str | None:
+        """Return the key by which a profile is started; None where nothing can be."""
+        if self.is_replaying:
+            return None
+        keys = (one.keys[0] for one in self._panel.actions if one.id is ActionId.UP)
+        return next((key_words(key, self._panel.ascii_only) for key in keys), None)
 
     def wrong(self, name: NodeName | None, view: LoadView | None, fault: SparkctlError | None) -> Wrong:
         """Return what is wrong with a node, and with the config."""

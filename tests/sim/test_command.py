@@ -365,7 +365,11 @@ def test_serve_prints_a_config_that_other_terminals_can_use() -> None:
     assert process.stdout is not None
     config = process.stdout.readline().strip().removeprefix("export SPARKCTL_CONFIG=")
     state = process.stdout.readline().strip().removeprefix("export SPARKCTL_STATE=")
-    env = {**os.environ, "SPARKCTL_CONFIG": config, "SPARKCTL_STATE": state}
+    own = process.stdout.readline().strip().removeprefix("export XDG_CONFIG_HOME=")
+    assert Path(own).parent == Path(state).parent, (
+        "profiles that are written there are the demo's, and not the operator's"
+    )
+    env = {**os.environ, "SPARKCTL_CONFIG": config, "SPARKCTL_STATE": state, "XDG_CONFIG_HOME": own}
     try:
         up = [sys.executable, "-m", "sparkctl", "up", "qwen36", "--node", "spark1"]
         first = subprocess.run(up, env=env, capture_output=True, text=True, timeout=60)

@@ -15,7 +15,7 @@ from sparkctl.tui.app import Panel
 from sparkctl.tui.log_view import LogView
 from sparkctl.tui.screen import PanelScreen
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, until
+from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, toasts, until
 
 
 def place(pilot: Driver) -> str:
@@ -156,6 +156,29 @@ async def test_a_shell_is_the_operators_ssh_and_the_panel_is_there_again_afterwa
         assert words[words.index("-p") + 1] == str(node.port)
         assert words[words.index("-l") + 1] == node.user
         await until(pilot, lambda text: text.count("● ready") == 2)
+
+
+async def test_a_shell_inside_of_a_container_is_ssh_with_a_terminal_and_its_failure_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    ssh = tools / "ssh"
+    ssh.write_text(
+        f"#!{sys.executable}\nimport json, pathlib, sys\n"
+        f"pathlib.Path({str(tmp_path / 'words')!r}).write_text(json.dumps(sys.argv[1:]))\n"
+        "print('exec: sh: not found', file=sys.stderr)\nsys.exit(127)\n"
+    )
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("b")
+        await until(pilot, lambda _: any("exec: sh: not found" in one for one in toasts(pilot)))
+        words = json.loads((tmp_path / "words").read_text())
+        (running,) = sparks.docker["spark1"].running.values()
+        assert words[-4:-1] == ["-t", "--", "127.0.0.1"]
+        assert words[-1].startswith(f"docker exec -it -- {running.container.name} sh -c ")
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh on this machine")

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -47,7 +48,7 @@ def command(
     sparkctl demo --scenario trouble top      a stuck clock, heat, half a fabric ...: findings come within half a minute
     sparkctl demo up qwen36-vllm --node spark1 --set env.SIM_FAULT=cuda-oom      a start that fails; the faults:
         cuda-oom oom-killed hang exit0 no-token bad-flag memory-runaway
-    sparkctl demo --serve                     then, elsewhere, with the two variables it prints: any verb
+    sparkctl demo --serve                     then, elsewhere, with the variables it prints: any verb
 
     Nothing of yours is written to: config, profiles and what is kept are copies in a temporary directory, gone at the end.
     """
@@ -63,42 +64,30 @@ def command(
         return _plain(scenario, speed)
     if not serve and not verb and not panel.is_possible():
         raise click.UsageError("which verb? for example: sparkctl demo up qwen36 --node spark1", ctx)
-    if not serve and not verb:
+    if serve:
+        return _serve(scenario or "empty", speed)
+    if not verb:
         return _panel(scenario, speed, readonly=readonly)
-    from sparkctl.sim import background
+    return _verb(verb, scenario or "empty", speed)
 
-    with (
-        _until_hung_up(),
-        tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
-        background(scenario=scenario or "empty", speed=speed) as config,
-    ):
-        if serve:
-            return _serve(Path(config), Path(home))
-        with _at(Path(config), Path(home)):
-            before = _profiles(Path(home))
-            code = _invoke(verb)
-            has_log = any((Path(home) / "state").rglob("*.log"))
-            has_written = _profiles(Path(home)) != before
+
+def _verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
+    """Run a verb there, and say what became of what it started."""
     from sparkctl.cli import narrate
 
-    if verb and verb[0] == "up":
+    with _there(scenario, speed=speed) as home:
+        code = _invoke(verb)
+        has_log = any((home / "state").rglob("*.log"))
+    if verb[0] == "up":
         narrate.say(_what_ended(code, has_log))
-    if has_written:
-        narrate.say(_WRITTEN)
     return code
 
 
 def _plain(scenario: str | None, speed: float) -> int:
     """Tell in sentences what changes there, until Ctrl-C."""
     from sparkctl.cli.plain import listen
-    from sparkctl.sim import background
 
-    with (
-        _until_hung_up(),
-        tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
-        background(scenario=scenario or _AT_WORK, speed=speed) as config,
-        _at(Path(config), Path(home)),
-    ):
+    with _there(scenario or _AT_WORK, speed=speed):
         return listen()
 
 
@@ -106,29 +95,41 @@ def _panel(scenario: str | None, speed: float, *, readonly: bool) -> int:
     """Open the panel on them. Their clock is the panel's: it goes faster while something starts, and the header says so."""
     from sparkctl.cli import demo_story
     from sparkctl.cli.panel import open_panel
-    from sparkctl.sim import DEMO_SPEED, SimClock, background
+    from sparkctl.sim import DEMO_SPEED, SimClock
 
     clock = SimClock(elastic=True)
+    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "haste": demo_story.HASTE * speed}
+    with _there(scenario or (_AT_WORK if readonly else "story"), **pace) as home:
+        demo_story.remember(home / "state")
+        with_story = scenario is None and not readonly
+        return open_panel(readonly=readonly, demo=demo_story.demo(clock, with_story=with_story))
+
+
+@contextmanager
+def _sparks(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
+    """Let two simulated Sparks run; the value is their config, and a directory for an operator who is at home nowhere else."""
+    from sparkctl.sim import background
+
     with (
         _until_hung_up(),
         tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
-        background(
-            scenario=scenario or (_AT_WORK if readonly else "story"),
-            speed=1 / DEMO_SPEED,
-            clock=clock,
-            haste=demo_story.HASTE * speed,
-        ) as config,
-        _at(Path(config), Path(home)),
+        background(scenario=scenario, **pace) as config,
     ):
-        demo_story.remember(Path(home) / "state")
-        before = _profiles(Path(home))
-        code = open_panel(readonly=readonly, demo=demo_story.demo(clock, with_story=scenario is None and not readonly))
-        has_written = _profiles(Path(home)) != before
+        _copy_config(Path(home))
+        yield Path(config), Path(home)
+
+
+@contextmanager
+def _there(scenario: str, **pace: Any) -> Iterator[Path]:
+    """Be an operator with directories of its own, under the value; what was written there is told of, for it is gone then."""
+    with _sparks(scenario, **pace) as (config, home), _at(config, home):
+        before = _profiles(home)
+        yield home
+        has_written = _profiles(home) != before
     if has_written:
         from sparkctl.cli import narrate
 
         narrate.say(_WRITTEN)
-    return code
 
 
 def _profiles(home: Path) -> frozenset[tuple[str, int]]:
@@ -169,18 +170,21 @@ def _invoke(verb: tuple[str, ...]) -> int:
     return invoke(list(verb))
 
 
-@contextmanager
-def _at(config: Path, home: Path) -> Iterator[None]:
-    """Be an operator with directories of its own under ``home``: profiles are copies of the real one's, whose files are
-    not touched and whose ~/.ssh/config does not apply."""
+def _copy_config(home: Path) -> None:
+    """Copy the operator's config and profiles: the files themselves are not touched."""
     import shutil
 
     from sparkctl.core.paths import APP, config_dir
 
-    mine = home / "config" / APP
     if config_dir().is_dir():
+        ignore = shutil.ignore_patterns(".git")
         with suppress(OSError):  # what cannot be read is left out, the rest is there
-            shutil.copytree(config_dir(), mine, ignore=shutil.ignore_patterns(".git"), ignore_dangling_symlinks=True)
+            shutil.copytree(config_dir(), home / "config" / APP, ignore=ignore, ignore_dangling_symlinks=True)
+
+
+@contextmanager
+def _at(config: Path, home: Path) -> Iterator[None]:
+    """Be an operator with directories of its own under ``home``, whose ~/.ssh/config does not apply."""
     changed = {
         "SPARKCTL_CONFIG": str(config),
         "SPARKCTL_STATE": str(home / "state"),
@@ -201,21 +205,24 @@ def _at(config: Path, home: Path) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _serve(config: Path, home: Path) -> int:
+def _serve(scenario: str, speed: float) -> int:
     """Print how to reach the simulated Sparks and wait for Ctrl-C."""
     import signal
     import threading
 
     from sparkctl.cli import narrate, output
 
-    output.text(f"export SPARKCTL_CONFIG={config}")
-    output.text(f"export SPARKCTL_STATE={home / 'state'}")
-    narrate.say(
-        "two simulated Sparks are running; Ctrl-C ends them. Endpoints of what you start answer inside them only"
-    )
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: stop.set())
-    while not stop.wait(0.5):
-        pass
+    with _sparks(scenario, speed=speed) as (config, home):
+        output.text(f"export SPARKCTL_CONFIG={config}")
+        output.text(f"export SPARKCTL_STATE={home / 'state'}")
+        output.text(f"export XDG_CONFIG_HOME={home / 'config'}")
+        narrate.say(
+            "two simulated Sparks are running; Ctrl-C ends them. Endpoints of what you start answer inside them only. "
+            "Profiles that are written in such a terminal end with them, too"
+        )
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: stop.set())
+        while not stop.wait(0.5):
+            pass
     return 0

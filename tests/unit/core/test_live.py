@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.live import LogMark, Store, Topic, What
+from sparkctl.core.live import Store, Topic, What
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import FindingKind, Severity
@@ -140,11 +140,11 @@ def test_a_foreign_container_of_the_same_name_has_no_phase() -> None:
     assert [(one.ours, one.phase) for one in shown] == [(False, None), (True, Phase.LOADING)]
 
 
-def test_how_far_a_log_came() -> None:
-    lines = tuple(LogLine(f"2026-05-01T10:00:0{n}Z", "x", n) for n in (1, 2))
-    store = applied(events.LogArrived(1.0, ONE, "qwen36", lines), events.LogArrived(2.0, ONE, "qwen36", (), True))
-    assert store.log_mark(ONE, "qwen36") == LogMark("2026-05-01T10:00:02Z", 2)
-    assert store.log_mark(ONE, "other") is None
+def test_lines_of_a_log_are_news_and_an_empty_batch_is_none() -> None:
+    store = applied(arrived(1.0))
+    line = LogLine("2026-05-01T10:00:01Z", "x", 1)
+    assert store.apply(events.LogArrived(1.0, ONE, "qwen36", (line,))) == (Topic(What.LOG, ONE, "qwen36"),)
+    assert store.apply(events.LogArrived(2.0, ONE, "qwen36", (), True)) == ()
 
 
 def test_the_last_finding_of_each_check_stands() -> None:

@@ -154,3 +154,26 @@ def test_small_terminals_break_nothing(columns: int, lines: int, ascii_only: boo
         words = shown(Checkup(made, NOW, chosen=one.key, ascii_only=ascii_only), columns, lines)
         assert all(char.isprintable() or char == "\n" for char in words)
         assert words.isascii() or not ascii_only
+
+
+def test_where_not_all_findings_fit_it_is_said_how_many_stand_above_and_below() -> None:
+    many = tuple(found(f"check-{at:02}", Severity.GOOD, f"all is well with {at}") for at in range(20))
+    made = Checkup(entries(many, views()), NOW, now=NOW)
+    first = doctor_rows(made, 80, 22)
+    below = 20 - len(first.entries)
+    assert f"↓ {below} below" in shown(made)
+    assert "above" not in shown(made)
+    last = Checkup(made.entries, NOW, chosen=made.entries[-1].key, now=NOW)
+    assert f"↑ {below} above" in shown(last)
+    assert "below" not in shown(last)
+    assert doctor_rows(last, 80, 22).entries.stop == 20
+    assert "below" not in shown(Checkup(made.entries[:5], NOW, now=NOW))
+
+
+def test_what_is_good_is_said_once_where_the_list_has_all_of_it() -> None:
+    good = Checkup(entries((found("docker", Severity.GOOD, "Docker 28.5.2"),), views()), NOW, now=NOW)
+    assert shown(good).count("Docker 28.5.2") == 1
+    cut = Checkup(entries((found("docker", Severity.GOOD, "Docker 28.5.2 " * 9),), views()), NOW, now=NOW)
+    assert "what" in shown(cut)
+    bad = Checkup(entries((found("docker", Severity.PROBLEM, "no Docker"),), views()), NOW, now=NOW)
+    assert shown(bad).count("no Docker") == 2

@@ -100,6 +100,17 @@ def test_what_no_request_tells_any_more_fades_and_nothing_below_jumps(columns: i
     assert [span.tone for span in faded] == [Tone.STALE] * 3
 
 
+def test_the_positions_of_drafts_stay_faded_while_an_engine_idles() -> None:
+    made = store(*AT_WORK)
+    fresh = [line for line in shown(scene(made), 120, 38).splitlines() if "│ draft " in line]
+    assert fresh
+    made.apply(events.NumbersArrived(103.0, NODE, ID, replace(NUMBERS, activity=Activity.IDLE, acceptance=None)))
+    later = [line for line in shown(scene(made), 120, 38).splitlines() if "│ draft " in line]
+    assert [line.split("%")[0] for line in later] == [line.split("%")[0] for line in fresh]
+    assert "29 s old" in later[0]
+    assert "old" not in fresh[0]
+
+
 @pytest.mark.parametrize(("columns", "lines"), [(80, 22), (120, 38)])
 def test_what_it_does_holds_and_says(columns: int, lines: int) -> None:
     run = Launched(PLAN, PLAN.ready, None)

@@ -197,7 +197,8 @@ def test_what_others_run_is_there_but_ours_comes_first() -> None:
 
 
 def test_a_spark_where_nothing_runs_names_what_was_started_last() -> None:
-    assert "u starts a profile: qwen36, orpheus-tts ..." in lines(seen(recent=("qwen36", "orpheus-tts")))
+    assert "u starts a profile: qwen36, orpheus-tts ..." in lines(seen(recent=("qwen36", "orpheus-tts"), start_key="u"))
+    assert "starts a profile" not in "\n".join(lines(seen(recent=("qwen36",)))), "in a recording nothing is started"
 
 
 def test_a_worker_says_where_it_is_served_and_a_missing_bandwidth_why() -> None:
