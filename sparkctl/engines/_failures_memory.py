@@ -46,7 +46,7 @@ HOST = (
         fatal=True,
     ),
     rule(
-        _KERNEL + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]*),pid=(?P<pid>\d+)",
+        _KERNEL + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
         Cause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}).",
         "The machine, or the container's limit, ran out of memory: let the model claim less, or stop what else holds it.",

@@ -124,7 +124,7 @@ _WHOLE = (
         on=_PATH,
     ),
     rule(
-        rf"{ERROR}.*(?P<path>\S+) does not appear to have (?:a file named|files named) (?P<file>[^.]*\.\w+)"
+        rf"{ERROR}.*?(?<!\S)(?P<path>\S+) does not appear to have (?:a file named|files named) (?P<file>[^.]*\.\w+)"
         rf"|{ERROR}.*Can't load the (?:configuration|model) (?:of|for) '(?P<name>[^']*)'"
         rf"|{ERROR}.*It looks like the config file at '(?P<config>[^']*)' is not a valid JSON",
         Cause.MODEL_FILES,
@@ -191,7 +191,7 @@ _KNOWN = (
     ),
     rule(
         rf"{ERROR}.*model type `(?P<type>[^`]*)` but Transformers does not recognize this architecture"
-        rf"|{ERROR}.*(?P<arch>\w+) has no (?:vLLM|SGLang) implementation|{ERROR}.*No model architectures are specified",
+        rf"|{ERROR}.*?\b(?P<arch>\w+) has no (?:vLLM|SGLang) implementation|{ERROR}.*No model architectures are specified",
         Cause.MODEL_UNSUPPORTED,
         "This image does not know the model[ type {type}][ class {arch}].",
         "Take a newer image of the engine.",

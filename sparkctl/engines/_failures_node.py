@@ -6,11 +6,9 @@ from sparkctl.engines._vocabulary import ERROR, rule
 from sparkctl.engines.base import Weight
 from sparkctl.model.verdict import Cause
 
-_DAEMON = r"^(?:docker: )?(?:[Ee]rror response from daemon: |Error: |.{0,200}?[Ee]rror response from daemon: )?"
-
 _DOCKER = (
     rule(
-        rf"{_DAEMON}.*could not select device driver|{_DAEMON}.*[Uu]nknown (?:or invalid )?runtime (?:name|specified):? nvidia"
+        r"could not select device driver|[Uu]nknown (?:or invalid )?runtime (?:name|specified):? nvidia"
         r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:initialization error|no such file or directory"
         r"|not found in \$PATH)|unresolvable CDI devices? (?P<device>\S+)",
         Cause.GPU_RUNTIME_MISSING,
@@ -61,9 +59,9 @@ _DOCKER = (
         weight=Weight.LIKELY,
     ),
     rule(
-        rf"{_DAEMON}.*?(?:[Nn]o such image:? ?(?P<name>\S*)|manifest for (?P<tag>\S+) not found|manifest unknown"
+        r"(?:[Nn]o such image: (?P<name>\S+)|manifest for (?P<tag>\S+) not found|manifest unknown"
         r"|pull access denied for (?P<denied>[^,\s]+)|failed to resolve reference \"(?P<reference>[^\"]+)\""
-        r"|repository \S+ not found|requested access to the resource is denied)",
+        r"|daemon: repository \S+ not found|requested access to the resource is denied)",
         Cause.IMAGE_MISSING,
         "The image[ {name}][ {tag}][ {denied}][ {reference}] is not on the node and could not be pulled.",
         "Correct image, or log in to its registry on the node (docker login). An image that was built there has to be built "

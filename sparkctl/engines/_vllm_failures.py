@@ -84,7 +84,7 @@ MEMORY = (
     rule(
         r"Available memory on node \d+ \((?P<free>[\d./]+) GiB\) on kv cache allocation is less than requested "
         r"memory for kv \((?P<want>[\d.]+ GiB)\)",
-        Cause.KV_CACHE_TOO_SMALL,
+        Cause.STARTUP_MEMORY_CHECK,
         "{want} of KV cache were asked for, {free} GiB was available.",
         "Ask for less KV cache, or stop what else holds memory on the node.",
         needle="on kv cache allocation is less than",

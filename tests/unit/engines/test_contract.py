@@ -150,11 +150,32 @@ def test_no_line_breaks_it(raw: str) -> None:
 
 
 def test_a_huge_line_is_read_in_bounded_time(engine: Engine) -> None:
-    for filler in ("Capture ", "a.", "CUDA out of memory. Tried to allocate 1 G. ", "Error: ", "x" * 9):
+    for filler in (
+        "Capture ",
+        "a.",
+        "CUDA out of memory. Tried to allocate 1 G. ",
+        "Error: ",
+        "x" * 9,
+        ": a",
+        "'/a",
+        "1,",
+    ):
         lines = LinePreparer().feed("RuntimeError" + filler * 100_000)
         assert len(lines) == 1
         assert len(lines[0]) <= LONGEST
         engine.classify(lines[0])  # a quadratic pattern over all of it would run into pytest's timeout
+
+
+# Any text, and then more of any kind of text: each place in the line is tried with each length, the square of it in steps.
+QUADRATIC = re.compile(r"\.\*\??\((?:\?:|\?P<\w+>)(?:\\S|\\w|\.|\[[^\]]*\])[+*]")
+
+
+def test_no_rule_tries_every_place_of_a_line_with_every_length(engine: Engine) -> None:
+    """Where the cost hides that a hostile line would show: the rules themselves are looked at, not a clock."""
+    rules = sys.modules[type(engine).__module__]._VOCABULARY.rules  # no other way to them
+    assert len(rules) > 40
+    assert QUADRATIC.search(r"^x.*(?P<path>\S+) is gone")
+    assert [rule.pattern.pattern for rule in rules if QUADRATIC.search(rule.pattern.pattern)] == []
 
 
 def test_args_keep_their_order_and_every_character(engine: Engine) -> None:
