@@ -28,6 +28,7 @@ VERBS = {
     "top": ("top", "Show memory, GPU, CPU, links and instances, live."),
     "metrics": ("metrics", "Print nodes and instances as Prometheus metrics, or serve them."),
     "logs": ("logs", "Show an instance's log, also of one that is gone."),
+    "diagnose": ("diagnose", "Read a log and say why the engine did not start, or died."),
     "endpoints": ("endpoints", "Print where running models are reached, as clients read it."),
     "drop-caches": ("drop_caches", "Drop the page cache, with memory before and after."),
     "guard": ("guard", "Watch a node's memory, and stop what grows before the node freezes."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 
 from sparkctl.core import verdicts
@@ -41,13 +41,16 @@ class Diagnosing:
         self.lines = 0
 
     def feed(self, raw: str) -> None:
-        """Take in the next line, as the file has it."""
-        self.lines += 1
+        """Take in the next line, as a file has it."""
         plain = raw if raw.isprintable() else ESCAPES.sub("", raw)
         when, text = unframe(without_lost_colours(plain))
+        self.feed_line(LogLine(when, text, self.lines + 1))
+
+    def feed_line(self, line: LogLine) -> None:
+        """Take in the next line, as Docker has it."""
+        self.lines += 1
         if self._engine is None and self.lines <= _UNDECIDED:
-            self._look_for_engine(text)
-        line = LogLine(when, text, self.lines)
+            self._look_for_engine(line.text)
         for reader in self._readers.values():
             reader.read_line(line)
 
@@ -90,8 +93,7 @@ class Diagnosing:
 
     def result(self, plan: LaunchPlan | None = None) -> Diagnosis:
         """Return what the lines tell so far. ``plan``: what was started, for a value to try."""
-        name = self._engine or max(self._hints, key=lambda one: self._hints[one], default=None)
-        reader = self._readers.get(name or ANY) or self._readers[ANY]
+        name, reader = self._name, self.reader
         facts = {fact: one for fact, one in reader.facts.items() if fact is not FactName.ENGINE_VERSION}
         version = reader.facts.get(FactName.ENGINE_VERSION)
         return Diagnosis(
@@ -111,9 +113,13 @@ class Diagnosing:
         )
 
     @property
-    def reader(self) -> LogReader | None:
-        """The one that reads for the engine, None while that is not known."""
-        return None if self._engine is None else self._readers[self._engine]
+    def reader(self) -> LogReader:
+        """The one that reads for the engine, or for anything at all."""
+        return self._readers.get(self._name or ANY) or self._readers[ANY]
+
+    @property
+    def _name(self) -> str | None:
+        return self._engine or max(self._hints, key=lambda one: self._hints[one], default=None)
 
     def _reader(self, name: str) -> LogReader:
         engine = load(name)
@@ -131,14 +137,6 @@ class Diagnosing:
                 self._hints[name] = self._hints.get(name, 0) + 1
         if self.lines == _UNDECIDED:
             self._readers = {ANY: self._readers[ANY]}
-
-
-def diagnose(blocks: Iterable[bytes], engine: str | None = None, ready: ReadyRule | None = None) -> Diagnosing:
-    """Read blocks of whole lines to their end."""
-    reading = Diagnosing(engine, ready)
-    for block in blocks:
-        reading.feed_block(block)
-    return reading
 
 
 def _verdict(reader: LogReader, name: str | None, plan: LaunchPlan | None) -> Verdict | None:

@@ -5,6 +5,7 @@ All files are the operator's alone (0600 in a 0700 directory); secrets are maske
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
@@ -16,17 +17,19 @@ from pathlib import Path
 from typing import IO, Any
 
 from sparkctl.core.expectation import expectation, is_duration, readable
+from sparkctl.core.record import plain, rebuilt
 from sparkctl.core.starts import StartsFile
 from sparkctl.model.fit import Seen
 from sparkctl.model.log import LogLine
 from sparkctl.model.phase import Expectation, PartTime
 from sparkctl.model.secrets import redact
-from sparkctl.model.verdict import present_name
+from sparkctl.model.verdict import Verdict, present_name
 
 _KEPT_LOGS = 20  # per instance and node
 _LOG_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{12}\.log")
 _UNFINISHED = ".new"  # beside the file that it is to replace; nothing reads it
 _RECEIPT = ".guard.json"
+_VERDICT = ".verdict.json"
 _FORGOTTEN = 86400.0  # seconds after which nobody writes an unfinished file any more
 
 
@@ -213,16 +216,31 @@ class History:
 
     def keep_receipt(self, instance: str, node: str, container_id: str, text: str) -> Path:
         """Write the guard's receipt beside the container's log, whole or not at all. Raises OSError."""
+        return self._keep(instance, node, container_id, _RECEIPT, text)
+
+    def _keep(self, instance: str, node: str, container_id: str, suffix: str, text: str) -> Path:
         folder = self._log_folder(instance, node)
         make_private(folder)
         logs = sorted(folder.glob(f"*-{container_id[:12]}.log"))
         stem = logs[-1].stem if logs else f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{container_id[:12]}"
-        path = self.receipt_path(instance, node, container_id) or folder / f"{stem}{_RECEIPT}"
+        earlier = next(iter(folder.glob(f"*-{container_id[:12]}{suffix}")), None)
+        path = earlier or folder / f"{stem}{suffix}"
         handle, name = tempfile.mkstemp(_UNFINISHED, f"{path.name}.", folder)  # 0600
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         Path(name).replace(path)
         return path
+
+    def keep_verdict(self, instance: str, node: str, container_id: str, verdict: Verdict) -> Path:
+        """Write why a start failed beside the container's log, whole or not at all. Raises OSError."""
+        return self._keep(instance, node, container_id, _VERDICT, json.dumps(plain(verdict), ensure_ascii=False) + "\n")
+
+    def kept_verdict(self, saved: SavedLog) -> Verdict | None:
+        """Return why the start of this log failed, None where that was not kept or cannot be read any more."""
+        try:
+            return rebuilt(Verdict, json.loads(saved.path.with_suffix(_VERDICT).read_text("utf-8")))
+        except (OSError, ValueError, AttributeError, RecursionError):
+            return None
 
     def expected(self, profile: str, digest: str, node: str, kind: str = "") -> Expectation:
         """Return how long a start usually takes, and each of its parts; see `expectation`."""
@@ -276,8 +294,9 @@ def _prune(folder: Path) -> None:
     """Make room for one more log, and clear away what a crash left unfinished."""
     for old in sorted(folder.glob("*.log"))[: -_KEPT_LOGS + 1]:
         old.unlink(missing_ok=True)
-    for receipt in sorted(folder.glob(f"*{_RECEIPT}"))[:-_KEPT_LOGS]:
-        receipt.unlink(missing_ok=True)
+    for suffix in (_RECEIPT, _VERDICT):
+        for beside in sorted(folder.glob(f"*{suffix}"))[:-_KEPT_LOGS]:
+            beside.unlink(missing_ok=True)
     for left in folder.glob(f"*{_UNFINISHED}"):
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > _FORGOTTEN:

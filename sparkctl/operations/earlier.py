@@ -10,7 +10,7 @@ from sparkctl.core.session import Session
 from sparkctl.errors import Refused
 from sparkctl.model.ask import StartAgain
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import Verdict
 from sparkctl.operations import judge, receipts
 
 _WITHIN = 3600.0  # seconds
@@ -50,10 +50,14 @@ def _hows(causes: Sequence[str]) -> str:
     return ", ".join(words)
 
 
-def remember_failure(ctx: Context, plan: LaunchPlan, container: str, cause: Cause, warn: Warn) -> None:
-    """Keep that this start failed."""
+def remember_failure(
+    ctx: Context, plan: LaunchPlan, container: str, verdict: Verdict, warn: Warn, *, counts: bool
+) -> None:
+    """Keep why this start failed beside its log; ``counts``: as a failure, not only as one that took too long."""
     try:
-        now = ctx.clock.now()
-        ctx.history.remember_failure(plan.profile, plan.profile_hash, plan.node, cause, container, now)
+        ctx.history.keep_verdict(plan.instance, plan.node, container, verdict)
+        if counts:
+            now = ctx.clock.now()
+            ctx.history.remember_failure(plan.profile, plan.profile_hash, plan.node, verdict.cause, container, now)
     except OSError as error:
         warn(f"this failed start was not kept in the history: {error}")

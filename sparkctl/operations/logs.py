@@ -94,7 +94,7 @@ class _Logs:
                 async with self._session(node) as session:
                     session.report_to(self.emit)
                     await session.link.connect()
-                    container = await _find(session, self.request.instance)
+                    container = await find(session, self.request.instance)
                     if container is not None:
                         return await self._live(session, container)
             except NoSuchContainer:
@@ -287,7 +287,7 @@ class _Logs:
         )
 
 
-async def _find(session: Session, instance: str) -> Container | None:
+async def find(session: Session, instance: str) -> Container | None:
     """Return our container of that instance, else any container of that name (foreign logs may be read, too)."""
     containers = await session.docker.list()
     ours = [c for c in containers if c.label(Label.INSTANCE) == instance]

@@ -351,8 +351,10 @@ class _Up:
             within = None if self.guard is None else self.guard.watched_for
             verdict = judge.of_guard(plan, watch.log, receipt, claim, self._value(claim), within)
         outcome = Outcome.TIMED_OUT if watched.timed_out else Outcome.FAILED
-        if outcome is Outcome.FAILED and verdict is not None:
-            earlier.remember_failure(self.ctx, plan, container_id, verdict.cause, self._warn_of)
+        if verdict is not None:
+            verdict = self._offered(verdict)
+            has_failed = outcome is Outcome.FAILED
+            earlier.remember_failure(self.ctx, plan, container_id, verdict, self._warn_of, counts=has_failed)
         return self._ended(plan, outcome, verdict=verdict, log=log)
 
     def _value(self, field_: str | None) -> str | None:
@@ -393,10 +395,14 @@ class _Up:
         event = PhaseChanged(self.ctx.clock.now(), plan.node, plan.instance, phase, None, elapsed, usual.seconds)
         self.emit(replace(event, expected_parts=usual.parts))
 
+    def _offered(self, verdict: Verdict) -> Verdict:
+        """Return the verdict with the command that tries its change."""
+        return verdict if verdict.edit is None else replace(verdict, again=self.request.again_with(verdict.edit))
+
     def _ended(self, plan: LaunchPlan, outcome: Outcome, **more: object) -> Ended:
         verdict = more.get("verdict")
-        if isinstance(verdict, Verdict) and verdict.edit is not None:
-            more["verdict"] = replace(verdict, again=self.request.again_with(verdict.edit))
+        if isinstance(verdict, Verdict):
+            more["verdict"] = self._offered(verdict)
         codes = {Outcome.FAILED: ExitCode.ENGINE_FAILED, Outcome.TIMED_OUT: ExitCode.TIMED_OUT}
         return Ended(
             ts=self.ctx.clock.now(),

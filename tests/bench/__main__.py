@@ -8,7 +8,19 @@ import sys
 
 from tests.bench.table import as_json, lines
 
-BENCHES = ("help", "status", "latency", "throughput", "memory", "probe", "guard", "logview", "panel", "growth")
+BENCHES = (
+    "help",
+    "status",
+    "latency",
+    "throughput",
+    "memory",
+    "probe",
+    "guard",
+    "logview",
+    "panel",
+    "growth",
+    "diagnose",
+)
 
 
 def main() -> int:

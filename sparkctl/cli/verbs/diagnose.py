@@ -1,0 +1,120 @@
+"""``sparkctl diagnose``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_document_option, make_context, node_option
+from sparkctl.engines import names
+
+if TYPE_CHECKING:
+    from sparkctl.operations.diagnose import Diagnosed
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [
+        *(CompletionItem(name) for name in complete_profiles(ctx, param, incomplete)),
+        CompletionItem(incomplete, type="file"),
+    ]
+
+
+@click.command("diagnose", short_help="Read a log and say why the engine did not start, or died.")
+@click.argument("log", required=False, metavar="[FILE|-|INSTANCE]", shell_complete=_complete)
+@click.option(
+    "--engine", type=click.Choice(["auto", *names()]), default="auto", show_default=True,
+    help="Whose log it is; auto finds out.",
+)  # fmt: skip
+@node_option(many=True)
+@click.option("--causes", is_flag=True, help="List the causes that a verdict can have, with what each means.")
+@json_document_option
+@click.pass_context
+def command(
+    ctx: click.Context, log: str | None, engine: str, node: tuple[str, ...], causes: bool, as_json: bool
+) -> int:
+    """Read the log of an engine and say how far it came, and why it went no further.
+
+    \b
+    sparkctl diagnose vllm.log            a file, of any engine, gzipped or not
+    docker logs vllm 2>&1 | sparkctl diagnose -
+    sparkctl diagnose qwen36 --node spark1    an instance: its container's log, or the saved one
+
+    What docker, compose, kubectl and journald put before a line is taken off. Where the log holds several runs, the last
+    one counts. Exit 0 when it could be read, whatever it says.
+    """
+    if causes:
+        return _list_causes(as_json)
+    if log is None and sys.stdin.isatty():
+        raise click.UsageError("name a log file, - for stdin, or an instance", ctx)
+    found = _read(ctx, log or "-", None if engine == "auto" else engine, node, as_json=as_json)
+    _tell(found, as_json=as_json)
+    from sparkctl.errors import ExitCode
+
+    return int(ExitCode.UNREACHABLE if found.silent else ExitCode.DONE)
+
+
+def _read(ctx: click.Context, log: str, engine: str | None, node: tuple[str, ...], *, as_json: bool) -> Diagnosed:
+    from sparkctl.operations.diagnose import of_bytes, of_instance
+
+    if log == "-":
+        if node:
+            raise click.UsageError("--node belongs to an instance", ctx)
+        if sys.stdin.isatty():
+            from sparkctl.cli import narrate
+
+            narrate.say("paste the log, then Ctrl-D on a line of its own")
+        return of_bytes(sys.stdin.buffer.raw if hasattr(sys.stdin.buffer, "raw") else sys.stdin.buffer, "stdin", engine)
+    if not node and _is_file(log):
+        from sparkctl.core.logfile import opened
+
+        with opened(Path(log)) as source:
+            return of_bytes(source, log, engine)
+    from sparkctl.core.config import load_config
+
+    context = make_context(may_ask=not as_json)
+    nodes = chosen_nodes(node) if node or load_config(required=False).nodes else []  # saved logs need no config
+    return asyncio.run(of_instance(context, log, nodes, engine))
+
+
+def _is_file(word: str) -> bool:
+    """A word that is a path, or that names something here which is no directory; a bare word may be an instance."""
+    path = Path(word)
+    looks_so = "/" in word or path.suffix in (".log", ".txt", ".gz", ".out", ".err")
+    return looks_so or (path.exists() and not path.is_dir())
+
+
+def _tell(found: Diagnosed, *, as_json: bool) -> None:
+    from sparkctl.cli import narrate, output
+    from sparkctl.engines import load
+    from sparkctl.present.diagnosis import diagnosis_document, diagnosis_lines
+    from sparkctl.present.fold import fold
+
+    for where, error in found.silent:
+        narrate.warning(where, error.message, error.hint)
+    if as_json:
+        output.document(diagnosis_document(found.diagnosis, found.source, found.instance, found.node))
+        return
+    if found.node is not None:
+        narrate.say(found.source)
+    width = output.width()
+    for line in diagnosis_lines(found.diagnosis, lambda name: load(name).title, found.instance, found.node):
+        output.texts(fold(line, width, 10))
+
+
+def _list_causes(as_json: bool) -> int:
+    from sparkctl.cli import output
+    from sparkctl.model.verdict import MEANING
+    from sparkctl.present.diagnosis import cause_lines
+
+    if as_json:
+        output.document(
+            {"schema": 1, "causes": [{"cause": str(one), "means": means} for one, means in MEANING.items()]}
+        )
+    else:
+        output.texts(cause_lines())
+    return 0

@@ -1,0 +1,163 @@
+"""A log in a file, on stdin or in a pipe, as blocks of whole lines: memory stays flat whatever its length and its lines'."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Protocol, cast
+
+from sparkctl.errors import InvalidInput
+
+BLOCK = 256 << 10  # bytes
+_HALF = 128 << 10  # of a longer line, head and tail are kept
+_GZIP = b"\x1f\x8b"
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_SAMPLE = 64 << 10
+_CONTROLS = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
+_MOST_CONTROLS = 0.02  # of the bytes of a text: colours and progress bars are none of these
+
+
+class Bytes(Protocol):
+    """What can be read."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes, none at the end."""
+        ...
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Bytes]:
+    """Open a log. What a file grows by while it is read is left. Raises `InvalidInput` for what cannot be read."""
+    try:
+        file = path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise InvalidInput(f"there is no file {path}", "see what runs: sparkctl status") from None
+    except IsADirectoryError:
+        raise InvalidInput(f"{path} is a directory", "name the log file in it") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from None
+    with file:
+        state = os.fstat(file.fileno())
+        yield _UpTo(file, state.st_size) if stat.S_ISREG(state.st_mode) else _Bare(file)
+
+
+def blocks(source: Bytes, name: str) -> Iterator[bytes]:
+    """Yield blocks of whole lines, each line ended by a newline, the last one too. Gzip and UTF-16 are read as well.
+
+    Raises `InvalidInput` for what is no text or breaks off within its compression.
+    """
+    rest = b""
+    is_first = True
+    for piece in _text(source, name):
+        if is_first:
+            _refuse_binary(piece, name)
+            is_first = False
+        whole, newline, after = piece.rpartition(b"\n")
+        if newline:
+            yield rest + whole + newline
+            rest = after
+        else:
+            rest += after
+        if len(rest) > 2 * _HALF:
+            rest = rest[:_HALF] + rest[-_HALF:]
+    if rest:
+        yield rest + b"\n"
+
+
+def _text(source: Bytes, name: str) -> Iterator[bytes]:
+    first = _beginning(source)
+    if first.startswith(_GZIP):
+        yield from _unzipped(_Again(first, source), name)
+        return
+    if first.startswith(_UTF16):
+        decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        while first:
+            yield decoder.decode(first).encode("utf-8")
+            first = _read(source, name)
+        return
+    yield first.removeprefix(codecs.BOM_UTF8)
+    while piece := _read(source, name):
+        yield piece
+
+
+def _beginning(source: Bytes) -> bytes:
+    """Return the first bytes; the zeros before them are left out: a log that was cut under its writer begins with those."""
+    while piece := source.read(BLOCK):
+        if piece.startswith(_UTF16):
+            return piece
+        if stripped := piece.lstrip(b"\0"):
+            return stripped
+    return b""
+
+
+def _unzipped(source: Bytes, name: str) -> Iterator[bytes]:
+    try:
+        with gzip.GzipFile(mode="rb", fileobj=cast(IO[bytes], _File(source))) as file:  # of which it only reads
+            while piece := file.read(BLOCK):
+                yield piece
+    except (gzip.BadGzipFile, EOFError, zlib.error) as broken:
+        raise InvalidInput(f"{name} is not a whole gzip file: {broken}", "unpack what there is: zcat FILE") from None
+
+
+def _read(source: Bytes, name: str) -> bytes:
+    try:
+        return source.read(BLOCK)
+    except OSError as error:
+        raise InvalidInput(f"{name} cannot be read to its end: {error.strerror or error}") from None
+
+
+def _refuse_binary(piece: bytes, name: str) -> None:
+    sample = piece[:_SAMPLE]
+    if sample and len(_CONTROLS.findall(sample)) / len(sample) > _MOST_CONTROLS:
+        raise InvalidInput(f"{name} is no log: it holds something else than text", "name a log file, or an instance")
+
+
+class _Bare:
+    """A pipe, a terminal, a device."""
+
+    def __init__(self, file: IO[bytes] | Bytes) -> None:
+        self._file = file
+
+    def read(self, size: int, /) -> bytes:
+        return self._file.read(size) or b""
+
+
+class _UpTo:
+    """A file up to the size that it had."""
+
+    def __init__(self, file: Bytes, size: int) -> None:
+        self._file = file
+        self._left = size
+
+    def read(self, size: int, /) -> bytes:
+        piece = self._file.read(min(size, self._left)) if self._left > 0 else b""
+        self._left -= len(piece)
+        return piece
+
+
+class _Again:
+    """A source of which some was read."""
+
+    def __init__(self, first: bytes, rest: Bytes) -> None:
+        self._first = first
+        self._rest = rest
+
+    def read(self, size: int, /) -> bytes:
+        if self._first:
+            piece, self._first = self._first[:size], self._first[size:]
+            return piece
+        return self._rest.read(size)
+
+
+class _File:
+    """What `gzip` asks a file for."""
+
+    def __init__(self, source: Bytes) -> None:
+        self.read = source.read

@@ -1,0 +1,120 @@
+"""A diagnosis in words, and as the document that ``diagnose --json`` prints (schema 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sparkctl.model.diagnosis import Diagnosis
+from sparkctl.model.phase import PartTime, Step
+from sparkctl.model.text import clean
+from sparkctl.model.units import spoken
+from sparkctl.model.verdict import MEANING, Cause, Evidence, Verdict
+from sparkctl.present.sentences import phase_word, step_name, verdict_lines
+
+SCHEMA = 1
+_HEAD = 10  # columns of a label
+_SHORTEST = 0.05  # seconds of a part that is worth a word
+
+
+def diagnosis_lines(found: Diagnosis, title: Callable[[str], str], instance: str | None, node: str | None) -> list[str]:
+    """Return what a log tells: whose it is and how far it came, times, facts, and why it went no further.
+
+    ``title`` names an engine; ``instance`` and ``node`` are set where there is one to start again.
+    """
+    lines = [_first(found, title)]
+    if found.runs > 1:
+        lines.append(
+            f"{'runs':{_HEAD}}{found.runs} in this log; all this is of the last one, from line {found.run_began} on"
+        )
+    lines += [f"{'took':{_HEAD}}{_times(found.parts)}"] if sum(one.seconds for one in found.parts) >= _SHORTEST else []
+    lines += [
+        f"{'' if at else 'it says':{_HEAD}}{clean(one.what)}: {spoken(one.seconds)} (line {one.line})"
+        for at, one in enumerate(found.took)
+    ]
+    for at, fact in enumerate(found.facts):
+        slow = "   (a slower path than this GPU has)" if fact.is_fallback else ""
+        lines.append(f"{'' if at else 'facts':{_HEAD}}{fact.name.replace('_', ' ')}: {clean(fact.value)}{slow}")
+    lines.append("")
+    if found.verdict is not None:
+        return [*lines, *verdict_lines(found.verdict, instance, node)]
+    if found.before is not None:
+        lines += ["The run before it ended so:", *(f"  {line}" for line in verdict_lines(found.before)), ""]
+    return [*lines, _nothing(found)]
+
+
+def diagnosis_document(found: Diagnosis, source: str, instance: str | None, node: str | None) -> dict[str, object]:
+    """Return the document; keys are added, never renamed. Lines count from 1, seconds are seconds, null: not known."""
+    verdict = found.verdict
+    return {
+        "schema": SCHEMA,
+        "engine": found.engine,
+        "version": found.version,
+        "phase": str(found.phase),
+        "step": found.step,
+        "ready": found.ready,
+        "verdict": None if verdict is None else _verdict(verdict),
+        "contributing": [_verdict(one) for one in verdict.contributing] if verdict else [],
+        "facts": {str(one.name): clean(one.value) for one in found.facts},
+        "fallbacks": [str(one.name) for one in found.facts if one.is_fallback],
+        "seconds": [{"phase": str(one.phase), "step": one.step, "seconds": one.seconds} for one in found.parts],
+        "took": [{"what": clean(one.what), "seconds": one.seconds, "line": one.line} for one in found.took],
+        "lines": found.lines,
+        "runs": found.runs,
+        "run_began": found.run_began,
+        "before": None if found.before is None else _verdict(found.before),
+        "source": clean(source),
+        "instance": instance,
+        "node": node,
+    }
+
+
+def cause_lines(meanings: Mapping[Cause, str] = MEANING) -> list[str]:
+    """Return the closed set of causes, each with what it means."""
+    wide = max(len(cause) for cause in meanings)
+    return [f"{cause:{wide}}  {meaning}" for cause, meaning in meanings.items()]
+
+
+def _first(found: Diagnosis, title: Callable[[str], str]) -> str:
+    if found.engine is None:
+        return f"no engine's log that sparkctl knows   {_count(found.lines)}"
+    whose = f"{title(found.engine)} {clean(found.version)}" if found.version else title(found.engine)
+    step = f" ({step_name(Step(found.step))})" if found.step else ""
+    far = "it was ready" if found.ready else f"not ready, it came to: {phase_word(found.phase)}{step}"
+    return f"{whose}   {far}   {_count(found.lines)}"
+
+
+def _count(lines: int) -> str:
+    return "1 line" if lines == 1 else f"{lines:,} lines"
+
+
+def _times(parts: tuple[PartTime, ...]) -> str:
+    told = [
+        f"{step_name(Step(one.step)) if one.step else phase_word(one.phase)} {spoken(one.seconds)}" for one in parts
+    ]
+    return f"{spoken(sum(one.seconds for one in parts))}: {', '.join(told)}"
+
+
+def _nothing(found: Diagnosis) -> str:
+    if not found.lines:
+        return "The log is empty."
+    if found.ready:
+        return "Nothing in it says that something went wrong which it did not live through."
+    return "No line of it says why it would not become ready: it may still be starting, or the log breaks off."
+
+
+def _verdict(verdict: Verdict) -> dict[str, object]:
+    edit = verdict.edit
+    return {
+        "cause": str(verdict.cause),
+        "summary": clean(verdict.summary),
+        "evidence": [_evidence(one) for one in verdict.evidence],
+        "remedy": [clean(one) for one in (verdict.remedy, verdict.again) if one],
+        "field": verdict.field,
+        "edit": None if edit is None else {
+            "field": edit.field, "value": clean(edit.value), "was": edit.was, "is_first_try": edit.is_first_try
+        },
+    }  # fmt: skip
+
+
+def _evidence(one: Evidence) -> dict[str, object]:
+    return {"line": one.line, "text": clean(one.text), "origin": one.origin}

@@ -1,0 +1,110 @@
+"""What `diagnose` says of an instance is what `up` said of it: while its container is there, and when it is gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.config import load_config
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.engines import load
+from sparkctl.errors import InvalidInput
+from sparkctl.model.events import Ended
+from sparkctl.model.node import Node
+from sparkctl.model.phase import Phase
+from sparkctl.model.verdict import Cause
+from sparkctl.operations.diagnose import of_instance
+from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.inquest import inquest
+from sparkctl.operations.up import UpRequest, up
+from sparkctl.sim import SimulatedSparks
+from tests.sim.clients import FAST
+from tests.sim.test_command import demo
+
+
+@pytest.fixture
+async def sparks() -> AsyncIterator[SimulatedSparks]:
+    async with SimulatedSparks(speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> Context:
+    return Context(History(tmp_path / "state"), "milo@desk")
+
+
+@pytest.fixture
+def node(sparks: SimulatedSparks) -> Node:
+    return load_config(sparks.config_path).nodes[0]
+
+
+async def started(ctx: Context, node: Node, fault: str) -> Ended:
+    """Start a profile that fails, and return its end."""
+    overrides = [f"env.SIM_FAULT={fault}"]
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load("qwen36", overrides=overrides)
+    request = UpRequest(profile, load(profile.engine), node, environ={}, words=("qwen36", "--set", overrides[0]))
+    events = [event async for event in up(ctx, request)]
+    assert isinstance(events[-1], Ended)
+    return events[-1]
+
+
+@pytest.mark.parametrize("fault", ["cuda-oom", "oom-killed", "bad-flag", "exit0", "memory-runaway"])
+async def test_one_verdict_by_whichever_way_it_is_asked_for(ctx: Context, node: Node, fault: str) -> None:
+    ended = await started(ctx, node, fault)
+    assert ended.verdict is not None
+    there = await of_instance(ctx, "qwen36", [node], None)
+    judged = there.diagnosis.verdict
+    assert judged is not None
+    assert (there.node, there.diagnosis.engine, there.diagnosis.ready) == (node.name, "sglang", False)
+    assert (judged.cause, judged.field, judged.edit) == (ended.verdict.cause, ended.verdict.field, ended.verdict.edit)
+    assert judged.evidence[0] == ended.verdict.evidence[0] or judged.cause is Cause.GUARD_STOPPED
+    if judged.edit is not None:
+        assert judged.again == f"sparkctl up qwen36 --node spark1 --set {judged.edit.setting}"
+        assert "..." not in judged.again
+    async with ctx.session(node) as session:
+        await session.link.connect()
+        (container,) = [one for one in await session.docker.list() if "qwen36" in one.name]
+    found = await inquest(ctx, node, container.id)
+    assert found is not None
+    assert found.verdict == judged
+
+    assert [event async for event in down(ctx, DownRequest("qwen36", [node]))]
+    gone = await of_instance(ctx, "qwen36", [node], None)
+    assert "saved log" in gone.source
+    assert gone.diagnosis.verdict == ended.verdict, "what Docker and the guard knew is kept with the log"
+    (saved,) = ctx.history.saved_logs("qwen36", [node.name])
+    kept = saved.path.with_suffix(".verdict.json")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    kept.write_text("{")
+    again = await of_instance(ctx, "qwen36", [node], None)
+    assert again.diagnosis.engine == "sglang"
+
+
+async def test_a_word_that_is_nothing(ctx: Context, node: Node) -> None:
+    with pytest.raises(InvalidInput, match="no instance howl on spark1"):
+        await of_instance(ctx, "howl", [node], None)
+
+
+def test_an_instance_at_work_by_the_command() -> None:
+    ran = demo("diagnose", "qwen36-ngram", "--node", "spark1", "--json", scenario="two-stacks")
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert (found["engine"], found["phase"], found["ready"], found["verdict"]) == ("sglang", Phase.READY, True, None)
+    assert (found["schema"], found["contributing"], found["instance"], found["node"]) == (
+        1,
+        [],
+        "qwen36-ngram",
+        "spark1",
+    )
+    words = demo("diagnose", "qwen36-ngram", "--node", "spark1", scenario="two-stacks")
+    assert words.stdout.startswith("SGLang")
+    assert "it was ready" in words.stdout
+    unknown = demo("diagnose", "howl", "--json", scenario="two-stacks")
+    assert unknown.returncode == 2
+    assert "no instance howl on spark1, spark2" in unknown.stderr
