@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
@@ -21,6 +22,9 @@ from sparkctl.operations import readiness
 from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.labels import expected_of, port_of, rule_of
 from sparkctl.wire.link import state_of
+
+if TYPE_CHECKING:
+    from sparkctl.core.reading import LogReader
 
 _TAIL = 400
 _HEALTH_TIMEOUT = 5.0
@@ -130,10 +134,13 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
     """Return how far an instance of ours is, by its own ready rule; its log's tail tells the step of a load."""
     if not container.is_alive:
         ended = await session.docker.inspect(container.id)
-        failed = ended.exit_code not in (0, None) or ended.error
+        failed = ended.exit_code not in (0, None) or bool(ended.error)
         why = await _without_secrets(session, container, ended.error)
         if why is None and ended.exit_code == _SIGKILLED:
             why = await _stopped_by_guard(session, container)
+        if not failed and ended.exit_code == 0:
+            why = await _died_inside(session, container)
+            failed = why is not None
         return (Phase.FAILED if failed else Phase.STOPPED), None, why
     rule = rule_of(container)
     if rule is None:
@@ -162,18 +169,40 @@ async def _without_secrets(session: Session, container: Container, text: str | N
 async def _phase_by_log(
     session: Session, container: Container, rule: ReadyRule, why_not: str
 ) -> tuple[Phase, Step | None, str | None]:
-    """Read the tail of the log for the step; the imports wait, because mostly everything is ready and this not needed."""
+    """Read the tail of the log for the step."""
+    log = await _tail(session, container, rule)
+    if log is None:
+        return Phase.UNKNOWN, None, why_not
+    if rule.health is None and log.ready_line_seen:
+        return Phase.READY, None, None
+    return (log.phase if log.fatal is None else Phase.FAILED), log.step, why_not
+
+
+async def _died_inside(session: Session, container: Container) -> str | None:
+    """Say what its log ends in where that is its death: vLLM whose engine core was killed ends with exit code 0, too."""
+    from sparkctl.engines.base import Weight
+
+    try:
+        log = await _tail(session, container, rule_of(container) or ReadyRule(None, None))
+    except DockerError:
+        return None  # it is being removed, for one
+    root = None if log is None else log.root
+    if root is None or root.failure is None or root.failure.weight < Weight.DEATH:
+        return None
+    return f"it ended with exit code 0, and not because it was asked to: {root.failure.summary}"
+
+
+async def _tail(session: Session, container: Container, rule: ReadyRule) -> LogReader | None:
+    """Read the last of its log, None where its engine is not known; the imports wait, as mostly this is not needed."""
     from sparkctl.core.reading import LogReader
     from sparkctl.engines import load, names
     from sparkctl.wire.logs import LogFollower
 
     engine = container.label(Label.ENGINE) or ""
     if engine not in names():
-        return Phase.UNKNOWN, None, why_not
+        return None
     log = LogReader(load(engine), rule)
     async with aclosing(LogFollower(session.link, container.id, tail=_TAIL).read()) as batches:
         async for batch in batches:
             log.read(batch)
-    if rule.health is None and log.ready_line_seen:
-        return Phase.READY, None, None
-    return (log.phase if log.fatal is None else Phase.FAILED), log.step, why_not
+    return log

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkctl.core.own_questions import MARK, is_ours
+from sparkctl.model.text import shorten
 from tests.nightly import acceptance
 from tests.nightly.engines import model
 from tests.nightly.engines.install import VLLM, Install
@@ -25,6 +26,7 @@ READY_WITHIN = 600.0
 END_WITHIN = 240.0
 SPECULATION = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4}
 _SPECULATE, _LENGTH = "--speculative-config", "--max-model-len"
+_SHOWN = 200  # characters
 _ANOTHERS = 3  # times that somebody else asks for the figures
 _KV_GIB = "1"
 _DIAGNOSE_WITHIN = 60.0
@@ -299,4 +301,4 @@ def line(row: Row) -> str:
     """Return a row as it is printed."""
     verdict = "ok   " if row.wrong is None else "WRONG"
     why = "" if row.wrong is None else f"   <- {row.wrong}"
-    return f"{verdict} {row.seconds:6.1f} s  {row.scene:38} {row.seen}{why}"
+    return f"{verdict} {row.seconds:6.1f} s  {row.scene:48} {shorten(row.seen, _SHOWN)}{why}"
