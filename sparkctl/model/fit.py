@@ -103,7 +103,7 @@ class Fit:
     ``stops``: whom to stop so that it fits. ``largest``: of the flag that decides, the largest value that would fit.
     ``least``: the smallest, where the share is too small for what must lie in it. ``lacking``: bytes by which it is.
     ``cautions``: what may go wrong all the same, a sentence each. ``estimated``: the sum as it was before an earlier start
-    corrected it.
+    corrected it. ``absent``: where on the node the weights should lie, and none do.
     """
 
     node: NodeName
@@ -118,6 +118,7 @@ class Fit:
     lacking: int = 0
     cautions: tuple[str, ...] = ()
     estimated: int | None = None
+    absent: str | None = None
 
     @property
     def need(self) -> int | None:
@@ -140,7 +141,7 @@ class Fit:
 
     @property
     def is_refused(self) -> bool:
-        """Tell whether a start would be refused."""
+        """Tell whether a start is refused: by `up` only where the model is there, for what cannot be loaded takes nothing."""
         return self.answer in (Answer.IF_STOPPED, Answer.SHORT)
 
     @property

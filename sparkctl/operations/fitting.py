@@ -9,7 +9,7 @@ from dataclasses import replace
 from sparkctl.core.context import Context
 from sparkctl.core.fit.claim import Workspace
 from sparkctl.core.fit.judge import claim_of, judge
-from sparkctl.core.fit.subject import places, subject
+from sparkctl.core.fit.subject import absent, places, subject
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
 from sparkctl.errors import Refused
@@ -84,10 +84,17 @@ def fit(
     claim = claim_of(subject(profile, plan, look.models, workspace), there.total if there else 0)
     floor = plan.floor_memory if plan.floor_memory is not None else plan.guard.floor if plan.guard else DEFAULT_FLOOR
     seen = history.seen(plan.profile_hash, plan.node)
+    missing = absent(profile, plan, look.models)
     made = judge(plan.node, plan.profile, claim, there, floor, plan.expected_memory, seen)
     secrets = plan.known_secrets
+    cautions = (
+        made.cautions
+        if missing is None
+        else (*made.cautions, f"no weights lie in {missing}: put the model there first")
+    )
     parts = tuple(replace(part, words=redact(part.words, secrets)) for part in made.parts)
-    return replace(made, parts=parts, cautions=tuple(redact(one, secrets) for one in made.cautions))
+    cautions = tuple(redact(one, secrets) for one in cautions)
+    return replace(made, parts=parts, cautions=cautions, absent=missing)
 
 
 def commands(one: Fit, again: Callable[[Edit | None], str]) -> tuple[str, ...]:

@@ -52,13 +52,17 @@ class StartFit:
             commands = fitting.commands(fit, self._again)
             self.emit(FitJudged(self._ctx.clock.now(), plan.node, fit, commands))
             self._warn(plan, fit)
-        if fit.is_refused and not self._forced:
+        if fit.is_refused and fit.absent is None and not self._forced:
             raise fitting.refusal(fit, self._again)
 
     def _warn(self, plan: LaunchPlan, fit: Fit) -> None:
         now, sum_ = self._ctx.clock.now(), f"see the sum: sparkctl plan {self._profile.name} --node {plan.node}"
         if fit.is_refused:
-            if self._forced:
+            if (
+                fit.absent is not None
+            ):  # what cannot be loaded takes no memory: the engine's own word is the clearer one
+                self.emit(Warned(now, plan.node, f"{fit.sentence}; and no weights lie in {fit.absent}", sum_))
+            elif self._forced:
                 self.emit(Warned(now, plan.node, f"{fit.sentence}; --force starts it all the same", None))
             return
         if fit.answer is Answer.AFTER_DROP_CACHES and not plan.drop_caches:

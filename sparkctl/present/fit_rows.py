@@ -92,7 +92,7 @@ def document(one: Fit, commands: Sequence[str]) -> dict[str, object]:
     return {
         "node": one.node, "answer": one.answer.value, "need": one.need, "margin": one.margin, "short_by": one.short_by,
         "floor": one.floor, "stops": list(one.stops), "largest": _setting(one.largest), "least": _setting(one.least),
-        "lacking": one.lacking, "cautions": list(one.cautions), "commands": list(commands),
+        "lacking": one.lacking, "absent": one.absent, "cautions": list(one.cautions), "commands": list(commands),
         "parts": [
             {"name": each.name, "size": each.size, "obtained": each.obtained.value, "words": each.words, "within": each.within}
             for each in one.parts

@@ -15,12 +15,13 @@ from sparkctl.core.history import History
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.record import decode, encode
-from sparkctl.model.events import Ended, FitJudged, Outcome
+from sparkctl.model.events import Ended, FitJudged, Outcome, Warned
 from sparkctl.model.fit import Obtained
 from sparkctl.model.units import GIB
 from sparkctl.operations.plan import PlanRequest, plan
 from sparkctl.operations.up import UpRequest, up
 from sparkctl.sim import SimulatedSparks
+from sparkctl.sim.node import NodeOptions
 from tests.sim.clients import FAST
 from tests.sim.test_command import demo, result
 
@@ -126,3 +127,21 @@ def test_bad_input_and_a_node_that_is_not_there() -> None:
     assert demo("plan", "qwen37", "--node", "spark1").returncode == 2
     assert demo("plan", "qwen36", "--node", "spark1", "--set", "nonsense=1").returncode == 2
     assert demo("plan", "qwen36", "--node", "milo@127.0.0.1:1").returncode == 3
+
+
+async def test_a_model_that_is_not_there_is_warned_of_and_takes_nothing(tmp_path: Path) -> None:
+    ctx = Context(History(tmp_path / "state"), "milo@desk")
+    overrides = ("memory.draft_workspace=before-weights",)
+    profile = ProfileLibrary(shipped_profiles_dir()).load("qwen36", overrides=overrides)
+    gone = NodeOptions(missing=("/home/milo/models/Qwen3.6-27B-FP8",))
+    async with SimulatedSparks("empty", options={"spark1": gone}, **FAST) as sparks:
+        node = load_config(sparks.config_path).nodes[0]
+        request = UpRequest(profile, engines.load("sglang"), node, detach=True)
+        events = [event async for event in up(ctx, request)]
+        planned_events = [event async for event in plan(ctx, PlanRequest(profile, [node]))]
+    assert isinstance(events[-1], Ended)
+    assert events[-1].outcome is Outcome.DETACHED
+    told = [event.message for event in events if isinstance(event, Warned)]
+    assert any("does not fit" in one and "no weights lie in /home/milo/models/Qwen3.6-27B-FP8" in one for one in told)
+    assert isinstance(planned_events[-1], Ended)
+    assert planned_events[-1].exit_code == 6, "the sum is the profile's own, and does not come out"

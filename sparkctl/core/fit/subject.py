@@ -35,6 +35,12 @@ def places(profile: Profile, plan: LaunchPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
+def absent(profile: Profile, plan: LaunchPlan, found: Sequence[Checkpoint]) -> str | None:
+    """Return where the model should lie on the node, if it was looked for there and no weights are there."""
+    where = place(models(profile, plan)[0], plan)
+    return where if any(one.place == where and one.is_there is not None and not one.files for one in found) else None
+
+
 def subject(
     profile: Profile, plan: LaunchPlan, found: Sequence[Checkpoint], workspace: Workspace = Workspace.UNKNOWN
 ) -> Subject:
