@@ -63,6 +63,7 @@ def load(engine: str, version: str) -> FlagCatalogue:
         abbreviations=data["abbreviations"],
         underscores=data["underscores"],
         dotted=data["dotted"],
+        partial=data.get("partial", False),
     )
 
 

@@ -10,6 +10,7 @@ CONTEXT = "args.ctx-size"
 _LESS_CONTEXT = f"Lower {CONTEXT} or args.parallel, or set args.cache-type-k and args.cache-type-v to q8_0."
 _DROP = "Drop the page caches before the start: CUDA does not get the memory that the file cache holds."
 _FILE = "model.path"
+_FLAG = r"(?:--|-(?=\w\b))?(?P<flag>-?[\w.-]+)"  # as args has it: ctx-size, c, and -fa with its dash
 
 # Any device's buffer: CUDA0 on a Spark, CPU or Vulkan0 where the image has no CUDA.
 MEMORY = (
@@ -156,6 +157,15 @@ MODEL = (
 # Lines without any of the words by which a failure is otherwise known: the file format's own reader above all.
 UNMARKED = (
     rule(
+        r"exactly one out metadata, path_model, and file must be defined",
+        Cause.HUB_UNREACHABLE,
+        "No file came of the model that was asked for: the hub has none of that name, or could not be asked.",
+        "Correct model.path (ORGANISATION/REPOSITORY:QUANTIZATION), or download the GGUF beforehand and mount it.",
+        needle="path_model",
+        on=_FILE,
+        fatal=True,
+    ),
+    rule(
         r"no GGUF files found in repository (?P<repo>\S+)|file '(?P<file>[^']*)' not found in repository",
         Cause.MODEL_NOT_FOUND,
         "The hub has no such GGUF[: {repo}][: {file}].",
@@ -222,7 +232,7 @@ UNMARKED = (
 )
 FLAGS = (
     rule(
-        r"^error: invalid argument: --?(?P<flag>[\w.-]+)",
+        rf"^error: invalid argument: {_FLAG}",
         Cause.UNKNOWN_FLAG,
         "llama-server refused its flags: it does not know {flag}.",
         "Correct or remove args.{flag}: this image does not know it.",
@@ -231,16 +241,16 @@ FLAGS = (
         fatal=True,
     ),
     rule(
-        r'^error while handling argument "--?(?P<flag>[\w.-]+)": the argument has been removed\.?(?P<what>.*)',
+        rf'^error while handling argument "{_FLAG}": the argument has been removed\.?(?P<what>.*)',
         Cause.UNKNOWN_FLAG,
-        "This build of llama-server no longer takes {flag}.[{what}]",
+        "This build of llama-server no longer takes {flag}[: {what}].",
         "Remove args.{flag}, or write what the line says.",
         needle="error while handling argument",
         on="args.{flag}",
         fatal=True,
     ),
     rule(
-        r'^error while handling argument "--?(?P<flag>[\w.-]+)": (?P<what>.*)',
+        rf'^error while handling argument "{_FLAG}": (?P<what>.*)',
         Cause.BAD_VALUE,
         "llama-server refused the value of {flag}: {what}",
         "Correct args.{flag}.",

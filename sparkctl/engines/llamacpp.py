@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import _exposition, _launch
-from sparkctl.engines._failures import COMMON
+from sparkctl.engines._failures import COMMON, cuda_memory
 from sparkctl.engines._fields import number
 from sparkctl.engines._llama_rules import CONTEXT, CUDA, ENDS, FLAGS, MEMORY, MODEL, UNMARKED
 from sparkctl.engines._vocabulary import Vocabulary, loading
@@ -24,7 +24,7 @@ _DOTS = re.compile(r"\.{2,100}")  # one for each percent of the weights
 _WARM_UP = Signal(Phase.WARMING, Step("warm-up"))
 _HTTP = Signal(Phase.WARMING, Step("http"))
 
-_QUIET = ("slot ", "srv  update_slots", "srv  log_server_r", "srv  params_from_", "llama_model_loader: - ")
+_QUIET = ("slot ", "srv  update_slots", "srv  log_server_r", "srv  params_from_", "llama_model_loader: - ", "load: ")
 _PHASES = (
     ("srv    load_model: loading model", loading("weights")),
     ("main: loading model", loading("weights")),
@@ -36,12 +36,16 @@ _PHASES = (
     ("graph_reserve: reserving", loading("graphs")),
     ("common_speculative_init_result: ", loading("draft")),
     ("common_init_from_params: warming up", _WARM_UP),
+    ("cmn  common_init_: warming up", _WARM_UP),
     ("srv    load_model: initializing", _WARM_UP),
     ("srv          init: initializing slots", _WARM_UP),
     ("srv  llama_server: model loaded", _HTTP),
     ("main: model loaded", _HTTP),
 )
-_VOCABULARY = Vocabulary(_QUIET, _PHASES, (("Downloading", "download"),), MEMORY + CUDA + MODEL + FLAGS + ENDS + COMMON)
+_RULES = MEMORY + CUDA + MODEL + FLAGS + ENDS + cuda_memory(f"Lower {CONTEXT}.", CONTEXT, fatal=True) + COMMON
+_VOCABULARY = Vocabulary(_QUIET, _PHASES, (("Downloading", "download"),), _RULES)
+
+_UNMARKED = ("gguf_", "GGUF", "flash_attn", "path_model")
 
 # What a line says of how it runs, by its beginning: (fact, pattern with one group).
 _FACTS: dict[str, tuple[tuple[FactName, re.Pattern[str]], ...]] = {
@@ -53,6 +57,7 @@ _FACTS: dict[str, tuple[tuple[FactName, re.Pattern[str]], ...]] = {
     "llama_context: n_ctx_": ((FactName.CONTEXT_LENGTH, re.compile(r"n_ctx_(?:per_)?seq += (\d+)$")),),
     "llama_context: n_seq_max": ((FactName.MAX_CONCURRENCY, re.compile(r"= (\d+)")),),
     "llama_kv_cache": ((FactName.KV_CACHE_DTYPE, re.compile(r", K \((\w+)\): ")),),
+    "spec common_": ((FactName.SPECULATIVE_METHOD, re.compile(r"adding speculative implementation '([^']+)'")),),
     "common_speculative_init": (
         (FactName.SPECULATIVE_METHOD, re.compile(r"adding speculative implementation '([^']+)'")),
     ),
@@ -60,7 +65,10 @@ _FACTS: dict[str, tuple[tuple[FactName, re.Pattern[str]], ...]] = {
 _FACT_STARTS = tuple(_FACTS)
 _SLOTS = re.compile(r"n_slots = (?P<slots>\d+), n_ctx_slot = (?P<context>\d+), kv_unified = '(?P<unified>\w+)'")
 _LAYERS = re.compile(r"^load_tensors: offloaded (?P<done>\d+)/(?P<all>\d+) layers to GPU")
-_FLASH = re.compile(r"^llama_context: (?:flash_attn += (?P<said>\w+)|Flash Attention was auto, set to (?P<found>\w+))")
+_FLASH = re.compile(
+    r"^llama_context: (?:flash_attn += (?P<said>\w+)|Flash Attention was auto, set to (?P<found>\w+))"
+    r"|^resolve_fused_ops: Flash Attention (?:not supported, set to )?(?P<newer>enabled|disabled)"
+)
 _NO_GPU = "warning: no usable GPU found"
 
 # Its throughput gauges are left out: each is a window that every scrape, by anyone, sets back to zero.
@@ -104,7 +112,7 @@ def _facts(line: str) -> tuple[EngineFact, ...]:
     if line.startswith(_NO_GPU):
         return (EngineFact(FactName.QUANTIZATION_PATH, "CPU", is_fallback=True),)
     if found := _FLASH.match(line):
-        return _flash(found["found"] or found["said"])
+        return _flash(found["found"] or found["said"] or found["newer"])
     start = next((one for one in _FACT_STARTS if line.startswith(one)), None)
     named = ((name, pattern.search(line)) for name, pattern in _FACTS.get(start or "", ()))
     return tuple(EngineFact(name, _told(name, match[1].strip())) for name, match in named if match)
@@ -202,7 +210,7 @@ class LlamaCpp:
         if line.startswith(".") and _DOTS.fullmatch(line):
             return Signal(Phase.LOADING, Step("weights", fraction=len(line) / 100))
         found, facts = _VOCABULARY.read(line), _facts(line)
-        if found is None and not facts and ("gguf_" in line or "GGUF" in line or "flash_attn" in line):
+        if found is None and not facts and any(word in line for word in _UNMARKED):
             return next((Signal(failure=seen) for one in UNMARKED if (seen := one.read(line))), None)
         if not facts:
             return found

@@ -64,7 +64,8 @@ _PARTS = re.compile(r"\d+")
 @dataclass(frozen=True, slots=True)
 class FlagCatalogue:
     """``abbreviations``: a unique beginning of a long name is taken for it. ``underscores``: they pass for dashes.
-    ``dotted``: ``--name.key value`` sets one key of a JSON value. ``origin``: how the list was made."""
+    ``dotted``: ``--name.key value`` sets one key of a JSON value. ``origin``: how the list was made. ``partial``: the engine
+    may know flags that are not here."""
 
     engine: str
     version: str
@@ -73,6 +74,7 @@ class FlagCatalogue:
     abbreviations: bool = True
     underscores: bool = False
     dotted: bool = False
+    partial: bool = False
     by_name: dict[str, Flag] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:

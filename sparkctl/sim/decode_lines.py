@@ -9,6 +9,7 @@ from sparkctl.sim.launch import Kind, Launch
 from sparkctl.sim.steps import NOW
 
 VLLM_SECONDS = 10.0
+LLAMA_SECONDS = 3.0
 SGLANG_STEPS = 40
 MOST_REQUESTS = 48  # that SGLang lets run at once here
 
@@ -41,6 +42,8 @@ def earlier_lines(launch: Launch, decoding: Decoding, seconds: float) -> Iterato
 
 
 def _stride(launch: Launch) -> float:
+    if launch.kind is Kind.LLAMA:
+        return LLAMA_SECONDS
     return VLLM_SECONDS if launch.kind is Kind.VLLM else SGLANG_STEPS / launch.steps_per_second
 
 
@@ -53,10 +56,22 @@ def _lines(launch: Launch, decoding: Decoding, done: Counts, seconds: float) -> 
         if done.requests:
             yield _sglang_prompt(launch), "stderr"
         yield _sglang(launch, decoding, done, seconds), "stderr"
+    if launch.kind is Kind.LLAMA and not idle:
+        yield from ((line, "stderr") for line in _llama(decoding, done, seconds))
     if launch.kind is Kind.VLLM:
         yield _vllm(decoding, done, seconds), "stdout"
         if launch.draft_tokens and not idle:
             yield _vllm_speculation(launch, done, seconds), "stdout"
+
+
+def _llama(decoding: Decoding, done: Counts, seconds: float) -> Iterator[str]:
+    """Yield a line for each slot at work; nothing tells of all of them."""
+    for slot in range(decoding.running):
+        pace = done.generated / seconds / decoding.running
+        yield (
+            f"{NOW} I slot print_timing: id  {slot} | task {slot} | n_gen = {pace * seconds:6.0f}, tg = {pace:6.2f} t/s, "
+            f"tg_3s = {pace:6.2f} t/s"
+        )
 
 
 def usage_of(launch: Launch, tokens: int, running: int, capacity: int) -> str:

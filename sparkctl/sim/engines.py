@@ -41,10 +41,17 @@ ENGINES = {
         vllm_script.farewell,
     ),
     Kind.LLAMA: Engine(
-        small_scripts.TIME_FORMAT,
+        small_scripts.LLAMA_TIME,
         small_scripts.start_llama,
         small_scripts.out_of_memory_llama,
         small_scripts.bad_flag_llama,
+        small_scripts.farewell_llama,
+    ),
+    Kind.TRTLLM: Engine(
+        small_scripts.TRTLLM_TIME,
+        small_scripts.start_trtllm,
+        small_scripts.out_of_memory_trtllm,
+        small_scripts.bad_flag_trtllm,
         small_scripts.farewell,
     ),
     Kind.TTS: Engine(

@@ -24,13 +24,19 @@ class Kind(StrEnum):
     SGLANG = "sglang"
     VLLM = "vllm"
     LLAMA = "llama"
+    TRTLLM = "trtllm"
     TTS = "tts"  # uvicorn with a small model behind it, and anything else
 
 
 # of models whose name does not tell it: billions of parameters, of active ones, and bytes of each as it is published
-_WEIGHED = (("MiniMax-M2", 229, 10, 115 / 229), ("gpt-oss-120b", 117, 5.1, 65 / 117), ("Coder-Next", 80, 3, 0.62))
+_WEIGHED = (
+    ("MiniMax-M2", 229, 10, 115 / 229),
+    ("gpt-oss-120b", 117, 5.1, 65 / 117),
+    ("gpt-oss-20b", 21, 3.6, 13 / 21),
+    ("Coder-Next", 80, 3, 0.62),
+)
 
-DEFAULT_PORTS = {Kind.SGLANG: 30000, Kind.VLLM: 8000, Kind.LLAMA: 8080, Kind.TTS: 5005}
+DEFAULT_PORTS = {Kind.SGLANG: 30000, Kind.VLLM: 8000, Kind.LLAMA: 8080, Kind.TRTLLM: 8000, Kind.TTS: 5005}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,9 @@ def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], faul
     argv = tuple(command)
     kind = _kind(image, argv)
     flags = _flags(argv)
-    model = _first(flags, "model-path", "model", "m", "hf-repo") or _positional_model(argv) or "/models/unnamed-3B"
+    model = (
+        _first(flags, "model-path", "model", "m", "hf-repo", "hf") or _positional_model(argv) or "/models/unnamed-3B"
+    )
     nodes = int(_first(flags, "nnodes") or 1)
     weights, active, parameters = sizes(model, kind)
     is_ngram = _is_ngram(flags)
@@ -103,9 +111,10 @@ def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], faul
         active=active // nodes,
         shards=max(2, min(48, math.ceil(weights / nodes / 1.6e9))),
         fraction=float(
-            _first(flags, "mem-fraction-static", "gpu-memory-utilization") or (0.85 if kind is Kind.SGLANG else 0.9)
+            _first(flags, "mem-fraction-static", "gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction")
+            or (0.85 if kind is Kind.SGLANG else 0.9)
         ),
-        context=int(_first(flags, "context-length", "max-model-len", "ctx-size") or 32768),
+        context=int(_first(flags, "context-length", "max-model-len", "ctx-size", "c") or 32768),
         draft_tokens=_draft_tokens(flags),
         is_ngram=is_ngram,
         head=0 if is_ngram else int(parameters * HEAD / nodes),
@@ -127,6 +136,7 @@ def _kind(image: str, argv: Sequence[str]) -> Kind:
     words = " ".join(argv)
     for mark, kind in (
         ("sglang", Kind.SGLANG),
+        ("trtllm-serve", Kind.TRTLLM),
         ("vllm", Kind.VLLM),
         ("llama-server", Kind.LLAMA),
         ("llama.cpp", Kind.LLAMA),
@@ -153,7 +163,7 @@ def _first(flags: Mapping[str, str], *names: str) -> str | None:
 
 
 def _positional_model(argv: Sequence[str]) -> str | None:
-    at = argv.index("serve") + 1 if "serve" in argv else len(argv)
+    at = next((at + 1 for at, word in enumerate(argv) if word in ("serve", "trtllm-serve")), len(argv))
     return argv[at] if at < len(argv) and not argv[at].startswith("-") else None
 
 
@@ -175,7 +185,8 @@ def sizes(model: str, kind: Kind) -> tuple[int, int, float]:
 
 
 def _is_ngram(flags: Mapping[str, str]) -> bool:
-    return (_first(flags, "speculative-algorithm", "speculative-algo") or "").upper() == "NGRAM"
+    llama = (_first(flags, "spec-type") or "").startswith("ngram")
+    return llama or (_first(flags, "speculative-algorithm", "speculative-algo") or "").upper() == "NGRAM"
 
 
 def _draft_tokens(flags: Mapping[str, str]) -> int:
@@ -185,6 +196,8 @@ def _draft_tokens(flags: Mapping[str, str]) -> int:
             return int(json.loads(config).get("num_speculative_tokens", 0))
         except ValueError:
             return 0
+    if (kind := _first(flags, "spec-type")) is not None:
+        return 0 if kind == "none" else int(_first(flags, "spec-draft-n-max") or 3)
     if _is_ngram(flags):  # the bonus token is counted among them
         return max(1, int(_first(flags, "speculative-num-draft-tokens") or 12) - 1)
     if "speculative-algorithm" in flags or "speculative-algo" in flags:

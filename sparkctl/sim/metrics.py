@@ -22,7 +22,7 @@ def exposition(launch: Launch, decoding: Decoding) -> str:
         labels = f'engine_type="unified",model_name="{launch.served}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
         rows = _sglang(launch, decoding, counts)
     else:
-        labels, rows = "", _llama(decoding, counts)
+        labels, rows = "", _llama(launch, decoding, counts)
     lines: list[str] = []
     before = ""
     for name, kind, value in rows:
@@ -111,10 +111,19 @@ def _sglang(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
     return rows + _latencies("sglang:", launch, counts)
 
 
-def _llama(decoding: Decoding, counts: Counts) -> Rows:
+def _llama(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
+    spec: Rows = [
+        ("llamacpp:spec_decode_num_drafts_total", "counter", counts.steps // 1),
+        ("llamacpp:spec_decode_num_draft_tokens_total", "counter", counts.steps * launch.draft_tokens // 1),
+        ("llamacpp:spec_decode_num_accepted_tokens_total", "counter", sum(counts.accepted) // 1),
+    ]
     return [
+        *(spec if launch.draft_tokens else []),
         ("llamacpp:tokens_predicted_total", "counter", counts.generated // 1),
-        ("llamacpp:prompt_tokens_total", "counter", counts.prompt // 1),
+        ("llamacpp:tokens_predicted_seconds_total", "counter", counts.steps / launch.steps_per_second),
+        ("llamacpp:n_decode_total", "counter", counts.steps // 1),
+        ("llamacpp:prompt_tokens_total", "counter", (counts.prompt - counts.cached) // 1),
+        ("llamacpp:prompt_tokens_cached_total", "counter", counts.cached // 1),
         ("llamacpp:requests_processing", "gauge", float(decoding.running)),
         ("llamacpp:requests_deferred", "gauge", 0.0),
         ("llamacpp:predicted_tokens_seconds", "gauge", decoding.rate),

@@ -74,6 +74,10 @@ class Serving:
             return json_reply(
                 {"object": "list", "data": [model | {"owned_by": launch.kind, "max_model_len": launch.context}]}
             )
+        if path == "/metrics" and launch.kind is Kind.LLAMA and not launch.metrics:
+            return _error(
+                501, "This server does not support metrics endpoint. Start it with `--metrics`", "not_supported_error"
+            )
         if path == "/metrics" and launch.metrics:
             return Reply(body=exposition(launch, self.decoding).encode(), type=METRICS_TYPE)
         if path in ("/", "/docs") and launch.kind is Kind.TTS:

@@ -4,33 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparkctl.sim.common_lines import bind_error, unknown_flag
+from sparkctl.sim.common_lines import bind_error, cuda_out_of_memory, unknown_flag
 from sparkctl.sim.launch import Launch
 from sparkctl.sim.memory import GIB
-from sparkctl.sim.steps import Exit, Grow, Listen, Load, Say, Script
+from sparkctl.sim.steps import NOW, Exit, Grow, Listen, Load, Say, Script, bar_times, drawn
 
 TIME_FORMAT = "%H:%M:%S"
+LLAMA_TIME = "%M.%S.000.000"
+TRTLLM_TIME = "%m/%d/%Y-%H:%M:%S"
 
 
 def start_llama(launch: Launch, _available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
     """Yield a start of llama-server: no percentage, the port answers 503 while it loads."""
-    yield Say(2, "0.00.812.440 I srv  llama_server: initializing ...")
+    yield Say(2, f"{NOW} I srv  llama_server: initializing ...")
     if port_taken():
         yield Say(
             0,
-            f"0.00.900.101 E srv  llama_server: couldn't bind HTTP server socket, hostname: {launch.host}, port: {launch.port}",
+            f"{NOW} E srv         start: couldn't bind HTTP server socket, hostname: {launch.host}, port: {launch.port}",
         )
+        yield Say(0, f"{NOW} E srv  llama_server: exiting due to HTTP server error")
         yield Exit(1)
     yield Listen(ready=False)
-    yield Say(1, f"0.01.204.117 I srv    load_model: loading model '{launch.model}'")
+    yield Say(1, f"{NOW} I srv    load_model: loading model '{launch.model}'")
     for done in range(1, launch.shards + 1):
         yield Load(5, done, launch.shards, launch.weights // launch.shards)
-    yield Grow(3, gpu=4 * GIB)
-    slots = f"initializing, n_slots = 4, n_ctx_slot = {launch.context}, kv_unified = 'false'"
-    yield Say(0, f"1.12.330.905 I srv    load_model: {slots}")
-    yield Say(1, "1.13.002.310 I srv  llama_server: model loaded")
+    yield Grow(3, gpu=4 * GIB, kv_tokens=launch.context)
+    if launch.draft_tokens:
+        kind = "ngram-simple" if launch.is_ngram else "draft-mtp"
+        yield Say(0, f"{NOW} I spec common_specu: adding speculative implementation '{kind}'")
+    slots = f"initializing, n_slots = 4, n_ctx_slot = {launch.context}, kv_unified = 'true'"
+    yield Say(0, f"{NOW} I srv    load_model: {slots}")
+    yield Say(1, f"{NOW} I srv  llama_server: model loaded")
     yield Listen(ready=True)
-    yield Say(0, f"1.13.002.744 I srv  llama_server: listening on http://{launch.host}:{launch.port}")
+    yield Say(0, f"{NOW} I srv  llama_server: listening on http://{launch.host}:{launch.port}")
+
+
+def start_trtllm(launch: Launch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
+    """Yield a start of trtllm-serve 1.3: the port is bound before the load, and answers after it."""
+    tag, total = f"[{NOW}] [TRT-LLM] [I]", launch.shards * 50
+    yield Say(9, "[TensorRT-LLM] TensorRT-LLM version: 1.3.0rc13")
+    if port_taken():
+        where = f"{launch.host}:{launch.port}"
+        yield Say(1, f"RuntimeError: Failed to bind socket to {where}: [Errno 98] Address already in use")
+        yield Exit(1)
+    yield Say(1, f"{tag} Using LLM with PyTorch backend")
+    yield Grow(12, anonymous=3 * GIB)
+    for done in range(1, launch.shards + 1):
+        yield Load(4, done, launch.shards, launch.weights // launch.shards)
+        seen = done * 50
+        bar = f"{seen * 100 // total:>3}%|{drawn(seen, total)}| {seen}/{total} {bar_times(seen, total, 0.08)}"
+        yield Say(0, f"\rLoading weights: {bar}", end="\n" if done == launch.shards else "")
+    yield Say(1, f"Model init total -- {launch.shards * 4 + 1:.2f}s")
+    pool = int(launch.fraction * max(0, available() - 2 * GIB))
+    tokens = max(1, pool // 73728)
+    yield Say(2, f"{tag} [Autotuner] Autotuning process starts ...")
+    yield Say(25, f"{tag} Creating CUDA graph instances for 11 batch sizes.")
+    yield Grow(14, gpu=pool, kv_tokens=tokens)
+    allocated = f"Allocated {pool / GIB:.2f} GiB for max tokens in paged KV cache ({tokens})."
+    yield Say(0, f"[TensorRT-LLM][INFO] [MemUsageChange] {allocated}")
+    yield Say(0, f"{tag} max_seq_len={launch.context}, max_num_requests=64, max_num_tokens=8192, max_batch_size=64")
+    yield Say(4, "INFO:     Started server process [41]")
+    yield Say(0, "INFO:     Waiting for application startup.")
+    yield Listen(ready=True)
+    yield Say(1, "INFO:     Application startup complete.")
+    yield Say(0, f"INFO:     Uvicorn running on http://{launch.host}:{launch.port} (Press CTRL+C to quit)")
+
+
+def out_of_memory_trtllm(_launch: Launch, wanted: int, free: int, held: int) -> Script:
+    """Yield its explanation of a start that did not get ``wanted`` bytes."""
+    yield Say(0, f"torch.OutOfMemoryError: {cuda_out_of_memory(wanted, free, held)}")
+    yield Say(0, "RuntimeError: Executor creation failed due to insufficient GPU memory.")
+    yield Say(0, "")
+    yield Say(0, "The following component could not be created: Model")
+    yield Say(1, "RuntimeError: Executor worker returned error")
+    yield Exit(1)
+
+
+def bad_flag_trtllm(launch: Launch) -> Script:
+    """Yield click's answer to an option that does not exist."""
+    yield Say(9, "Usage: trtllm-serve serve [OPTIONS] MODEL")
+    yield Say(0, f"Error: No such option: {unknown_flag(launch)}")
+    yield Exit(2)
 
 
 def start_uvicorn(launch: Launch, _available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
@@ -53,10 +107,12 @@ def out_of_memory_llama(launch: Launch, wanted: int, _free: int, _held: int) -> 
     """Yield llama.cpp's way of saying that there is no memory."""
     yield Say(
         0,
-        f"ggml_backend_cuda_buffer_type_alloc_buffer: allocating {wanted / 2**20:.2f} MiB on device 0: cudaMalloc failed: out of memory",
+        f"{NOW} E ggml_backend_cuda_buffer_type_alloc_buffer: allocating {wanted / 2**20:.2f} MiB on device 0: cudaMalloc failed: out of memory",
     )
-    yield Say(0, f"0.31.120.004 E srv    load_model: failed to load model, '{launch.model}'")
-    yield Say(0, "0.31.120.400 E srv  llama_server: exiting due to model loading error")
+    yield Say(0, f"{NOW} E alloc_tensor_range: failed to allocate CUDA0 buffer of size {wanted}")
+    yield Say(0, f"{NOW} E llama_model_load: error loading model: unable to allocate CUDA0 buffer")
+    yield Say(0, f"{NOW} E srv    load_model: failed to load model, '{launch.model}'")
+    yield Say(0, f"{NOW} E srv  llama_server: exiting due to model loading error")
     yield Exit(1)
 
 
@@ -73,6 +129,12 @@ def bad_flag_uvicorn(launch: Launch) -> Script:
         f"Usage: uvicorn [OPTIONS] APP\nTry 'uvicorn --help' for help.\n\nError: No such option: {unknown_flag(launch)}",
     )
     yield Exit(2)
+
+
+def farewell_llama(_launch: Launch) -> Script:
+    """Yield what a SIGTERM brings to llama-server."""
+    yield Say(0.2, f"{NOW} I srv    operator(): operator(): cleaning up before exit...")
+    yield Exit(0)
 
 
 def farewell(_launch: Launch) -> Script:

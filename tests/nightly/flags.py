@@ -4,6 +4,10 @@
 and the engine, inside of an image: ``docker run --rm -i --entrypoint python3 IMAGE - vllm < tests/nightly/flags.py``.
 ``--stand-ins`` replaces what cannot be imported (no GPU, no compiled kernels) by modules that are empty.
 
+llama-server is no Python: its flags are read from its own help. ``python -m tests.nightly.flags llamacpp --program
+PATH/llama-server``, or of an image ``docker run --rm --entrypoint /app/llama-server IMAGE --help > help.txt`` and then
+``--help-text help.txt --version 0.5.0``.
+
 What a flag is for is not written down: those sentences are their authors'. What an engine refuses only after parsing is
 taken from its own enumerations where they can be imported; what could not be is said on stderr.
 """
@@ -17,10 +21,13 @@ import importlib.abc
 import importlib.machinery
 import importlib.metadata
 import json
+import re
+import subprocess
 import sys
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 _SHORT = 40  # a longer default is no word
 _TYPES = {
@@ -43,17 +50,22 @@ Entry = dict[str, typing.Any]
 def main() -> int:
     """Print the catalogue."""
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("engine", choices=tuple(PARSERS))
+    asked.add_argument("engine", choices=tuple(READ_BY))
     asked.add_argument("--stand-ins", action="store_true", help="replace what cannot be imported by empty modules")
     asked.add_argument(
         "--source", help="where the engine is from, for the catalogue's origin: the wheel vllm 0.33.0 of PyPI"
     )
+    asked.add_argument("--program", help="of llama-server: the program to ask")
+    asked.add_argument("--help-text", type=Path, help="of llama-server: a file with what its --help printed")
+    asked.add_argument("--version", help="of a help text: the version that printed it")
     options = asked.parse_args()
+    if options.engine == "llamacpp":
+        return _llamacpp(options)
     if options.stand_ins:
         sys.meta_path.append(StandIns())
         without_init(options.engine)
     parser, after = PARSERS[options.engine]()
-    version = importlib.metadata.version("vllm" if options.engine == "vllm" else "sglang").partition("+")[0]
+    version = importlib.metadata.version(_PACKAGES[options.engine]).partition("+")[0]
     how = f"the argument parser of {options.engine} {version}"
     if options.source:
         how += f", from {options.source}"
@@ -127,16 +139,10 @@ def ordered(choices: Iterable[object]) -> list[str]:
 
 def render(engine: str, version: str, origin: str, flags: Mapping[str, Entry]) -> str:
     """Return the file: one line for a flag, so that two versions can be compared."""
-    is_vllm = engine == "vllm"
-    head = {
-        "schema": 1,
-        "engine": engine,
-        "version": version,
-        "origin": origin,
-        "abbreviations": True,
-        "underscores": is_vllm,
-        "dotted": is_vllm,
-    }
+    by = READ_BY[engine]
+    head = {"schema": 1, "engine": engine, "version": version, "origin": origin}
+    head |= {"partial": True} if by.partial else {}
+    head |= {"abbreviations": by.abbreviations, "underscores": by.underscores, "dotted": by.dotted}
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
     body = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in flags.items())
     return "{\n" + "\n".join(lines) + '\n "flags": {\n' + body + "\n }\n}\n"
@@ -229,7 +235,135 @@ def _first(*names: str) -> types.ModuleType:
     return importlib.import_module(names[-1])
 
 
-PARSERS = {"sglang": _sglang, "vllm": _vllm}
+def _trtllm() -> tuple[argparse.ArgumentParser, dict[str, Entry]]:
+    """Return the options of its click command as argparse would have them."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for option in importlib.import_module("tensorrt_llm.commands.serve").serve.params:
+        if option.param_type_name != "option":
+            continue
+        names = [*option.opts, *option.secondary_opts]
+        if option.is_flag:
+            parser.add_argument(*names, action="store_true", default=option.default)
+            continue
+        parser.add_argument(
+            *names,
+            type={"integer": int, "float": float}.get(option.type.name, str),
+            default=option.default,
+            choices=getattr(option.type, "choices", None),
+            action="append" if option.multiple else "store",
+        )
+    return parser, {}
+
+
+PARSERS = {"sglang": _sglang, "vllm": _vllm, "trtllm": _trtllm}
+_PACKAGES = {"sglang": "sglang", "vllm": "vllm", "trtllm": "tensorrt_llm"}
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadBy:
+    """How an engine reads a command line. ``partial``: most of its settings are in a file, and not in these flags."""
+
+    abbreviations: bool = True
+    underscores: bool = False
+    dotted: bool = False
+    partial: bool = False
+
+
+READ_BY = {
+    "sglang": ReadBy(),
+    "vllm": ReadBy(underscores=True, dotted=True),
+    "llamacpp": ReadBy(abbreviations=False, underscores=True),
+    "trtllm": ReadBy(abbreviations=False, partial=True),
+}
+
+
+def _llamacpp(options: argparse.Namespace) -> int:
+    """Print the catalogue of llama-server, from its help."""
+    version, source = options.version, f", from {options.source}" if options.source else ""
+    if options.program:
+        text = subprocess.run([options.program, "--help"], capture_output=True, text=True, check=True).stdout
+        told = subprocess.run([options.program, "--version"], capture_output=True, text=True, check=True)
+        found = re.search(
+            r"version: (\d+(?:\.\d+)*)\S*(?: .*?(?:commit |\()([0-9a-f]{7,}))?", told.stdout + told.stderr
+        )
+        if found is None:
+            raise SystemExit(f"{options.program} does not tell its version")
+        version = version or found[1]
+        source = f" (commit {found[2]}){source}" if found[2] else source
+    elif options.help_text and version:
+        text = options.help_text.read_text("utf-8")
+    else:
+        raise SystemExit("say --program, or --help-text and --version")
+    sys.stdout.write(render("llamacpp", version, f"the help of llama-server {version}{source}", of_help(text)))
+    return 0
+
+
+_NAMES = re.compile(r"-[\w.-]+(?:, +-[\w.-]+)*")
+_COLUMN = 40  # where what a flag is for begins; a longer head stands on a line of its own
+_BY_DEFAULT = re.compile(r"\(default: '?(?P<value>[^\s,;')]+)'?")
+_WORDS = {"on": ("true", "1", "enabled"), "off": ("false", "0", "disabled"), "auto": ("-1",)}
+
+
+def of_help(text: str) -> dict[str, Entry]:
+    """Return the flags of llama-server by what its ``--help`` prints. Those that it names only to say that they were removed
+    are left out: it refuses them."""
+    found: dict[str, Entry] = {}
+    for block in re.split(r"\n(?=-(?!----))", "\n" + text.partition("\n\n-----")[0] + text.partition("\n\n-----")[2]):
+        first, _, rest = block.partition("\n")
+        names = _NAMES.match(first)
+        if names is None:
+            continue
+        is_short = len(first) > _COLUMN and not first[_COLUMN - 3 : _COLUMN].strip()
+        head, said = (first[:_COLUMN], first[_COLUMN:] + "\n" + rest) if is_short else (first, rest)
+        about = " ".join(said.split())
+        if "argument has been removed" not in about:
+            name, entry = _of_line(names[0].replace(",", " ").split(), head[names.end() :].strip(), about)
+            found[name] = entry
+    return dict(sorted(found.items()))
+
+
+def _of_line(names: list[str], hint: str, about: str) -> tuple[str, Entry]:
+    ordered_names = sorted(names, key=lambda one: (not one.startswith("--"), "--no-" in one))
+    name, aliases = ordered_names[0], [one for one in names if one != ordered_names[0]]
+    entry: Entry = {"aliases": aliases} if aliases else {}
+    default = _BY_DEFAULT.search(about)
+    value = default["value"].strip('"') if default else ""
+    if not hint:
+        entry["takes"] = "none"
+        negatable = any(one.startswith(("--no-", "-no-")) for one in aliases)
+        value = {"enabled": "true", "disabled": "false"}.get(value, value)
+    else:
+        negatable = False
+        if len(hint.split()) == 2 and hint.replace(" ", "").isupper():
+            entry["takes"] = "many"
+        if hint == "N" and re.fullmatch(r"-?\d+", value):
+            entry["type"] = "int"
+        elif hint == "N" and re.fullmatch(r"-?\d*\.\d+", value):
+            entry["type"] = "float"
+        if choices := _choices(hint):
+            entry["choices"] = choices
+    if (
+        value
+        and len(value) <= _SHORT
+        and re.fullmatch(r"-?[\w.]+", value)
+        and value not in ("same", "loaded", "unused")
+    ):
+        entry["default"] = value
+    if negatable:
+        entry["negatable"] = True
+    if about.upper().startswith(("DEPRECATED", "[DEPRECATED", "(DEPRECATED")):
+        entry["deprecated"] = True
+    return name, entry
+
+
+def _choices(hint: str) -> list[str]:
+    """Return the words of ``{a,b}``, ``<0|1>`` and ``[on|off|auto]``; of the last with those that mean the same."""
+    if hint[:1] == "{" and hint[-1:] == "}":
+        return hint[1:-1].split(",")
+    if "|" not in hint or not re.fullmatch(r"[<\[][\w|]+[>\]]", hint):
+        return []
+    words = hint[1:-1].split("|")
+    return [*words, *(same for word in words for same in _WORDS.get(word, ()))]
 
 
 def _literals(kind: object) -> Iterator[str]:

@@ -32,7 +32,11 @@ def result(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("profile", "port"), [("qwen36", 8003), ("qwen36-ngram", 8003), ("qwen36-vllm", 8000), ("orpheus-tts", 5005)]
+    ("profile", "port"),
+    [
+        *(("qwen36", 8003), ("qwen36-ngram", 8003), ("qwen36-vllm", 8000), ("orpheus-tts", 5005)),
+        *(("llamacpp-gpt-oss-120b", 8080), ("trtllm-gpt-oss-20b", 8355)),
+    ],
 )
 def test_every_shipped_profile_gets_ready(profile: str, port: int) -> None:
     ran = demo("up", profile, "--node", "spark1", "--json")

@@ -23,7 +23,7 @@ from sparkctl.model.profile import Profile
 
 __all__ = ["by_catalogue", "check", "given"]
 
-_OWN = frozenset({"sglang", "vllm"})  # engines with a file of their own here
+_OWN = frozenset({"sglang", "vllm", "llamacpp", "trtllm"})  # engines with a file of their own here
 
 
 def check(
@@ -38,7 +38,8 @@ def check(
     """Return what is to be said of a profile's flags.
 
     ``others``: the engine's other versions; ``foreign``: other engines' flags, by title. ``is_certain``: the catalogue is
-    that of the version which runs; else an error is one only where no known version would take the flag.
+    that of the version which runs; else an error is one only where no known version would take the flag, and none where only
+    this version is known. A partial catalogue only informs.
     """
     module = _known(engine.name)
     held = Held(engine.title, catalogue, others, foreign, module.LORE if module else Lore())
@@ -53,6 +54,10 @@ def check(
                 _doubted(one, other, held) if _is_error(one) and (one.where, one.flag) not in refused else one
                 for one in found
             ]
+        if not others:
+            found = [_unsure(one, held) if _is_error(one) else one for one in found]
+    if catalogue.partial:
+        found = [_informing(one) if _is_error(one) else one for one in found]
     readings = _read(flags, catalogue)
     found += together.repeated(readings, held)
     settings = Settings(readings, catalogue)
@@ -93,6 +98,18 @@ def _is_error(one: Remark) -> bool:
 def _doubted(one: Remark, other: FlagCatalogue, held: Held) -> Remark:
     message = f"{one.message}; {held.title} {other.version} takes it, and which one this image has is not known"
     return replace(one, level=Level.WARNING, message=message, change=None)
+
+
+def _unsure(one: Remark, held: Held) -> Remark:
+    """No other version is known that might take it, and the one that runs is not known either."""
+    return replace(
+        one, level=Level.WARNING, message=f"{one.message}; which version of {held.title} this image has is not known"
+    )
+
+
+def _informing(one: Remark) -> Remark:
+    message = f"{one.message}; the list of its flags here is partial"
+    return replace(one, level=Level.INFO, message=message, change=None)
 
 
 def _without_added(one: Remark) -> Remark:

@@ -71,6 +71,14 @@ def _unknown(one: Given, reading: Reading, held: Held) -> Remark:
     if dashed != reading.name and dashed in has:
         message = f"{held} does not know {name}: its flags are written with dashes, {dashed}"
         return _remark(Lint.UNKNOWN_FLAG, Level.ERROR, one, message, _rename(one, dashed))
+    underscored = f"--{reading.name.lstrip('-').replace('-', '_')}"
+    if underscored != reading.name and underscored in has:
+        message = f"{held} does not know {name}: its flags are written with underscores, {underscored}"
+        return _remark(Lint.UNKNOWN_FLAG, Level.ERROR, one, message, _rename(one, underscored))
+    single = reading.name[1:]
+    if len(single) > 2 and single.startswith("-") and single in has and reading.name not in held.lore.names:
+        message = f"{held} does not know {name}: it is {single}, with one dash, or {has[single].name}"
+        return _remark(Lint.UNKNOWN_FLAG, Level.ERROR, one, message, _rename(one, has[single].name))
     earlier, words = _earlier(reading.name, held), held.lore.words.get(reading.name)
     message = f"{held} has no flag {name}"
     if earlier:

@@ -56,7 +56,10 @@ def asked_elsewhere(profile: Profile, settings: Settings, port: int | None) -> I
     if own is not None and own.value and not is_reference(own.value) and own.value != str(asked):
         message = f"the engine listens on {quoted(own.value)}, and sparkctl asks it on {asked}: set port: instead"
         yield Remark(Lint.BAD_COMBINATION, Level.WARNING, own.where, message, on_key=False)
-    named, name = settings.get("--served-model-name"), profile.model.served_name or profile.model.path
+    named, name = (
+        settings.get("--served-model-name") or settings.get("--alias"),
+        profile.model.served_name or profile.model.path,
+    )
     if named is not None and named.values and not any(map(is_reference, named.values)) and name not in named.values:
         asks = f"sparkctl asks for {quoted(name)}" if name else "sparkctl does not know it"
         message = f"the engine calls the model {quoted(named.values[0])}, and {asks}: set model.served_name instead"

@@ -11,11 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.engines.base import Engine, Signal
+from sparkctl.core import catalogues
+from sparkctl.engines.base import Decoding, Engine, Signal
 from sparkctl.engines.lines import LONGEST, LinePreparer
 from sparkctl.errors import InvalidInput
+from sparkctl.model.metrics import EngineMetrics
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import JsonText, Model, Profile, Values
+from sparkctl.model.verdict import Cause
+from tests.unit.engines.logs import read
 
 NASTY = "a b;$(reboot)`id`'\"\\*?~|&><\n{}!#"
 # Words that reach deep into the rules, mixed with anything at all.
@@ -70,7 +74,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 def test_names_are_the_files_and_nothing_else() -> None:
-    assert set(engines.names()) >= {"sglang", "vllm", "container"}
+    assert set(engines.names()) == {"sglang", "vllm", "llamacpp", "trtllm", "container"}
     assert not {"base", "lines"} & set(engines.names())
     assert not [name for name in engines.names() if name.startswith("_")]
 
@@ -114,6 +118,9 @@ STARTS = (
     "The server is fired up and ready to roll!",
     'Prompt: "The server is fired up and ready to roll!"',
     "srv  llama_server: listening on http://127.0.0.1:8301",
+    "srv          main: listening on http://127.0.0.1:8301",
+    "main: server is listening on http://127.0.0.1:8301 - starting the main loop",
+    "slot print_timing: srv  llama_server: listening on http://127.0.0.1:8301",
 )
 
 
@@ -124,11 +131,86 @@ def test_its_ready_line_and_its_ready_signal_are_one(engine: Engine) -> None:
         assert _is_ready(engine.classify(line)) == (regex is not None and regex.search(line) is not None)
 
 
-@pytest.mark.parametrize(("name", "line"), [("vllm", STARTS[1]), ("sglang", STARTS[3])])
-def test_the_ready_line_of(name: str, line: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [("vllm", STARTS[1:2]), ("trtllm", STARTS[1:2]), ("sglang", STARTS[3:4]), ("llamacpp", STARTS[5:8])],
+)
+def test_the_ready_line_of(name: str, lines: tuple[str, ...]) -> None:
     ready = engines.load(name).defaults.ready_line
     assert ready is not None
-    assert [each for each in STARTS if re.search(ready, each)] == [line]
+    assert [each for each in STARTS if re.search(ready, each)] == list(lines)
+
+
+def test_a_container_is_ready_by_its_profile_alone() -> None:
+    own = engines.load("container").defaults
+    assert (own.ready_line, own.health, own.probe, own.port, own.gpus) == (None, None, "none", None, None)
+
+
+# What every engine reads of machine, Docker and model hub, whoever words it.
+COMMON_ENDS = (
+    ("exec /usr/bin/serve: exec format error", Cause.IMAGE_ARCH),
+    ("OSError: [Errno 98] Address already in use", Cause.PORT_IN_USE),
+    ("OSError: [Errno 28] No space left on device", Cause.DISK_FULL),
+    ("RuntimeError: CUDA error: no kernel image is available for execution on the device", Cause.KERNEL_UNSUPPORTED),
+    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", Cause.CUDA_OUT_OF_MEMORY),
+    ("huggingface_hub.errors.GatedRepoError: 403 Client Error.", Cause.MODEL_GATED),
+)
+
+
+@pytest.mark.parametrize(("line", "cause"), COMMON_ENDS, ids=[cause.value for _, cause in COMMON_ENDS])
+def test_what_all_die_of_is_told_of_each(engine: Engine, line: str, cause: Cause) -> None:
+    reading = read(engine.name, f"one line\n{line}\n")
+    assert (reading.root.cause, reading.root_line) == (cause, 2)
+    assert reading.root.summary
+    assert reading.root.remedy
+
+
+def test_its_figures_have_a_place_and_a_way_to_be_turned_on(engine: Engine) -> None:
+    assert engine.metrics_path is None or engine.metrics_path.startswith("/")
+    assert engine.metrics_setting is None or engine.metrics_path is not None
+    assert engine.memory_setting is None or engine.memory_setting.startswith("args.")
+
+
+def test_whoever_has_launch_words_has_flags_to_check_by(engine: Engine) -> None:
+    assert bool(engine.defaults.command) == (engine.name in catalogues.known())
+    if engine.memory_setting is not None:
+        flag = "--" + engine.memory_setting.removeprefix("args.")
+        newest = catalogues.load(engine.name, catalogues.versions(engine.name)[-1])
+        assert flag in newest.by_name, "what it claims memory by is a flag of its own"
+
+
+def test_its_own_words_are_flags_of_its_own(engine: Engine) -> None:
+    """Host, port, model and name, as argv says them, are known to its newest catalogue."""
+    if not catalogues.versions(engine.name):
+        return
+    newest = catalogues.load(engine.name, catalogues.versions(engine.name)[-1])
+    words = engine.argv(profile(engine.name, model=Model(path="/m", served_name="n"), port=1234))
+    behind = words[len(engine.defaults.command) :]
+    assert [word for word in behind if word.startswith("-") and word not in newest.by_name] == []
+    assert "1234" in behind
+    assert "0.0.0.0" in behind
+
+
+def test_a_shell_with_its_script_gets_no_words_that_nobody_reads(engine: Engine) -> None:
+    command = ("bash", "-c", "serve --port 1")
+    assert engine.argv(profile(engine.name, command=command, model=Model(path="/m"))) == command
+
+
+def test_the_way_a_line_was_written_changes_nothing(engine: Engine) -> None:
+    """A terminal's escapes, carriage returns and the states of a bar are taken off before it reads."""
+    bar = "Loading safetensors checkpoint shards:  50% Completed | 1/2 [00:01<00:01]"
+    plain = [engine.classify(line) for line in LinePreparer().feed(bar)]
+    for form in (f"\r{bar}", f"{bar}\r", f"\x1b[32m{bar}\x1b[0m", f"\r\x1b[2K{bar}\r\n".rstrip("\n")):
+        assert [engine.classify(line) for line in LinePreparer().feed(form)] == plain
+
+
+def test_nothing_in_is_nothing_out(engine: Engine) -> None:
+    assert engine.classify("") is None
+    assert engine.stats("") is None
+    assert engine.metrics("") == EngineMetrics(
+        at_request_end=engine.metrics("").at_request_end, in_strides=engine.metrics("").in_strides
+    )
+    assert engine.decoding(()) == Decoding()
 
 
 def _is_ready(signal: Signal | None) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from sparkctl.core import catalogues
 from tests.nightly import flags
 
@@ -90,6 +92,80 @@ def test_a_file_is_read_back_and_written_the_same() -> None:
             path = ROOT / "sparkctl/engines/flags" / f"{engine}-{version}.json"
             data = json.loads(path.read_text())
             assert flags.render(engine, version, data["origin"], data["flags"]) == path.read_text()
+
+
+HELP = """\
+----- common params -----
+
+-h,    --help, --usage                  print usage and exit
+-t,    --threads N                      somebody's sentence (default: -1)
+                                        (env: SOMEBODY)
+-fa,   --flash-attn [on|off|auto]       somebody's sentence ('on', 'off', or 'auto', default: 'auto')
+-kvo,  --kv-offload, -nkvo, --no-kv-offload
+                                        whether to do it (default: enabled)
+--poll <0|1>                            somebody's sentence (default: same as --threads)
+--layer-range START END                 two words
+-sm,   --split-mode {none,layer}
+                                        somebody's sentence
+-ngl,  --gpu-layers, --n-gpu-layers N   a number, 'auto', or 'all' (default: auto)
+
+
+----- sampling params -----
+
+--temp, --temperature N                 temperature (default: 0.80)
+--draft, --draft-max N                  the argument has been removed. use
+                                        --spec-draft-n-max
+--old N                                 DEPRECATED: use --new
+"""
+
+
+def test_a_help_is_told_without_its_sentences() -> None:
+    found = flags.of_help(HELP)
+    assert found == {
+        "--help": {"aliases": ["-h", "--usage"], "takes": "none"},
+        "--threads": {"aliases": ["-t"], "type": "int", "default": "-1"},
+        "--flash-attn": {
+            "aliases": ["-fa"],
+            "choices": ["on", "off", "auto", "true", "1", "enabled", "false", "0", "disabled", "-1"],
+        },
+        "--kv-offload": {
+            "aliases": ["-kvo", "-nkvo", "--no-kv-offload"],
+            "takes": "none",
+            "default": "true",
+            "negatable": True,
+        },
+        "--poll": {"choices": ["0", "1"]},
+        "--layer-range": {"takes": "many"},
+        "--split-mode": {"aliases": ["-sm"], "choices": ["none", "layer"]},
+        "--gpu-layers": {"aliases": ["-ngl", "--n-gpu-layers"], "default": "auto"},
+        "--temp": {"aliases": ["--temperature"], "type": "float", "default": "0.80"},
+        "--old": {"deprecated": True},
+    }
+    assert list(found) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "commit"),
+    [
+        ("version: 0.5.0-dev (build 1, commit 0c1e570)\nbuilt with GNU", "0.5.0", "0c1e570"),
+        ("version: 6767 (5acd45546)\nbuilt with cc", "6767", "5acd45546"),
+    ],
+)
+def test_a_program_is_asked_for_its_help_and_version(tmp_path: Path, said: str, version: str, commit: str) -> None:
+    program = tmp_path / "llama-server"
+    (tmp_path / "help").write_text(HELP)
+    (tmp_path / "version").write_text(said)
+    program.write_text(f'#!/bin/sh\ncase "$1" in --help) cat {tmp_path}/help;; *) cat {tmp_path}/version >&2;; esac\n')
+    program.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.nightly.flags", "llamacpp", "--program", str(program)],
+        capture_output=True, text=True, cwd=ROOT, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert (data["engine"], data["version"], data["abbreviations"]) == ("llamacpp", version, False)
+    assert commit in data["origin"]
+    assert data["flags"] == flags.of_help(HELP)
 
 
 def test_it_runs_alone_against_an_installed_engine(tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ def profile(command: tuple[str, ...] | None = None, **args: object) -> Profile:
 
 @cache
 def parser(engine: str, version: str) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(add_help=False)
-    for flag in catalogues.load(engine, version).flags:
+    catalogue = catalogues.load(engine, version)
+    made = argparse.ArgumentParser(add_help=False, allow_abbrev=catalogue.abbreviations)
+    for flag in catalogue.flags:
         made.add_argument(*flag.spellings, dest=flag.name, action="store_true")
     return made
 
@@ -163,8 +164,10 @@ def catalogue_words() -> list[FlagCatalogue]:
 def test_catalogues_are_whole() -> None:
     sizes = {f"{one.engine} {one.version}": len(one.flags) for one in catalogue_words()}
     assert sizes == {
+        "llamacpp 0.5.0": 250,
         "sglang 0.5.12": 388,
         "sglang 0.5.23": 532,
+        "trtllm 1.3.0": 32,
         "vllm 0.19.1": 231,
         "vllm 0.32.0": 317,
         "vllm 0.33.0": 321,

@@ -115,6 +115,17 @@ def test_facts_of_an_older_build() -> None:
     assert not any(fact.is_fallback for fact in facts(OLD).values())
 
 
+def test_what_a_newer_build_tells_when_asked_for_more() -> None:
+    found = facts(
+        "0.00.017.584 I resolve_fused_ops: Flash Attention enabled\n"
+        "0.00.276.038 I spec common_specu: adding speculative implementation 'ngram-simple'\n"
+    )
+    assert {name: fact.value for name, fact in found.items()} == {
+        FactName.ATTENTION_BACKEND: "flash attention",
+        FactName.SPECULATIVE_METHOD: "ngram-simple",
+    }
+
+
 @pytest.mark.parametrize(
     ("line", "value"),
     [
@@ -142,6 +153,13 @@ E srv  llama_server: exiting due to model loading error
             "args.draft-max",
         ),
         ('error while handling argument "--flash-attn": error: unknown value', Cause.BAD_VALUE, "args.flash-attn"),
+        ('error while handling argument "-fa": error: unknown value for --flash-attn', Cause.BAD_VALUE, "args.-fa"),
+        ('error while handling argument "-c": stoi', Cause.BAD_VALUE, "args.c"),
+        (
+            "E llama_model_load_from_file_impl: exactly one out metadata, path_model, and file must be defined",
+            Cause.HUB_UNREACHABLE,
+            "model.path",
+        ),
         ('error while handling environment variable "LLAMA_ARG_PORT": stoi', Cause.BAD_VALUE, "env.LLAMA_ARG_PORT"),
         (
             "gguf_init_from_file: failed to open GGUF file '/models/m.gguf' (No such file or directory)\n"

@@ -1,0 +1,99 @@
+"""llama-server's and trtllm-serve's flags: what is said of them, how surely, and what is mended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core import linting
+from sparkctl.core.profiles import ProfileLibrary
+
+HEADS = {
+    "llamacpp": "schema: 1\nname: mine\nengine: llamacpp\nengine_version: 0.5.0\nimage: i\nmodel: {path: /m.gguf}\n"
+    "args:\n  metrics: true\n",
+    "trtllm": "schema: 1\nname: mine\nengine: trtllm\nimage: x/release:1.3.0rc13\nmodel: {path: o/m}\n"
+    "args:\n  config: /c.yaml\n",
+}
+
+
+def found(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    checked = linting.check(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path)
+    return [str(one).removeprefix(f"{path}:") for one in checked.diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("engine", "args", "expected"),
+    [
+        (
+            "llamacpp",
+            "ngl: 99",
+            "9:3: error[unknown-flag]: llama.cpp 0.5.0 does not know --ngl: it is -ngl, with one dash",
+        ),
+        ("llamacpp", "-ngl: all", None),
+        ("llamacpp", "ctx_size: 8192", None),
+        ("llamacpp", "ctx-siz: 8192", "did you mean --ctx-size?"),
+        ("llamacpp", "ctx-size: much", "9:13: error[bad-value]: --ctx-size wants a whole number"),
+        ("llamacpp", "flash-attn: maybe", "9:15: error[bad-choice]: --flash-attn"),
+        ("llamacpp", "flash-attn: enabled", None),
+        ("llamacpp", "flash-attn: true", "error[missing-value]: --flash-attn takes a value"),
+        (
+            "llamacpp",
+            "no-mmap: true",
+            "error[unknown-flag]: llama.cpp 0.5.0 has no flag --no-mmap; how a model gets into memory",
+        ),
+        ("llamacpp", "draft-max: 8", "llama.cpp 0.5.0 has no flag --draft-max; here it is --spec-draft-n-max"),
+        (
+            "llamacpp",
+            "max-model-len: 8192",
+            "it is a flag of vLLM; here it is --ctx-size; it is for all slots together",
+        ),
+        ("llamacpp", "gpu-memory-utilization: 0.8", "it is a flag of vLLM; it takes no share of the memory"),
+        ("llamacpp", "api-key: k", "9:3: info[no-metrics]: with an API key llama-server shows /metrics to nobody"),
+        (
+            "llamacpp",
+            'cache-type-v: q8_0\n  flash-attn: "off"',
+            "9:17: error[bad-combination]: a quantized V cache needs",
+        ),
+        ("llamacpp", 'cache-type-v: f16\n  flash-attn: "off"', None),
+        ("llamacpp", "alias: other", "the engine calls the model `other`, and sparkctl asks for `/m.gguf`"),
+        ("trtllm", "max-batch-size: 8", "8:3: info[unknown-flag]: TensorRT-LLM 1.3.0 does not know --max-batch-size"),
+        (
+            "trtllm",
+            "made-up: 8",
+            "8:3: info[unknown-flag]: TensorRT-LLM 1.3.0 has no flag --made-up; the list of its flags",
+        ),
+        ("trtllm", "max_batch_size: many", "8:19: info[bad-value]: --max_batch_size wants a whole number"),
+        (
+            "trtllm",
+            "kv_cache_free_gpu_memory_fraction: 0.9",
+            "warning[memory-share]: --free_gpu_memory_fraction 0.9: the KV",
+        ),
+        ("trtllm", "kv_cache_free_gpu_memory_fraction: 0.7", None),
+        ("trtllm", "tp_size: 2", "8:12: warning[bad-combination]: 2 ranks want as many GPUs"),
+    ],
+)
+def test_a_flag_is_judged(tmp_path: Path, engine: str, args: str, expected: str | None) -> None:
+    lines = found(tmp_path, HEADS[engine] + f"  {args}\n")
+    if expected is None:
+        assert lines == []
+    else:
+        assert len(lines) == 1, lines
+        assert expected in lines[0]
+
+
+def test_of_a_build_that_nobody_knows_only_warnings_are_said(tmp_path: Path) -> None:
+    text = HEADS["llamacpp"].replace("engine_version: 0.5.0\n", "") + "  made-up: 1\n"
+    unknown, inexact = sorted(found(tmp_path, text), key=lambda line: "made-up" not in line)
+    assert "warning[unknown-flag]: llama.cpp 0.5.0 has no flag --made-up; which version" in unknown
+    assert "info[engine-version]" in inexact
+
+
+def test_without_figures_the_panel_is_blind_and_it_is_said(tmp_path: Path) -> None:
+    text = HEADS["llamacpp"].replace("  metrics: true\n", "  ctx-size: 8192\n")
+    (line,) = found(tmp_path, text)
+    assert "info[no-metrics]: without --metrics llama-server has no /metrics" in line
+    lines = found(tmp_path, HEADS["trtllm"].replace("  config: /c.yaml\n", "  max_batch_size: 8\n"))
+    assert [line.split(": ")[1] for line in lines] == ["warning[memory-share]", "info[no-metrics]"]
