@@ -50,6 +50,9 @@ _SHORTEST = 6  # a shorter value cannot be masked by value: it would take innoce
 def is_secret_name(name: str) -> bool:
     """Tell whether an environment variable or flag of this name holds a secret (``HF_TOKEN``, ``--api-key``)."""
     plain = re.sub(r"[-.]", "_", name).strip("_").upper()
+    plain = plain.removeprefix(
+        "TIKTOKEN_"
+    )  # a vocabulary's name, not a token's: TIKTOKEN_ENCODINGS_BASE is a directory
     if _NAMED_SECRET.search(plain):
         return True
     if _NUMBER_OF.search(plain):

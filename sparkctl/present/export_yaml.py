@@ -20,6 +20,7 @@ _COMPOSE = {
     "read-only": "read_only", "runtime": "runtime", "security-opt": "security_opt", "stop-signal": "stop_signal",
     "tmpfs": "tmpfs", "user": "user", "workdir": "working_dir",
 }  # fmt: skip
+_RUNTIMES = {"llamacpp": "llama-cpp"}
 _PLACEHOLDERS = {  # sparkrun's names for what people change at a start, by the flag of each engine
     "vllm": {"--host": "host", "--port": "port", "--served-model-name": "served_model_name", "--max-model-len": "max_model_len",
              "--gpu-memory-utilization": "gpu_memory_utilization", "--max-num-seqs": "max_num_seqs",
@@ -27,6 +28,10 @@ _PLACEHOLDERS = {  # sparkrun's names for what people change at a start, by the 
     "sglang": {"--host": "host", "--port": "port", "--served-model-name": "served_model_name", "--context-length": "max_model_len",
                "--mem-fraction-static": "gpu_memory_utilization", "--max-running-requests": "max_num_seqs",
                "--tp": "tensor_parallel", "--tp-size": "tensor_parallel"},
+    "llamacpp": {"--host": "host", "--port": "port", "--alias": "served_model_name", "--ctx-size": "ctx_size",
+                 "--parallel": "parallel", "--n-gpu-layers": "n_gpu_layers"},
+    "trtllm": {"--host": "host", "--port": "port", "--tp_size": "tensor_parallel", "--max_batch_size": "max_batch_size",
+               "--max_num_tokens": "max_num_tokens", "--max_seq_len": "max_model_len"},
 }  # fmt: skip
 
 
@@ -127,7 +132,12 @@ def as_sparkrun(one: Portable) -> list[str]:
     defaults: dict[str, Any] = {}
     command, references = _command(one, model, defaults)
     left = [[name, value] for name, value in one.env if has_references(value)]
-    recipe: dict[str, Any] = {"recipe_version": "2", "name": profile.name, "model": model, "runtime": profile.engine}
+    recipe: dict[str, Any] = {
+        "recipe_version": "2",
+        "name": profile.name,
+        "model": model,
+        "runtime": _RUNTIMES.get(profile.engine, profile.engine),
+    }
     recipe["container"] = profile.image
     recipe |= {"min_nodes": profile.nodes} if profile.nodes > 1 else {"max_nodes": 1}
     box = profile.container

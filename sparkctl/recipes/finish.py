@@ -23,6 +23,14 @@ _PARALLEL = (
 _IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
 
 
+_LAUNCH = {
+    "vllm": ("vllm", "serve"),
+    "sglang": ("python", "-m", "sglang.launch_server"),
+    "llamacpp": ("llama-server",),
+    "trtllm": ("trtllm-serve",),
+}
+
+
 def finish(draft: Draft, engines: Sequence[str], name: str | None = None) -> Imported:
     """Return the profile. ``engines``: those there are; ``name``: instead of the one that the source suggests.
 
@@ -133,11 +141,11 @@ def _divided(draft: Draft, found: Launch) -> tuple[str | None, tuple[str, ...] |
     if draft.entrypoint is None:
         return None, command
     if command is None:
-        command = {"vllm": ("vllm", "serve"), "sglang": ("python", "-m", "sglang.launch_server")}.get(found.engine, ())
+        command = _LAUNCH.get(found.engine, ())
     if not command:
-        return draft.entrypoint, () if found.engine in ("vllm", "sglang") else None
+        return draft.entrypoint, () if found.engine in launch.OWN else None
     rest = command[1:]
-    return command[0], rest if rest or found.engine in ("vllm", "sglang") else None
+    return command[0], rest if rest or found.engine in launch.OWN else None
 
 
 def _published(draft: Draft) -> int | None:
@@ -151,7 +159,7 @@ def _published(draft: Draft) -> int | None:
 
 def _gpus(draft: Draft, engine: str) -> str | None:
     """Engines get all GPUs without a word; anything else only those it asks for."""
-    if draft.gpus == "all" and engine in ("vllm", "sglang"):
+    if draft.gpus == "all" and engine in launch.OWN:
         return None
     return draft.gpus
 
@@ -164,7 +172,7 @@ def _grouped(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _start(draft: Draft, found: Launch) -> StartRules:
     timeouts = {key: value for key, value in draft.timeouts.items() if value > 0}
-    own = found.engine in ("vllm", "sglang")
+    own = found.engine in launch.OWN
     health = draft.health if draft.health is not None else None if own else found.health
     if not own and health is None and draft.kind is not Kind.CONTAINER:
         draft.ledger.remark(

@@ -33,15 +33,20 @@ _SWITCHES = (
 )  # flags that take no value, by their beginning
 _SGLANG_MODULE = "sglang.launch_server"
 _VLLM_MODULE = "vllm.entrypoints.openai.api_server"
+# Engines that are started by a word of their own, and what recipes call them.
+OWN = ("vllm", "sglang", "llamacpp", "trtllm")
+_STARTED_BY = {"llama-server": "llamacpp", "trtllm-serve": "trtllm"}
+_CALLED = {"llama-cpp": "llamacpp"}
+# llama-server's names for what a profile has fields for. `-hf` takes a repository of the hub, `-m` a file.
+_LLAMA_MODEL = {"m": False, "model": False, "hf": True, "hfr": True, "hf-repo": True}
+_HUB = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
 # Servers with no engine of their own here: the word that starts them, and the path that tells when they are ready.
 _OTHERS = {
-    "llama-server": "/health",
-    "trtllm-serve": "/health",
     "text-generation-launcher": "/health",
     "ollama": "/",
     "tritonserver": "/v2/health/ready",
 }
-_IMAGES = {"llama.cpp": "/health", "llama-cpp": "/health", "ollama/ollama": "/", "text-generation-inference": "/health"}
+_IMAGES = {"ollama/ollama": "/", "text-generation-inference": "/health"}
 
 
 @dataclass(slots=True)
@@ -69,7 +74,7 @@ def read(
     """
     if certain is not None:
         return _certain(words, certain)
-    found = _vllm(_model_first(words, model)) or _sglang(words) or _other(words, engines)
+    found = _vllm(_model_first(words, model)) or _sglang(words) or _by_word(words) or _other(words, engines)
     if found is None and not (words and not words[0].startswith("-") and _is_program(words[0])):
         found = _by_image(words, image, hint)
     return found or _with_health(_plain(words), image)
@@ -96,10 +101,10 @@ def _model_first(words: Sequence[str], model: str | None) -> Sequence[str]:
 
 def _certain(words: Sequence[str], engine: str) -> Launch:
     """Read the words of an engine that is known, whatever its launch words are."""
-    if engine not in ("vllm", "sglang"):
+    if engine not in OWN:
         return _plain(words)
-    found = _vllm(words) if engine == "vllm" else _sglang(words)
-    if found is not None:
+    found = {"vllm": _vllm, "sglang": _sglang}.get(engine, _by_word)(words)
+    if found is not None and found.engine == engine:
         return found
     first = _first_flag(words)
     launch = tuple(words[:first])
@@ -115,8 +120,12 @@ def of_script(script: str, command: tuple[str, ...], hint: str | None) -> Launch
         engine = "vllm"
     elif _SGLANG_MODULE in script or "sglang serve" in script:
         engine = "sglang"
-    elif hint in ("vllm", "sglang"):
-        engine = hint
+    elif started := next(
+        (one for word, one in _STARTED_BY.items() if re.search(rf"(?<![\w-]){word}(?![\w-])", script)), None
+    ):
+        engine = started
+    elif _CALLED.get(hint or "", hint) in OWN:
+        engine = _CALLED.get(hint or "", hint or "")
     model = (match or path) and (match or path)[1]  # type: ignore[index]
     port, name = _PORT.search(script), _NAMED.search(script)
     number = int(port[1]) if port and 0 < int(port[1]) < 65536 else None
@@ -241,12 +250,30 @@ def _sglang(words: Sequence[str]) -> Launch | None:
     return _served(found, rest, launch, {})
 
 
+def _by_word(words: Sequence[str]) -> Launch | None:
+    """Read llama-server or trtllm-serve, among the first words and perhaps as a path."""
+    for at, word in enumerate(words[:4]):
+        engine = _STARTED_BY.get(word.rpartition("/")[2])
+        if engine is None:
+            continue
+        end = at + 1 + (engine == "trtllm" and tuple(words[at + 1 : at + 2]) == ("serve",))
+        launch, rest = tuple(words[:end]), list(words[end:])
+        found = Launch(engine, None if launch in (("llama-server",), ("trtllm-serve",)) else launch)
+        if engine == "trtllm":
+            if not rest or rest[0].startswith("-") or has_references(rest[0]):
+                return None  # its model is a word, and may stand anywhere
+            found.model, rest = settled(rest[0]), rest[1:]
+        return _served(found, rest, launch, {})
+    return None
+
+
 def _by_image(words: Sequence[str], image: str, hint: str | None) -> Launch | None:
     """An image whose entry point is the engine: its words begin with a model or a flag."""
     name = image.rpartition("@")[0] or image
     engine = hint if hint in ("vllm", "sglang") else None
     if engine is None:
         engine = "vllm" if re.search(r"vllm[-_]openai|/vllm(?::|$)", name) and words else None
+        engine = "llamacpp" if re.search(r"/llama\.cpp:server", name) and words else engine
     if engine is None:
         return None
     rest = list(words)
@@ -273,10 +300,20 @@ def _served(found: Launch, rest: Sequence[str], launch: tuple[str, ...], aliases
         words = (*launch, *([found.model] if found.model else []), *rest)
         host = _after(rest, "--host")
         return Launch(found.engine, words, port=_number(rest, "--port"), flags=[("host", host)] if host else [])
-    names = ("model-path", "model") if found.engine == "sglang" else ("model",)
+    names = {"sglang": ("model-path", "model"), "vllm": ("model",)}.get(found.engine, ())
+    called = (
+        ("alias", "a") if found.engine == "llamacpp" else ("served-model-name",) if found.engine != "trtllm" else ()
+    )
     for key, value in flags:
         plain = key.lstrip("-").replace("_", "-")
-        if plain in names and isinstance(value, str) and found.model is None:
+        if found.engine == "llamacpp" and plain in _LLAMA_MODEL and isinstance(value, str) and found.model is None:
+            path = settled(value)
+            is_on_hub = path is not None and _HUB.fullmatch(path) is not None and not path.endswith(".gguf")
+            if path is not None and is_on_hub is _LLAMA_MODEL[plain]:
+                found.model = path
+            else:
+                found.flags.append((key, value))
+        elif plain in names and isinstance(value, str) and found.model is None:
             found.model = settled(value)
             if found.model is None or (found.engine == "vllm" and not any(_VLLM_MODULE in word for word in launch)):
                 found.flags.append((key, value))
@@ -284,10 +321,10 @@ def _served(found: Launch, rest: Sequence[str], launch: tuple[str, ...], aliases
             found.port = int(value)
         elif plain == "host" and value == "0.0.0.0":  # noqa: S104
             continue
-        elif plain == "served-model-name" and isinstance(value, str) and not has_references(value):
+        elif plain in called and isinstance(value, str) and not has_references(value):
             found.served_name = settled(value)
         else:
-            if plain == "served-model-name" and isinstance(value, Values):
+            if plain in called and isinstance(value, Values):
                 found.served_name = settled(value.words[0])
             found.flags.append((key, value))
     return found

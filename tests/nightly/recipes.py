@@ -124,7 +124,7 @@ def _flags(words: Sequence[str]) -> Counter[tuple[str, tuple[str, ...]]]:
     found: list[tuple[str, list[str]]] = [("", [])]
     for word in words:
         if re.match(r"--?[A-Za-z]", word) and not (
-            found[-1][0] == "" and word == "-m" and "python" in found[-1][1][-1]
+            found[-1][0] == "" and word == "-m" and "python" in (found[-1][1] or [""])[-1]
         ):
             name, equals, value = word.partition("=")
             found.append((_SHORT.get(name, name), [value] if equals else []))

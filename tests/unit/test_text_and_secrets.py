@@ -118,6 +118,7 @@ def test_names_of_secrets(name: str) -> None:
         "OLDPWD",
         "BYPASS",
         "sort-keys",
+        "TIKTOKEN_ENCODINGS_BASE",
     ],
 )
 def test_names_that_only_look_like_it(name: str) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.profile import JsonText, Values
+from sparkctl.model.profile import JsonText, Profile, Values
 from sparkctl.recipes import braces
 from sparkctl.recipes.ledger import Fate
 from tests.unit.recipes.reading import argv, fates, imported, recipe
@@ -181,10 +181,10 @@ def test_a_recipe_without_a_command_gets_its_flags_by_the_tools_table() -> None:
     )  # fmt: skip
     llama = recipe("model: o/m-GGUF:Q4_K_M\nruntime: llama-cpp\ndefaults: {port: 8080, ctx_size: 4096, jinja: true}\n")
     assert argv(llama.profile) == (
-        "llama-server", "--port", "8080", "--ctx-size", "4096", "--jinja", "-hf", "o/m-GGUF:Q4_K_M",
+        "llama-server", "-hf", "o/m-GGUF:Q4_K_M", "--host", "0.0.0.0", "--port", "8080", "--ctx-size", "4096", "--jinja",
     )  # fmt: skip
     assert llama.profile.image == "scitrera/dgx-spark-llama-cpp:latest"
-    assert llama.profile.start.health == "/health"
+    assert (llama.profile.engine, llama.profile.start.health) == ("llamacpp", None), "the engine's own"
 
 
 BASE = "model: o/base\ncontainer: x/base:1\nruntime: vllm\ndefaults: {port: 8000, a: 1}\ncommand: vllm serve {model} --arg {a}\n"
@@ -312,3 +312,48 @@ def test_a_recipe_of_anything_is_read_or_refused(data: dict[str, object]) -> Non
     except SparkctlError:
         return
     assert written.profile.image
+
+
+def pasted(line: str) -> Profile:
+    return imported(line, "pasted", allow=True).profile
+
+
+@pytest.mark.parametrize(
+    ("words", "engine", "command", "model", "served", "port"),
+    [
+        (
+            "ghcr.io/ggml-org/llama.cpp:server-cuda13 -m /models/m.gguf -a oss --port 8090 --host 0.0.0.0 -ngl 99 --metrics",
+            "llamacpp", (), "/models/m.gguf", "oss", 8090,
+        ),
+        ("x/llama:1 llama-server -hf o/m-GGUF:Q4_K_M --ctx_size 4096", "llamacpp", None, "o/m-GGUF:Q4_K_M", None, None),
+        ("x/llama:1 /app/llama-server --model /m.gguf", "llamacpp", ("/app/llama-server",), "/m.gguf", None, None),
+        ("x/trt:1 trtllm-serve o/m --port 8355 --max_batch_size 64", "trtllm", None, "o/m", None, 8355),
+        (
+            "x/trt:1 trtllm-serve serve o/m --trust_remote_code",
+            "trtllm", ("trtllm-serve", "serve"), "o/m", None, None,
+        ),
+        ("x/ollama:1 ollama serve", "container", ("ollama", "serve"), None, None, None),
+    ],
+)  # fmt: skip
+def test_a_line_of_llama_server_or_trtllm_serve_is_their_engines(
+    words: str, engine: str, command: tuple[str, ...] | None, model: str | None, served: str | None, port: int | None
+) -> None:
+    found = pasted(f"docker run --gpus all {words}")
+    assert (found.engine, found.command, found.model.path) == (engine, command, model)
+    assert (found.model.served_name, found.port) == (served, port)
+    if engine != "container":
+        assert found.start.health is None, "the engine's own"
+        assert found.container.gpus is None, "the engine's own"
+
+
+def test_a_file_named_like_a_repository_keeps_its_flag() -> None:
+    """`-m o/m` is a file below the working directory; as model.path it would be asked of the hub."""
+    found = pasted("docker run x/llama:1 llama-server -m o/m --jinja")
+    assert (found.engine, found.model.path) == ("llamacpp", None)
+    assert argv(found) == ("llama-server", "--host", "0.0.0.0", "--port", "8080", "-m", "o/m", "--jinja")
+
+
+def test_a_shells_script_that_starts_llama_server_is_its_engine() -> None:
+    found = pasted("docker run x/llama:1 bash -c './llama-server -m /m.gguf --port 8090 | tee /log'")
+    assert (found.engine, found.port, found.start.health) == ("llamacpp", 8090, None)
+    assert argv(found)[:2] == ("bash", "-c")
