@@ -7,10 +7,11 @@ from dataclasses import replace
 from sparkctl.core.edits import edit
 from sparkctl.core.reading import LogReader, Seen
 from sparkctl.engines.base import Failure, Weight
+from sparkctl.model.engine_facts import FactName
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.secrets import redact_word
 from sparkctl.model.text import clean, shorten
-from sparkctl.model.verdict import Edit, Evidence, Verdict
+from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
 
 WIDTH = 400  # characters of a line that a proof shows
 _MOST_CONTRIBUTING = 4
@@ -23,7 +24,8 @@ def of_log(log: LogReader, plan: LaunchPlan | None = None, more: tuple[Evidence,
     if root is None or root.failure is None:
         return None
     contributing = [of_line(seen, plan) for seen in log.contributing[:_MOST_CONTRIBUTING]]
-    return replace(of_line(root, plan, more), contributing=tuple(contributing))
+    verdict = of_line(root, plan, more)
+    return replace(verdict, remedy=verdict.remedy + _meant(log, root.failure), contributing=tuple(contributing))
 
 
 def of_line(seen: Seen, plan: LaunchPlan | None = None, more: tuple[Evidence, ...] = ()) -> Verdict:
@@ -51,6 +53,19 @@ def proves_an_end(log: LogReader) -> bool:
     if root is None or root.failure is None:
         return False
     return root.failure.fatal or root.failure.weight >= Weight.DEATH or not root.serving
+
+
+def _meant(log: LogReader, failure: Failure) -> str:
+    """Return what a refused flag may have been meant as, nothing of any other failure."""
+    if failure.cause is not Cause.UNKNOWN_FLAG or not (failure.field or "").startswith("args."):
+        return ""
+    from sparkctl.core.flag_names import meant
+
+    version = log.facts.get(FactName.ENGINE_VERSION)
+    said = meant(
+        log.engine.name, (failure.field or "").removeprefix("args."), None if version is None else version.value
+    )
+    return f" ({_said(said)})" if said else ""
 
 
 def _when(seen: Seen, failure: Failure) -> str:

@@ -1,0 +1,22 @@
+"""What a flag that an engine refused may have been meant as: by the flag catalogue of the version that refused it. Pure."""
+
+from __future__ import annotations
+
+from sparkctl.core import catalogues, linting
+from sparkctl.model.lint import Lint
+from sparkctl.model.profile import Profile
+
+_NAMES = frozenset({Lint.UNKNOWN_FLAG, Lint.REMOVED_FLAG, Lint.AMBIGUOUS_FLAG})
+
+
+def meant(engine: str, flag: str, version: str | None) -> str | None:
+    """Return a sentence on a flag's name, without dashes as in ``args``: the near one, the new one, whose it is instead.
+
+    ``version``: the engine's, None where nobody knows it: the newest known one is asked. None: nothing is to be said.
+    """
+    chosen = catalogues.choose(engine, "", version)
+    if chosen is None:
+        return None
+    asked = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
+    found = next((one for one in linting.remarks(asked, chosen) if one.kind in _NAMES), None)
+    return None if found is None else found.message

@@ -1,0 +1,35 @@
+"""A flag that was refused: the near one, the new one, or the engine that it belongs to."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.core.diagnosing import Diagnosing
+from sparkctl.core.flag_names import meant
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag", "version", "says"),
+    [
+        ("sglang", "enable-prefix-caching", None, "vLLM"),
+        ("sglang", "cuda-graph-max-bs", "0.5.23", "--cuda-graph-max-bs-decode"),
+        ("sglang", "mem-fraction-statik", "0.5.12", "--mem-fraction-static"),
+        ("vllm", "gpu-memory-utilisation", "0.19.1", "--gpu-memory-utilization"),
+        ("vllm", "mem-fraction-static", "0.32.0", "SGLang"),
+    ],
+)
+def test_what_it_was_meant_as(engine: str, flag: str, version: str | None, says: str) -> None:
+    assert says in (meant(engine, flag, version) or "")
+
+
+def test_a_good_flag_and_an_engine_without_a_catalogue_say_nothing() -> None:
+    assert meant("vllm", "gpu-memory-utilization", "0.19.1") is None
+    assert meant("container", "howl", None) is None
+
+
+def test_the_verdict_on_a_refused_flag_suggests_the_near_one() -> None:
+    reading = Diagnosing()
+    reading.feed("vllm: error: unrecognized arguments: --gpu-memory-utilisation 0.8")
+    verdict = reading.result().verdict
+    assert verdict is not None
+    assert "--gpu-memory-utilization" in verdict.remedy
