@@ -109,10 +109,10 @@ class SGLang:
     metrics_setting = "args.enable-metrics: true"
     metrics_path = "/metrics"
     signs = Signs(
-        marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[, ]|sglang::|The server is fired up and ready to roll"
+        marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[, ]|The server is fired up and ready to roll"
         r"|(?:Init torch distributed|Init parallel|Load weight|Capture \w+(?: \w+)* graph) (?:begin|end)"
         r"|^(?:usage: )?(?:sglang serve|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server",
-        hints=("/sglang/", "sglang."),
+        hints=("/sglang/", "sglang.", "sglang::"),
         begins=("server_args=",),
         serving=("Decode batch", "Prefill batch", "Receive: obj=", "Finish: obj="),
     )

@@ -12,6 +12,7 @@ from sparkctl.engines.lines import LinePreparer
 from sparkctl.model.diagnosis import Diagnosis
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import Cause
+from tests.unit.engines.test_golden import DEATHS, VERSIONS, log_of
 
 DECODE = "[2026-05-01 10:09:00] Decode batch, #running-req: 3, #token: 422, token usage: 0.00, gen throughput (token/s): 14.7"
 PREFILL = "[2026-05-01 10:09:00 TP0] Prefill batch, #new-seq: 1, #new-token: 9, #cached-token: 0, token usage: 0.00"
@@ -183,6 +184,31 @@ def test_a_log_that_is_told_to_be_an_engines_is_read_as_that() -> None:
     assert read("hello", engine="vllm").engine == "vllm"
 
 
+@pytest.mark.parametrize("engine", sorted(VERSIONS))
+def test_every_death_that_is_known_is_told_of_a_log_that_nobody_named(engine: str) -> None:
+    """Of each engine version, in whichever wrapping, and in a restart loop of three."""
+    wrong = []
+    for version in VERSIONS[engine]:
+        for death in DEATHS[engine]:
+            log = log_of(engine, version, death)
+            found = read_bytes(log.encode())
+            by_line = read(*log.removesuffix("\n").split("\n"))
+            framed = read_bytes(
+                "".join(f"engine-1  | 2026-05-01T10:00:00.1Z {line}\r\n" for line in log.splitlines()).encode()
+            )
+            loop = read_bytes(log.encode() * 3)
+            for name, one in (("whole", found), ("by line", by_line), ("framed", framed), ("loop", loop)):
+                verdict = one.verdict
+                if verdict is None or (verdict.cause, verdict.field) != (death.cause, death.field):
+                    wrong.append(
+                        (name, version, death.text[:90], death.cause, None if verdict is None else verdict.cause)
+                    )
+            is_anothers = found.engine not in (engine, None) and death.where != "bare"  # the kernel names processes
+            if found != by_line or is_anothers or found.ready:
+                wrong.append(("alike", version, death.text[:90], found.engine, found.ready))
+    assert not wrong
+
+
 # that it is the same, whichever way it is read
 
 
@@ -196,7 +222,10 @@ def test_an_engine_at_work_says_nothing_else_with_such_a_line(name: str) -> None
         assert not start.startswith(engine.signs.serving)
 
 
-PARTS = st.sampled_from(
+DYING_LOGS = st.sampled_from(
+    [log_of(engine, VERSIONS[engine][0], death) for engine in DEATHS for death in DEATHS[engine]]
+)
+PARTS = DYING_LOGS | st.sampled_from(
     [
         *SGLANG, *VLLM, OOM, DYING, AFTER, *CLIENTS, NO_SHARE, FAILED, DECODE, PREFILL, SERVING, POLL, USED, REFUSED, "",
         " ", "\t", DECODE + "\r", "\x1b[32m" + POLL + "\x1b[0m", "engine-1  | " + DECODE, SERVING[:90], "é " + DECODE,
