@@ -174,6 +174,7 @@ class LlamaCpp:
     metrics_setting = "args.metrics: true"
     signs = Signs(
         marks=r"\d+\.\d\d\.\d{3}\.\d{3} [DIWE] |^srv {2,}(?:llama_server|load_model)|llama_model_load|ggml_cuda_|llama_server: "
+        r"|^error: invalid argument: -"  # then the whole log is this line
         r"|main: (?:server is listening|model loaded|binding port)|slot (?:launch_slot_|print_timing|update_slots)",
         hints=("llama-server", "llama.cpp", "llama_"),
         begins=("srv  llama_server: initializing", "build: ", "build_info: "),

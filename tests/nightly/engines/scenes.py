@@ -29,6 +29,8 @@ _SPECULATE, _LENGTH = "--speculative-config", "--max-model-len"
 _SHOWN = 200  # characters
 _ANOTHERS = 3  # times that somebody else asks for the figures
 _KV_GIB = "1"
+_VLLM_FACTS = {"context_length": "2048", "speculative_method": "ngram", "draft_tokens": "3"}
+_LLAMA_FACTS = {"context_length": "2048"}  # of each of the two slots
 _DIAGNOSE_WITHIN = 60.0
 
 
@@ -101,7 +103,7 @@ class Bench:
             if wrong is None:
                 self._serve(real)
                 self._own_questions("vLLM", real)
-                self._diagnose("vLLM, healthy", real, None, "vllm", VLLM)
+                self._diagnose("vLLM, healthy", real, None, "vllm", VLLM, facts=_VLLM_FACTS)
                 self._kill_core(real)
         for one in VLLM_BREAKS:
             name = f"vllm-{'-'.join(one.name.replace(':', '').split())}"
@@ -166,7 +168,7 @@ class Bench:
             self._tell_start("llama-server start", real, wrong)
             if wrong is None:
                 self._own_questions("llama-server", real)
-                self._diagnose("llama-server, healthy", real, None, "llamacpp", None)
+                self._diagnose("llama-server, healthy", real, None, "llamacpp", None, facts=_LLAMA_FACTS)
         for one in LLAMA_BREAKS:
             name = f"llama-{'-'.join(one.name.split())}"
             with (
@@ -233,8 +235,9 @@ class Bench:
         self.note(scene, seconds, f"exit {code}; {cause}{where}", wrong)
 
     def _diagnose(
-        self, scene: str, real: Real, one: Break | None, engine: str, version: str | None, ready: bool | None = None
-    ) -> None:
+        self, scene: str, real: Real, one: Break | None, engine: str, version: str | None, ready: bool | None = None,
+        facts: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         """Hold `sparkctl diagnose` on the saved log against the same truth."""
         began = time.monotonic()
         real.read()
@@ -259,8 +262,11 @@ class Bench:
             wrong = f"it is {engine} {version or ''}"
         elif bool(told.get("ready")) != was_ready:
             wrong = f"ready was {was_ready}"
-        facts = ", ".join(f"{key} {value}" for key, value in (told.get("facts") or {}).items() if value is not None)
-        seen = f"{told.get('engine')} {told.get('version')}, {told.get('phase')}, {cause}; {facts or 'no facts'}"
+        known = told.get("facts") or {}
+        if wrong is None and (lacking := {key: one for key, one in (facts or {}).items() if known.get(key) != one}):
+            wrong = f"these facts were true: {lacking}"
+        words = ", ".join(f"{key} {value}" for key, value in known.items() if value is not None)
+        seen = f"{told.get('engine')} {told.get('version')}, {told.get('phase')}, {cause}; {words or 'no facts'}"
         self.note(f"{scene}: diagnose", seconds, seen, wrong)
 
     @contextmanager

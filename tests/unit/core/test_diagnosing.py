@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sparkctl import engines
 from sparkctl.core.diagnosing import Diagnosing
+from sparkctl.core.own_questions import marked
 from sparkctl.engines.lines import LinePreparer
 from sparkctl.model.diagnosis import Diagnosis
 from sparkctl.model.phase import Phase
@@ -264,3 +265,18 @@ def test_the_preparer_says_whether_the_next_line_belongs_to_an_error() -> None:
     assert not preparer.is_joining
     preparer.feed("pydantic_core.ValidationError: 1 validation error for SpeculativeConfig")
     assert preparer.is_joining
+
+
+def test_one_line_of_a_refused_flag_is_a_whole_log_of_llama_server() -> None:
+    told = read("error: invalid argument: --no-such-flag")
+    assert told.engine == "llamacpp"
+    assert told.verdict is not None
+    assert told.verdict.cause is Cause.UNKNOWN_FLAG
+
+
+def test_our_own_questions_after_the_end_are_not_its_last_word() -> None:
+    asked = f'(APIServer pid=1) INFO:     127.0.0.1:4 - "GET {marked("/metrics")} HTTP/1.1" 500 Internal Server Error'
+    assert read(*VLLM, asked, asked).verdict == read(*VLLM).verdict
+    dead = read(*SGLANG[:5], OOM)
+    assert dead.verdict is not None
+    assert read(*SGLANG[:5], OOM, asked).verdict == dead.verdict
