@@ -9,15 +9,25 @@ from __future__ import annotations
 from sparkctl.core import verdicts
 from sparkctl.core.edits import edit
 from sparkctl.core.reading import LogReader, Seen
+from sparkctl.engines.base import Engine
+from sparkctl.errors import DiskFull, DockerDenied, DockerError, ImageMissing, NoGpuRuntime, PortBusy
 from sparkctl.model.container import Container
 from sparkctl.model.guard import DEFAULT_FLOOR, GuardReading, Receipt
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.secrets import redact
 from sparkctl.model.text import clean, shorten
 from sparkctl.model.units import GIB, size, spoken
 from sparkctl.model.verdict import Cause, Change, Evidence, Verdict
 
 _WIDTH = verdicts.WIDTH
+_REFUSALS = (
+    (ImageMissing, Cause.IMAGE_MISSING),
+    (NoGpuRuntime, Cause.GPU_RUNTIME_MISSING),
+    (PortBusy, Cause.PORT_IN_USE),
+    (DiskFull, Cause.DISK_FULL),
+    (DockerDenied, Cause.PERMISSION),
+)
 _SIGKILL = 137
 _HIGH_FLOOR = 16 * DEFAULT_FLOOR  # bytes: over it the floor itself is the reason, not what the engine takes
 _BEFORE = 10.0  # seconds before the guard's act in which the fall is looked for
@@ -39,6 +49,22 @@ def of_end(plan: LaunchPlan, log: LogReader, container: Container | None, again:
     if container.oom_killed:
         return _limit_kill(plan, log, ended)
     return verdicts.of_log(log, plan, (ended,)) or _by_exit_code(plan, log, container, ended)
+
+
+def of_refusal(plan: LaunchPlan, engine: Engine, error: DockerError, again: str, *, old_is_gone: bool) -> Verdict:
+    """Return why Docker did not start it, by what kind of error that is, or by its words where they name a cause."""
+    said = redact(error.message, plan.known_secrets)
+    signal = engine.classify(said)
+    failure = None if signal is None else signal.failure
+    cause = next((cause for kind, cause in _REFUSALS if isinstance(error, kind)), None)
+    hint = error.hint or (None if failure is None else failure.remedy)
+    return Verdict(
+        cause or (Cause.DOCKER_REFUSED if failure is None else failure.cause),
+        f"Docker on {plan.node} did not start {plan.instance}: {said}."
+        + (" The one that ran before was stopped." if old_is_gone else ""),
+        (Evidence(said, "docker"),),
+        hint or f"mend the profile, then: {again}",
+    )
 
 
 def of_guard(

@@ -21,7 +21,7 @@ from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
-from sparkctl.model.secrets import redact, redact_words
+from sparkctl.model.secrets import redact_words
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Cause, Change, Edit, Evidence, Verdict
 from sparkctl.operations import earlier, fitting, judge, readiness, receipts
@@ -265,12 +265,8 @@ class _Up:
         except DockerError as error:
             if error.exit_code is ExitCode.REFUSED and not self.stopped_another:
                 raise  # nothing is left of the attempt: the node is as it was
-            gone = " The one that ran before was stopped." if self.stopped_another else ""
-            said = redact(error.message, secrets_of(plan))
-            summary = f"Docker on {plan.node} did not start {plan.instance}: {said}.{gone}"
-            evidence = (Evidence(said, "docker"),)
-            verdict = Verdict(
-                Cause.DOCKER_REFUSED, summary, evidence, error.hint or f"mend the profile, then: {self.request.again}"
+            verdict = judge.of_refusal(
+                plan, self.request.engine, error, self.request.again, old_is_gone=self.stopped_another
             )
             return self._ended(plan, Outcome.FAILED, verdict=verdict), ""
 

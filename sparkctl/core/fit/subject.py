@@ -36,8 +36,12 @@ def places(profile: Profile, plan: LaunchPlan) -> tuple[str, ...]:
 
 
 def absent(profile: Profile, plan: LaunchPlan, found: Sequence[Checkpoint]) -> str | None:
-    """Return where the model should lie on the node, if it was looked for there and no weights are there."""
-    where = place(models(profile, plan)[0], plan)
+    """Return where the model should lie on the node, if it was looked for there and no weights are there.
+
+    Of a model by its name on the hub this is not said: the engine fetches what is not there.
+    """
+    named = models(profile, plan)[0] or ""
+    where = place(named, plan) if named.startswith("/") else None
     return where if any(one.place == where and one.is_there is not None and not one.files for one in found) else None
 
 

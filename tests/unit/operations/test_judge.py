@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from sparkctl.core.reading import LogReader
+from sparkctl.engines import load
+from sparkctl.errors import DockerError, NoGpuRuntime, PortBusy
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.guard import GuardAct, GuardReading, Receipt
 from sparkctl.model.phase import Phase
@@ -142,3 +146,24 @@ def test_a_floor_that_is_far_too_high_is_itself_the_reason(plan: LaunchPlan, rea
     assert verdict.field == "start.guard.floor"
     assert verdict.remedy == "Lower start.guard.floor (now 100.0 GiB; 512 MiB without it)."
     assert "froze" not in verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (NoGpuRuntime("spark1", "Docker on spark1 has no NVIDIA runtime: unknown runtime"), Cause.GPU_RUNTIME_MISSING),
+        (PortBusy("spark1", "Bind for 0.0.0.0:8003 failed: port is already allocated"), Cause.PORT_IN_USE),
+        (DockerError("spark1", "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all"),
+         Cause.GPU_RUNTIME_MISSING),
+        (DockerError("spark1", "exec /usr/bin/python: exec format error"), Cause.IMAGE_ARCH),
+        (DockerError("spark1", "something that nobody has heard of"), Cause.DOCKER_REFUSED),
+    ],
+)  # fmt: skip
+def test_what_docker_refuses_has_its_cause_by_kind_or_by_its_words(
+    plan: LaunchPlan, error: DockerError, cause: Cause
+) -> None:
+    verdict = judge.of_refusal(plan, load("sglang"), error, "sparkctl up p --node spark1", old_is_gone=True)
+    assert verdict.cause is cause
+    assert [(proof.text, proof.origin) for proof in verdict.evidence] == [(error.message, "docker")]
+    assert verdict.summary.endswith("The one that ran before was stopped.")
+    assert verdict.remedy
