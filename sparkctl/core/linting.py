@@ -40,6 +40,15 @@ class Diagnostic:
 
 
 @dataclass(frozen=True, slots=True)
+class Caution:
+    """What to say before a start. ``setting``: the ``field=value`` that mends it; ``instead``: profiles to start in its place."""
+
+    message: str
+    setting: str | None = None
+    instead: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
     """``held``: the catalogue that decided, None for an engine without one and for a file that is no profile."""
 
@@ -87,11 +96,29 @@ def remarks(profile: Profile, chosen: Chosen | None = None) -> tuple[Remark, ...
     )
 
 
-def cautions(profile: Profile) -> tuple[tuple[str, str | None], ...]:
-    """Return what to say before a start: each error and warning, and the ``field=value`` that mends it, where there is one."""
+def cautions(profile: Profile, library: ProfileLibrary | None = None) -> tuple[Caution, ...]:
+    """Return what to say before a start: each error and warning, with the ways out that there are.
+
+    ``library``: where to look for variants of the profile that have no such trap.
+    """
     secrets = _secrets(profile)
     found = [one for one in remarks(profile) if one.level is not Level.INFO]
-    return tuple((redact(clean(one.message), secrets), one.setting) for one in found)
+    has_trap = any(one.kind is Lint.KNOWN_TRAP for one in found)
+    others = _ways_around(profile, library) if library is not None and has_trap else ()
+    return tuple(
+        Caution(redact(clean(one.message), secrets), one.setting, others if one.kind is Lint.KNOWN_TRAP else ())
+        for one in found
+    )
+
+
+def _ways_around(profile: Profile, library: ProfileLibrary) -> tuple[str, ...]:
+    """Return the profiles that extend this one, for as many nodes, and have no known trap."""
+    found = [library.entry(name).profile for name in library.variants(profile.name)]
+    return tuple(one.name for one in found if one and one.nodes == profile.nodes and not _has_trap(one))
+
+
+def _has_trap(profile: Profile) -> bool:
+    return any(one.kind is Lint.KNOWN_TRAP for one in remarks(profile))
 
 
 def _inexact(profile: Profile, chosen: Chosen) -> Remark:

@@ -43,6 +43,11 @@ def user_profiles_dir() -> Path:
     return config_dir() / "profiles"
 
 
+def profiles_beneath() -> Path | None:
+    """Return a directory of profiles that are read and never written: ``$SPARKCTL_PROFILES_BENEATH``, which the demo sets."""
+    return _absolute("SPARKCTL_PROFILES_BENEATH")
+
+
 def shipped_profiles_dir() -> Path:
     """Return the directory of the profiles that are part of sparkctl: inside the wheel, or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent

@@ -23,7 +23,10 @@ from sparkctl.model.suggest import closest, did_you_mean
 # Numbers are numbers here; everywhere else a number is the text it was written as (1.10 stays 1.10).
 _NUMBERS = (("schema",), ("nodes",), ("port",))
 # What the profile hash does not see.
-_NOT_CONTENT = ("engine_version", "title", "notes", "source", "extra", "origin", "shipped", "digest", "draft_workspace")
+_NOT_CONTENT = (
+    "engine_version", "patched_flags", "title", "notes", "source", "extra", "origin", "shipped", "digest",
+    "draft_workspace",
+)  # fmt: skip
 _WANTED = {
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
@@ -171,6 +174,7 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
         name=file.name,
         engine=file.engine,
         engine_version=file.engine_version,
+        patched_flags=tuple(file.patched_flags),
         image=file.image,
         origin=origin,
         shipped=shipped,

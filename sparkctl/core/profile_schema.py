@@ -108,6 +108,11 @@ Limit = Annotated[
 Count = Annotated[int, BeforeValidator(_said(kinds.count)), _schema(["string", "integer"], examples=["27B", "350M"])]
 MountText = Annotated[str, BeforeValidator(_said(kinds.mount)), _schema("string", examples=["~/models:/models:ro"])]
 Version = Annotated[str, BeforeValidator(_said(kinds.version)), _schema(["string", "number"], examples=["0.5.12"])]
+FlagName = Annotated[
+    str,
+    BeforeValidator(_said(kinds.arg_name)),
+    _schema("string", description="A flag that this image's engine takes and no published version does."),
+]
 Regex = Annotated[str, BeforeValidator(_said(kinds.regex)), _schema("string", format="regex")]
 Gpus = Annotated[str, BeforeValidator(_said(kinds.gpus)), _schema(["string", "integer"], examples=["all", "none"])]
 HttpPath = Annotated[str, BeforeValidator(_said(kinds.http_path)), _schema("string", examples=["/health", "none"])]
@@ -287,6 +292,7 @@ class ProfileFile(_Section):
     extends: Name | None = None
     engine: EngineName
     engine_version: Version | None = None
+    patched_flags: list[FlagName] = Field(default_factory=list)
     image: Image
     model: ModelSection = Field(default_factory=ModelSection)
     nodes: int = Field(default=1, ge=1, le=8)

@@ -48,6 +48,8 @@ class _Writer:
         yield from self._text("engine", one.engine)
         yield from self._text("engine_version", one.engine_version)
         yield from self._text("image", one.image)
+        if one.patched_flags:
+            yield from self._pair("patched_flags", _flow_list([_scalar(flag, flow=True) for flag in one.patched_flags]))
         yield from self._map("model", _model(one.model))
         yield from self._pair("nodes", str(one.nodes) if one.nodes != 1 else None)
         yield from self._pair("port", None if one.port is None else str(one.port))

@@ -43,15 +43,24 @@ class ProfileEntry:
 
 
 class ProfileLibrary:
-    """Two directories of profiles. Names are file names, so listing them reads no file."""
+    """Directories of profiles, the nearest first. Names are file names, so listing them reads no file.
 
-    def __init__(self, user: Path | None = None, shipped: Path | None = None) -> None:
+    ``beneath``: the operator's own where ``user`` is a directory of the demo's. Nothing is ever written to it.
+    """
+
+    def __init__(self, user: Path | None = None, shipped: Path | None = None, beneath: Path | None = None) -> None:
         self.user = user or paths.user_profiles_dir()
         self.shipped = shipped or paths.shipped_profiles_dir()
+        self.beneath = beneath or (paths.profiles_beneath() if user is None else None)
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """The directories in which a name is looked for, in that order."""
+        return tuple(one for one in (self.user, self.beneath, self.shipped) if one is not None)
 
     def names(self) -> tuple[str, ...]:
         """Return all names, sorted. Cheap enough for shell completion."""
-        return tuple(sorted({*_files(self.user), *_files(self.shipped)}))
+        return tuple(sorted({name for directory in self.directories for name in _files(directory)}))
 
     def list(self) -> tuple[ProfileSummary, ...]:
         """Return every profile, the broken ones with their faults."""
@@ -59,7 +68,19 @@ class ProfileLibrary:
 
     def entries(self) -> tuple[ProfileEntry, ...]:
         """Return every profile whole, the broken ones by their summary alone."""
-        return tuple(self._entry(name) for name in self.names())
+        return tuple(self.entry(name) for name in self.names())
+
+    def variants(self, name: str) -> tuple[str, ...]:
+        """Return the profiles that say that they extend this one. Reads every file; one that cannot be read says nothing."""
+        from sparkctl.core.yamlfile import read_yaml
+
+        found = []
+        for one in self.names():
+            with suppress(InvalidInput):
+                base = read_yaml(self.find(one)).root.entries.get("extends")
+                if one != name and base is not None and base.item.raw == name:
+                    found.append(one)
+        return tuple(found)
 
     def load(self, name: str, overrides: Sequence[str] = ()) -> Profile:
         """Return a profile by name, or by path where the text is one (``./mine.yaml``).
@@ -82,7 +103,7 @@ class ProfileLibrary:
 
     def find(self, name: str) -> Path:
         """Return the file of a profile, the operator's before the shipped one. Raises `InvalidInput` for a name there is not."""
-        for directory in (self.user, self.shipped):
+        for directory in self.directories:
             if path := _files(directory).get(name):
                 return path
         near = did_you_mean(name, self.names())
@@ -93,7 +114,7 @@ class ProfileLibrary:
     def stamp(self) -> tuple[tuple[str, int], ...]:
         """Return what changes when a file of the library does: each with its time of change."""
         found = []
-        for directory in (self.user, self.shipped):
+        for directory in self.directories:
             for path in _files(directory).values():
                 with suppress(OSError):  # gone just now
                     found.append((str(path), path.stat().st_mtime_ns))
@@ -105,7 +126,7 @@ class ProfileLibrary:
         Raises `InvalidInput` for a name there is not, OSError where no file can be written.
         """
         path = self.find(name)
-        if not self.is_shipped(path):
+        if self.is_own(path):
             return path, False
         self.user.mkdir(parents=True, exist_ok=True)
         mine = self.user / path.name
@@ -113,7 +134,8 @@ class ProfileLibrary:
             file.write(path.read_bytes())
         return mine, True
 
-    def _entry(self, name: str) -> ProfileEntry:
+    def entry(self, name: str) -> ProfileEntry:
+        """Return one profile whole. Raises `InvalidInput` for a name there is not."""
         from sparkctl.core.faults import Fault, InvalidFile, Place
 
         path = self.find(name)
@@ -183,13 +205,16 @@ class ProfileLibrary:
         from sparkctl.core.faults import Fault, InvalidFile, quoted
 
         name = item.raw or ""
-        own = _files(self.user).get(name)
-        if own is not None and own.resolve() != path.resolve():
-            return own
-        if found := _files(self.shipped).get(name):
-            return found
-        if own is not None:
+        files = [file for directory in self.directories if (file := _files(directory).get(name)) is not None]
+        others = [file for file in files if file.resolve() != path.resolve()]
+        # One that extends its own name means what it stands over.
+        below = [file for file in others if files.index(file) > _place(files, path)]
+        if below:
+            return below[0]
+        if files and not others:
             raise InvalidFile([Fault(item.place, f"extends: {quoted(name)} is this profile itself")])
+        if others:
+            return others[0]
         near = did_you_mean(name, self.names())
         raise InvalidFile([Fault(item.place, f"extends: no profile is called {quoted(name)}{near}")])
 
@@ -199,7 +224,7 @@ class ProfileLibrary:
 
         path, tree = source
         entry = tree.entries.get("name")
-        if path.parent.resolve() not in (self.user.resolve(), self.shipped.resolve()):
+        if path.parent.resolve() not in [one.resolve() for one in self.directories]:
             return []
         if entry is None or entry.item.raw is None or entry.item.raw == path.stem:
             return []
@@ -208,6 +233,11 @@ class ProfileLibrary:
     def is_shipped(self, path: Path) -> bool:
         """Tell whether a file is part of sparkctl."""
         return path.parent.resolve() == self.shipped.resolve()
+
+    def is_own(self, path: Path) -> bool:
+        """Tell whether a file may be written to: it is neither shipped nor the operator's, seen from the demo."""
+        fixed = [self.shipped, *([self.beneath] if self.beneath is not None else [])]
+        return path.parent.resolve() not in [one.resolve() for one in fixed]
 
 
 def profile_json_schema() -> dict[str, Any]:
@@ -224,6 +254,11 @@ def _files(directory: Path) -> dict[str, Path]:
     except OSError:
         return {}
     return {path.stem: path for path in entries if path.suffix in _SUFFIXES and not path.name.startswith((".", "_"))}
+
+
+def _place(files: Sequence[Path], path: Path) -> int:
+    """Return where a file stands among others, -1 where it is none of them."""
+    return next((at for at, file in enumerate(files) if file.resolve() == path.resolve()), -1)
 
 
 def _is_path(text: str) -> bool:

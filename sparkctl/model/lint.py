@@ -42,6 +42,7 @@ class Lint(StrEnum):
     LONG_CONTEXT = "long-context"
     SLOW_DRAFTS = "slow-drafts"
     NO_METRICS = "no-metrics"
+    PATCHED_FLAG = "patched-flag"
     ENGINE_VERSION = "engine-version"
 
 

@@ -79,7 +79,7 @@ class Profile:
     """``args`` keep the order of the file. ``env`` values have ``${VAR}`` replaced only in the plan, never here.
     ``command`` replaces the engine's own launch words (``python -m sglang.launch_server``) when given.
     ``origin`` is the file it came from, ``shipped`` tells whether that file is part of sparkctl. ``engine_version``: where
-    the image's tag does not tell it."""
+    the image's tag does not tell it; ``patched_flags``: those that its image's engine takes and no published version does."""
 
     name: str
     engine: str
@@ -106,4 +106,5 @@ class Profile:
     extra: tuple[tuple[str, JsonText], ...] = ()  # what an import found and sparkctl has no use for; only kept
     engine_version: str | None = None
     draft_workspace: str | None = None  # "before-weights": the image takes a draft's workspace before it loads
+    patched_flags: tuple[str, ...] = ()
     digest: str = ""  # sha256 of the canonical content, first 12 hex digits: the profile hash of labels

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparkctl.core.context import Context
 from sparkctl.core.faults import InvalidFile
-from sparkctl.core.linting import cautions
+from sparkctl.core.linting import Caution, cautions
 from sparkctl.core.profile_build import build
 from sparkctl.core.profile_tree import token_faults
 from sparkctl.core.profile_write import profile_yaml
@@ -47,7 +47,7 @@ class Written:
     imported: Imported
     profile: Profile
     text: str
-    cautions: tuple[tuple[str, str | None], ...] = ()
+    cautions: tuple[Caution, ...] = ()
     path: Path | None = None
     over_shipped: bool = False
 

@@ -382,9 +382,12 @@ class _Up:
     def _caution(self) -> None:
         """Say what is wrong with the profile's flags before minutes are spent on it; the engine itself has the last word."""
         from sparkctl.core.linting import cautions
+        from sparkctl.core.profiles import ProfileLibrary
 
-        for message, setting in cautions(self.request.profile):
-            self._warn_of(message, None if setting is None else f"{self.request.again} --set {setting}")
+        for one in cautions(self.request.profile, ProfileLibrary()):
+            ways = [] if one.setting is None else [f"{self.request.again} --set {one.setting}"]
+            ways += [f"start {' or '.join(one.instead)} in its place"] if one.instead else []
+            self._warn_of(one.message, ", or ".join(ways) or None)
 
     def _phase(self, plan: LaunchPlan, phase: Phase) -> None:
         elapsed, usual = self.ctx.clock.monotonic() - self.began, self.timing.expected

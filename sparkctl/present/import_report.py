@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sparkctl.model.secrets import redact_word
 from sparkctl.model.text import clean
 from sparkctl.recipes.draft import Imported
+from sparkctl.core.linting import Caution
 from sparkctl.recipes.ledger import Account, Fate
 
 _WORDS = {Fate.KEPT: "kept", Fate.UNSUPPORTED: "left out", Fate.WITHHELD: "withheld"}
@@ -31,7 +32,7 @@ def report_lines(imported: Imported, allows: str = " (--allow takes them)") -> l
 
 
 def report_document(
-    imported: Imported, text: str, path: str | None, cautions: Sequence[tuple[str, str | None]] = ()
+    imported: Imported, text: str, path: str | None, cautions: Sequence[Caution] = ()
 ) -> dict[str, object]:
     """Return the same as data; ``text`` is the profile's file."""
     ledger = imported.ledger
@@ -45,7 +46,7 @@ def report_document(
         "unsupported": [{"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.of(Fate.UNSUPPORTED)],
         "withheld": [{"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.of(Fate.WITHHELD)],
         "notes": [_shown(remark.text) for remark in ledger.remarks],
-        "cautions": [{"message": _shown(message), "set": _or_none(setting)} for message, setting in cautions],
+        "cautions": [{"message": _shown(one.message), "set": _or_none(one.setting)} for one in cautions],
         "profile": text,
     }
 

@@ -45,6 +45,7 @@ def beside(profile: Profile, **more: object) -> str:
     if guard != GuardRule():
         said["start"]["guard"] = guard and [guard.floor, guard.cache_below, guard.limit]
     said["container"] = _said({"name": box.name, "gpus": box.gpus, "network": box.network})
+    said["patched_flags"] = list(profile.patched_flags)
     said["extra"] = [[key, kept.text] for key, kept in profile.extra]
     return json.dumps(_said(said) | more, ensure_ascii=True, separators=(",", ":"))
 
@@ -86,7 +87,7 @@ def _restored(one: Profile, said: dict[str, Any]) -> Profile:
     unsaid = said.get("unsaid", [])
     plain: dict[str, Any] = {key: said.get(key) for key in _PLAIN}
     return replace(
-        one, **plain,
+        one, **plain, patched_flags=tuple(said.get("patched_flags", [])),
         port=said.get("port") if own else one.port,
         args=tuple((key, _referred(value, placeholders)) for key, value in one.args),
         env=(*one.env, *((name, text) for name, text in said.get("env", []) if name not in dict(one.env))),

@@ -100,5 +100,9 @@ def test_a_profile_is_checked_by_its_name_too(tmp_path: Path) -> None:
     env = {"XDG_CONFIG_HOME": str(tmp_path)}
     bad = demo("profiles", "check", "mine", "--json", env=env)
     assert bad.returncode == 2
-    assert json.loads(bad.stdout)["faults"][0]["place"]["file"].endswith("/config/sparkctl/profiles/mine.yaml")
+    assert json.loads(bad.stdout)["faults"][0]["place"]["file"] == str(mine)
+    kept = mine.read_bytes()
+    refused = demo("profiles", "check", "--fix", "mine", env=env)
+    assert (refused.returncode, mine.read_bytes()) == (2, kept)
+    assert "the demo changes nothing of yours" in refused.stderr
     assert demo("profiles", "check", "nobodys", env=env).returncode == 2

@@ -50,7 +50,8 @@ def command(
         cuda-oom oom-killed hang exit0 no-token bad-flag memory-runaway
     sparkctl demo --serve                     then, elsewhere, with the variables it prints: any verb
 
-    Nothing of yours is written to: config, profiles and what is kept are copies in a temporary directory, gone at the end.
+    Nothing of yours is written to: your profiles are read where they are, and everything else is in a temporary directory,
+    gone at the end.
     """
     from sparkctl.cli import panel
 
@@ -171,21 +172,28 @@ def _invoke(verb: tuple[str, ...]) -> int:
 
 
 def _copy_config(home: Path) -> None:
-    """Copy the operator's config and profiles: the files themselves are not touched."""
+    """Copy the operator's config, without the profiles: those are read where they are."""
     import shutil
 
-    from sparkctl.core.paths import APP, config_dir
+    from sparkctl.core.paths import APP, config_dir, user_profiles_dir
+
+    profiles = user_profiles_dir()
+
+    def ignored(directory: str, names: list[str]) -> set[str]:
+        return {name for name in names if name == ".git" or Path(directory, name) == profiles}
 
     if config_dir().is_dir():
-        ignore = shutil.ignore_patterns(".git")
         with suppress(OSError):  # what cannot be read is left out, the rest is there
-            shutil.copytree(config_dir(), home / "config" / APP, ignore=ignore, ignore_dangling_symlinks=True)
+            shutil.copytree(config_dir(), home / "config" / APP, ignore=ignored, ignore_dangling_symlinks=True)
 
 
 @contextmanager
 def _at(config: Path, home: Path) -> Iterator[None]:
     """Be an operator with directories of its own under ``home``, whose ~/.ssh/config does not apply."""
+    from sparkctl.core.paths import profiles_beneath, user_profiles_dir
+
     changed = {
+        "SPARKCTL_PROFILES_BENEATH": str(profiles_beneath() or user_profiles_dir()),
         "SPARKCTL_CONFIG": str(config),
         "SPARKCTL_STATE": str(home / "state"),
         "XDG_CONFIG_HOME": str(home / "config"),

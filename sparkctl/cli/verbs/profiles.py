@@ -100,7 +100,8 @@ def check(files: tuple[str, ...], engine_version: str | None, fix: bool, as_json
 
 
 def _own_file(library: ProfileLibrary, text: str) -> Path:
-    """Return the file to mend. Raises `InvalidInput` for the name of a shipped one: an update would undo it."""
+    """Return the file to mend. Raises `InvalidInput` for the name of a shipped one, which an update would undo, and of one that
+    the demo only reads."""
     from sparkctl.core.faults import quoted
     from sparkctl.errors import InvalidInput
 
@@ -110,6 +111,8 @@ def _own_file(library: ProfileLibrary, text: str) -> Path:
             f"{quoted(text)} is shipped with sparkctl, and is not changed",
             "write a profile of your own that extends it, or press e on it in the panel",
         )
+    if not library.is_own(path):
+        raise InvalidInput(f"{quoted(text)} is yours, and the demo changes nothing of yours", "check it without `demo`")
     return path
 
 

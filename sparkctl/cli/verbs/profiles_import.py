@@ -103,10 +103,9 @@ def _tell(found: object, as_json: bool) -> None:
             output.remote(found.text.rstrip("\n").split("\n"))
         else:
             output.text(str(found.path))
-    for message, setting in found.cautions if not as_json else ():
-        narrate.warning(
-            None, message, None if setting is None else f"in the profile, or for one start: --set {setting}"
-        )
+    for one in found.cautions if not as_json else ():
+        hint = None if one.setting is None else f"in the profile, or for one start: --set {one.setting}"
+        narrate.warning(None, one.message, hint)
     if found.over_shipped:
         narrate.warning(
             None, f"it stands over the shipped profile {found.profile.name}", "--name gives it another name"

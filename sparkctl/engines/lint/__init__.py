@@ -6,10 +6,11 @@ The catalogue decides what is an error; an engine's own file here (``sglang``, `
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from sparkctl.engines import _launch
 from sparkctl.engines.base import Engine
 from sparkctl.engines.lint import together
 from sparkctl.engines.lint.given import Given, given, loses_args
@@ -18,7 +19,7 @@ from sparkctl.engines.lint.names import name_remark
 from sparkctl.engines.lint.reading import Reading, read
 from sparkctl.engines.lint.values import value_remarks
 from sparkctl.model.flags import FlagCatalogue
-from sparkctl.model.lint import Change, ChangeKind, Level, Remark
+from sparkctl.model.lint import Change, ChangeKind, Level, Lint, Remark
 from sparkctl.model.profile import Profile
 
 __all__ = ["by_catalogue", "check", "given"]
@@ -44,7 +45,7 @@ def check(
     module = _known(engine.name)
     held = Held(engine.title, catalogue, others, foreign, module.LORE if module else Lore())
     flags = given(profile)
-    found = list(by_catalogue(flags, held))
+    found = list(_patched(by_catalogue(flags, held), profile, held))
     if not is_certain:
         for other in others:
             rest = (catalogue, *(one for one in others if one is not other))
@@ -89,6 +90,20 @@ def by_catalogue(flags: tuple[Given, ...], held: Held) -> Iterator[Remark]:
 def _read(flags: tuple[Given, ...], catalogue: FlagCatalogue) -> list[tuple[Given, Reading]]:
     level = "-O" if catalogue.dotted else None  # vLLM's -O3: the level is a part of the word
     return [(one, read(one.word, catalogue)) for one in flags if level is None or not one.word.startswith(level)]
+
+
+def _patched(found: Iterable[Remark], profile: Profile, held: Held) -> Iterator[Remark]:
+    """Leave alone what the profile says of its image: these flags are the image's own."""
+    own = {_launch.flag(name).lstrip("-").replace("_", "-") for name in profile.patched_flags}
+    said: set[str] = set()
+    for one in found:
+        name = one.flag.lstrip("-").replace("_", "-")
+        if name not in own or not _is_error(one):
+            yield one
+        elif name not in said:
+            said.add(name)
+            message = f"{one.flag} is not held against {held}: the profile says that its image has it otherwise"
+            yield Remark(Lint.PATCHED_FLAG, Level.INFO, one.where[:2], message, flag=one.flag)
 
 
 def _is_error(one: Remark) -> bool:

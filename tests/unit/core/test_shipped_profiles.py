@@ -1,0 +1,110 @@
+"""The profiles that sparkctl comes with: every one whole, told of by its source, and started by the words that it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.core import linting
+from sparkctl.core.planning import plan
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.lint import Level, Lint
+from sparkctl.model.node import Node, NodeName
+
+LIBRARY = ProfileLibrary(Path("/nonexistent"))
+NAMES = LIBRARY.names()
+TWO_SPARKS = {"qwen36-tp2", "minimax-m27"}
+WANTED = {
+    "qwen36", "qwen36-nextn", "qwen36-ngram", "qwen36-vllm", "qwen36-tp2", "minimax-m27", "qwen35-35b-awq", "qwen35-35b-mtp",
+    "qwen35-35b-dflash", "qwen3-coder-next-dflash", "qwen35-122b", "qwen35-122b-tq", "gpt-oss-120b", "orpheus-tts",
+}  # fmt: skip
+FIGURE = re.compile(r"\d+(?:\.\d+)? (?:tok/s|min\b)")
+SEED = (
+    "python -m sglang.launch_server --model-path /models/Qwen3.6-27B-FP8 --host 0.0.0.0 --port 8003 "
+    "--served-model-name qwen3.6-27b --tp 1 --speculative-algorithm NEXTN --speculative-num-steps 5 "
+    "--speculative-eagle-topk 4 --mem-fraction-static 0.82 --trust-remote-code"
+)
+
+
+def words(name: str) -> tuple[str, ...]:
+    profile = LIBRARY.load(name)
+    return engines.load(profile.engine).argv(profile)
+
+
+def test_all_of_them_are_there() -> None:
+    assert set(NAMES) >= WANTED
+    assert {name for name in NAMES if LIBRARY.load(name).nodes == 2} == TWO_SPARKS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_profile_says_what_it_is_and_where_it_comes_from(name: str) -> None:
+    profile = LIBRARY.load(name)
+    assert profile.title
+    assert len(profile.title) <= 60, "it stands in a list"
+    assert profile.notes
+    assert profile.source
+    assert profile.source.startswith("https://")
+    text = LIBRARY.find(name).read_text()
+    assert "source:" in text, "a variant has a source of its own"
+    if FIGURE.search(profile.notes):
+        assert re.search(r"source|author|post|thread|https://", profile.notes), (
+            "no figure without the one who measured it"
+        )
+    assert max(map(len, text.splitlines())) <= 130
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_profile_is_checked_without_errors(name: str) -> None:
+    checked = linting.check(LIBRARY, LIBRARY.find(name))
+    assert [str(one) for one in checked.of(Level.ERROR)] == []
+    warned = {one.kind for one in checked.of(Level.WARNING)}
+    assert warned == ({Lint.KNOWN_TRAP} if name == "qwen36" else set())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_profile_becomes_a_launch(name: str) -> None:
+    profile = LIBRARY.load(name)
+    engine = engines.load(profile.engine)
+    made = plan(profile, Node(NodeName("s"), "h"), home="/home/me", operator="o", environ={}, engine=engine)
+    assert made.image == profile.image
+    assert made.port
+    assert not [word for word in made.command if "${" in word or word == "None"]
+    if profile.engine != "container":
+        assert profile.model.path in made.command
+    assert engine.decoding(made.command).ranks == profile.nodes
+
+
+def test_the_post_s_command_is_kept_argument_for_argument() -> None:
+    assert words("qwen36") == tuple(shlex.split(SEED))
+
+
+def test_the_variant_of_it_with_all_flags_has_all_flags() -> None:
+    said = words("qwen36-nextn")
+    given = {flag: said[said.index(flag) + 1] for flag in said if flag.startswith("--speculative")}
+    assert given == {
+        "--speculative-algorithm": "NEXTN", "--speculative-num-steps": "5", "--speculative-eagle-topk": "4",
+        "--speculative-num-draft-tokens": "20",
+    }  # fmt: skip
+
+
+def test_the_trap_of_the_post_s_command_has_two_ways_out() -> None:
+    (said,) = linting.cautions(LIBRARY.load("qwen36"), LIBRARY)
+    assert said.message.endswith("dies of that with a TypeError")
+    assert said.setting == "args.speculative-num-draft-tokens=20"
+    assert said.instead == ("qwen36-nextn", "qwen36-ngram"), "and not the one that wants both Sparks"
+    assert linting.cautions(LIBRARY.load("qwen36", [said.setting]), LIBRARY) == ()
+    for name in said.instead:
+        assert linting.cautions(LIBRARY.load(name), LIBRARY) == ()
+
+
+def test_four_agents_at_150k() -> None:
+    said = dict(LIBRARY.load("qwen35-35b-awq").args)
+    assert said["context-length"] == "196608"
+    assert said["kv-cache-dtype"] == "fp8_e5m2"
+    assert said["chunked-prefill-size"] == "4096"
+    assert said["max-running-requests"] == "4"
+    assert said["mem-fraction-static"] == "0.75"
