@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sparkctl.core.linting import Caution
 from sparkctl.model.secrets import redact_word
 from sparkctl.model.text import clean
 from sparkctl.recipes.draft import Imported
-from sparkctl.core.linting import Caution
 from sparkctl.recipes.ledger import Account, Fate
 
 _WORDS = {Fate.KEPT: "kept", Fate.UNSUPPORTED: "left out", Fate.WITHHELD: "withheld"}

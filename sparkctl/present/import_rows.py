@@ -37,9 +37,9 @@ def import_rows(found: Written | None, fault: SparkctlError | None, columns: int
     for line in keys:
         name, _, words = line.strip().partition("  ")
         rows += _told(name, words.strip(), columns, _TONES.get(name, Tone.VALUE))
-    for message, setting in found.cautions:
-        mends = f" (--set {redact_word(setting)})" if setting else ""
-        rows += _told("check", redact_word(clean(message)) + mends, columns, Tone.ATTENTION)
+    for one in found.cautions:
+        mends = f" (--set {redact_word(one.setting)})" if one.setting else ""
+        rows += _told("check", redact_word(clean(one.message)) + mends, columns, Tone.ATTENTION)
     return rows
 
 

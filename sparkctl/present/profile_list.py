@@ -15,7 +15,7 @@ from sparkctl.present.spans import Row, Span, Tone, fit, row, said, width
 from sparkctl.present.symbols import symbol
 
 _GAP = 2
-_ROOMY = 100  # columns from which on the number of nodes has one, all being for one
+_ROOMY = 100  # columns from which on the number of nodes has one, and names are whole
 _CHECKED = 60  # columns from which on the check has a place there
 _NARROW = 72  # columns from which on the model has a place in the list
 _NAME, _MODEL, _NODES, _CHECK, _RUNS = (HEADS.index(head) for head in ("profile", "model", "nodes", "check", "runs on"))
@@ -57,8 +57,8 @@ def _sorted_by(head: str, shelf: Shelf) -> str:
 def _widths(shelf: Shelf, lines: Sequence[Sequence[Row]], columns: int) -> list[int]:
     """Return how wide each column is, 0 for one that is left out: the model has what the others leave."""
     wide = [max(width(line[at]) for line in lines) for at in range(len(HEADS))]
-    wide[_NAME] = min(wide[_NAME], max(10, columns // 3))
-    if columns < _ROOMY and all(one.profile is None or one.profile.nodes == 1 for one in shelf.shown):
+    wide[_NAME] = min(wide[_NAME], max(10, columns // (3 if columns >= _ROOMY else 4)))
+    if columns < _ROOMY:
         wide[_NODES] = 0
     if columns < _CHECKED:
         wide[_CHECK] = 0

@@ -9,13 +9,14 @@ import pytest
 from textual.events import MouseScrollDown, MouseScrollUp
 
 from sparkctl.core.actions import INSTANCE
+from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.screen import PanelScreen
 from sparkctl.tui.sheet import Sheet
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, on_sparks, screen, until
 
-NAMES = ("orpheus-tts", "qwen36", "qwen36-ngram", "qwen36-vllm")
+NAMES = ProfileLibrary(Path("/nonexistent")).names()
 
 
 def sheet(pilot: Driver) -> Sheet:
@@ -62,7 +63,9 @@ async def test_in_a_list_a_click_selects_and_the_wheel_goes_on(tmp_path: Path, m
     async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         await pilot.press("p")
-        await until(pilot, lambda text: marked(text) == "orpheus-tts" if "▸ " in text else False)
+        await until(pilot, lambda text: marked(text) == NAMES[0] if "▸ " in text else False)
+        await pilot.press("slash", *"qwen36", "enter")
+        await until(pilot, "qwen36-ngram")
         y = row_of(pilot, "qwen36-ngram ")
         await pilot.click("#list", offset=(10, y))
         await until(pilot, lambda text: marked(text) == "qwen36-ngram")
@@ -81,7 +84,10 @@ async def test_in_a_list_a_click_selects_and_the_wheel_goes_on(tmp_path: Path, m
 async def test_profiles_are_sorted_by_a_key_and_by_a_click_on_a_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 60)) as pilot,
+    ):
         await until(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("p")
         shown = await until(pilot, lambda text: "profile ↓" in text and "● spark2" in text)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from sparkctl.cli.app import root
 from sparkctl.core import paths
 from sparkctl.core.history import History
+from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, toasts, until
@@ -217,11 +218,12 @@ async def test_two_hundred_profiles_can_be_gone_through_and_filtered(tmp_path: P
         (mine / f"p{number:03}.yaml").write_text(f"schema: 1\nname: p{number:03}\nextends: qwen36\n")
     async with opened(setup((), tmp_path)) as pilot:
         await pilot.press("p")
-        await until(pilot, "▸ orpheus-tts")
-        await pilot.press(*["j"] * 150)
+        names = ProfileLibrary(mine).names()
+        await until(pilot, f"▸ {names[0]}")
+        await pilot.press(*["j"] * names.index("p149"))
         await until(pilot, "▸ p149")
         await pilot.press("slash", *"p19", "enter")
-        await until(pilot, "/ 10/204  p19")
+        await until(pilot, f"/ 10/{len(names)}  p19")
 
 
 async def test_an_edit_that_changes_nothing_leaves_no_copy(

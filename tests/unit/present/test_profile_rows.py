@@ -81,11 +81,14 @@ def shown(shelf: Shelf, columns: int, lines: int) -> str:
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 22), (120, 38)])
 def test_the_list_says_engine_model_where_it_runs_and_how_it_went(shelf: Shelf, columns: int, lines: int) -> None:
-    listed = {line.split()[0]: line for line in shown(shelf, columns, lines).splitlines() if line.startswith("   ")}
+    listed = {}
+    for name in ("qwen36-ngram", "qwen36-nextn", "qwen36-vllm", "mine"):
+        rows = shown(replace(shelf, chosen=name), columns, lines).splitlines()
+        listed[name] = next(line for line in rows if line.startswith(f" ▸ {name} "))
     assert "SGLang" in listed["qwen36-ngram"]
     assert "Qwen3.6" in listed["qwen36-ngram"]
     assert "● spark1  ● 6:55, 2 h ago" in listed["qwen36-ngram"]
-    assert "never" in listed["orpheus-tts"]
+    assert "never" in listed["qwen36-nextn"]
     assert "● " not in listed["qwen36-vllm"]
     assert "broken: line 5: port: must be a whole number" in listed["mine"]
 
@@ -131,18 +134,19 @@ def test_a_broken_one_has_file_line_and_column(shelf: Shelf, tmp_path: Path) -> 
 
 def test_a_fault_of_the_base_is_told_with_the_base(shelf: Shelf, library: ProfileLibrary, tmp_path: Path) -> None:
     (tmp_path / "heir.yaml").write_text("schema: 1\nname: heir\nextends: mine\n")
-    words = shown(replace(shelf, entries=library.entries()), 120, 30)
+    words = shown(replace(shelf, entries=library.entries()), 120, 50)
     assert "broken: mine.yaml:5: port: must be" in next(line for line in words.splitlines() if " heir " in line)
 
 
 def test_a_filter_counts_what_it_leaves_and_inverts(shelf: Shelf) -> None:
-    words = shown(replace(shelf, pattern=logpattern.parse("vllm")), 80, 22)
-    assert "/ 1/5  vllm" in words
+    count = len(shelf.entries or ())
+    words = shown(replace(shelf, pattern=logpattern.parse("qwen36-vllm")), 80, 22)
+    assert f"/ 1/{count}  qwen36-vllm" in words
     assert "▸ qwen36-vllm" in words, "the selection goes to one that is shown"
-    words = shown(replace(shelf, pattern=logpattern.parse("!vllm")), 80, 22)
-    assert "/ 4/5" in words
+    words = shown(replace(shelf, pattern=logpattern.parse("!qwen36-vllm")), 80, 22)
+    assert f"/ {count - 1}/{count}" in words
     words = shown(replace(shelf, pattern=logpattern.parse("nothing like it")), 80, 22)
-    assert "/ 0/5" in words
+    assert f"/ 0/{count}" in words
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(60, 13), (50, 10), (40, 8), (12, 3), (1, 1)])
