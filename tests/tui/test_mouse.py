@@ -70,7 +70,7 @@ async def test_in_a_list_a_click_selects_and_the_wheel_goes_on(tmp_path: Path, m
         await pilot.click("#list", offset=(10, y))
         await until(pilot, lambda text: marked(text) == "qwen36-ngram")
         await wheel(pilot, y)
-        await until(pilot, lambda text: marked(text) == "qwen36-vllm")
+        await until(pilot, lambda text: marked(text) == "qwen36-tp2")
         await wheel(pilot, y, up=True)
         await until(pilot, lambda text: marked(text) == "qwen36-ngram")
         before = screen(pilot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -224,6 +225,8 @@ def _serve(scenario: str, speed: float) -> int:
         output.text(f"export SPARKCTL_CONFIG={config}")
         output.text(f"export SPARKCTL_STATE={home / 'state'}")
         output.text(f"export XDG_CONFIG_HOME={home / 'config'}")
+        if "SPARKCTL_PROFILES_BENEATH" in os.environ:
+            output.text(f"export SPARKCTL_PROFILES_BENEATH={shlex.quote(os.environ['SPARKCTL_PROFILES_BENEATH'])}")
         narrate.say(
             "two simulated Sparks are running; Ctrl-C ends them. Endpoints of what you start answer inside them only. "
             "Profiles that are written in such a terminal end with them, too"
