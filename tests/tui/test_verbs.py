@@ -625,6 +625,6 @@ async def test_a_start_of_this_very_panel_is_not_blamed_on_another_terminal(
         await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         await type_line(pilot, "up qwen36 --node spark1")
         await until(pilot, "loading")
-        await type_line(pilot, "up qwen36-vllm --node spark1")
+        await type_line(pilot, "up orpheus-tts --node spark1")
         shown = await until(pilot, "from here already")
         assert "another terminal" not in shown
