@@ -12,6 +12,7 @@ from functools import singledispatchmethod
 
 from sparkctl.core.course import Course, after
 from sparkctl.core.drafting import Drafting
+from sparkctl.core.health.paths import slow_paths
 from sparkctl.core.health.sight import Sight
 from sparkctl.core.health.watch import NodeHealth, between
 from sparkctl.core.rings import Rings
@@ -23,6 +24,7 @@ from sparkctl.model.events import (
     ContainersListed,
     Ended,
     Event,
+    FactsLearned,
     Found,
     GuardActed,
     GuardStood,
@@ -42,6 +44,8 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.sample import Sample
+
+_NOT_LISTED_YET = 60.0  # seconds that a container may be followed by its start before Docker was asked what runs
 
 
 class What(StrEnum):
@@ -79,6 +83,7 @@ class _Live:
     listed: ContainersListed | None = None  # the last that Docker answered for
     docker: ContainersListed | None = None  # the last, answered or not
     numbers: dict[str, NumbersArrived] = field(default_factory=dict)  # by container id
+    facts: dict[str, FactsLearned] = field(default_factory=dict)  # by container id
     phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
     courses: dict[str, Course] = field(default_factory=dict)  # of starts, by instance
@@ -131,7 +136,7 @@ class Store:
             for one in self._nodes[name].troubles  # as of the last sample; that it is ready may be known since
             if not (one.kind is FindingKind.PAGE_CACHE and one.instance in ready)
         ]
-        shown = [*sampled, *beside]
+        shown = [*sampled, *beside, *slow_paths(_instances(name, self._nodes[name]))]
         newer = {(one.kind.value, one.instance) for one in shown}  # what was asked before is told again by the samples
         asked = (_finding(one) for key, one in self._nodes[name].told.items() if key not in newer)
         return worst_first([*shown, *(finding for finding in asked if finding is not None)])
@@ -261,6 +266,10 @@ class Store:
             live.ready = ready_since(live.ready, before, event)
             ready = {one.container_id for one in event.instances if one.phase is Phase.READY}
             live.numbers = {one: numbers for one, numbers in live.numbers.items() if one in ready}
+            there = {one.container_id for one in event.instances}
+            live.facts = {
+                one: told for one, told in live.facts.items() if one in there or told.ts > event.ts - _NOT_LISTED_YET
+            }
             live.drafting = {one: trend for one, trend in live.drafting.items() if one in ready}
         return (Topic(What.INSTANCES, event.node),)
 
@@ -271,6 +280,13 @@ class Store:
         listed = live.listed.instances if live.listed else ()
         names = [one.name for one in listed if one.container_id == event.container]
         return tuple(Topic(What.NUMBERS, event.node, name) for name in names)
+
+    @_apply.register
+    def _(self, event: FactsLearned, live: _Live) -> tuple[Topic, ...]:
+        live.facts[event.container] = event
+        listed = live.listed.instances if live.listed else ()
+        names = [one.name for one in listed if one.container_id == event.container]
+        return tuple(Topic(What.INSTANCES, event.node, name) for name in names)
 
     @_apply.register
     def _(self, event: PlanMade, live: _Live) -> tuple[Topic, ...]:
@@ -370,7 +386,8 @@ def _now(one: InstanceView, live: _Live) -> InstanceView:
     held = live.arrived.sample.held_by(one.container_id) if live.arrived and one.container_id else None
     told = live.numbers.get(one.container_id or "")
     numbers, hint = (told.numbers, told.metrics_hint) if told else (None, None)
-    one = replace(one, memory=held, numbers=numbers, metrics_hint=hint)
+    facts = live.facts.get(one.container_id or "")
+    one = replace(one, memory=held, numbers=numbers, metrics_hint=hint, facts=facts.facts if facts else ())
     phase = live.phases.get(one.name) if one.ours else None
     return one if phase is None else replace(one, phase=phase.phase, step=phase.step, detail=phase.detail)
 

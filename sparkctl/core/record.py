@@ -27,6 +27,7 @@ _KINDS: dict[str, type] = {
     "caches": events.CachesDropped,
     "containers": events.ContainersListed,
     "numbers": events.NumbersArrived,
+    "facts": events.FactsLearned,
     "plan": events.PlanMade,
     "fit": events.FitJudged,
     "phase": events.PhaseChanged,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sparkctl.model.engine_facts import EngineFact
 from sparkctl.model.finding import Figure, Finding, Severity
 from sparkctl.model.fit import Fit
 from sparkctl.model.guard import GuardAct
@@ -108,6 +109,16 @@ class NumbersArrived:
     container: str
     numbers: Numbers | None = None
     metrics_hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FactsLearned:
+    """What an engine's log has told so far of how it runs, all of it, by its container's id."""
+
+    ts: float
+    node: NodeName
+    container: str
+    facts: tuple[EngineFact, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +259,7 @@ Event = (
     | CachesDropped
     | ContainersListed
     | NumbersArrived
+    | FactsLearned
     | PlanMade
     | FitJudged
     | PhaseChanged

@@ -45,6 +45,7 @@ class FindingKind(StrEnum):
     DIFFERENCE = "difference"
     SETTINGS = "settings"
     KHO = "kho"
+    SLOW_PATH = "slow-path"
     # asked by doctor
     VERSIONS = "versions"
     CONNECTION = "connection"

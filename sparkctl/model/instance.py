@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkctl.model.container import ENDED, ContainerState
+from sparkctl.model.engine_facts import EngineFact
 from sparkctl.model.metrics import Numbers
 from sparkctl.model.node import NodeName
 from sparkctl.model.per_step import PerStep
@@ -18,6 +19,7 @@ class InstanceView:
     ``numbers`` are the engine's figures, told by `top` alone; ``metrics_hint`` is what a profile sets to have more of them.
     ``expected``: what it is expected to hold, by its label; ``per_step``: what is known of a decode step, by another.
     ``restarts``: how often Docker started it again by itself; ``nccl``: the NCCL_IB_* part of its environment.
+    ``facts``: what its log has told of how it runs, by `top` and the panel alone.
     """
 
     name: str
@@ -43,6 +45,7 @@ class InstanceView:
     nccl: tuple[tuple[str, str], ...] | None = None
     expected: int | None = None
     per_step: PerStep | None = None
+    facts: tuple[EngineFact, ...] = ()
 
     def variable(self, name: str) -> str | None:
         """Return one NCCL_IB_* variable of its environment; None where it is not set or was not read."""

@@ -27,6 +27,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.operations.guarding import Guarding
 from sparkctl.operations.inspecting import Inspections
+from sparkctl.operations.learning import Learner
 from sparkctl.operations.liveness import Liveness
 from sparkctl.operations.numbers import Meters, Told
 from sparkctl.operations.status import instance_view
@@ -78,7 +79,7 @@ class Follower:
             inspections = Inspections(session)
             works = (
                 self._list(session, sampler, inspections), self._count(session), self._ask(session, inspections),
-                Guarding(session, self.emit).run(self._answers),
+                Guarding(session, self.emit).run(self._answers), self._learn(session),
             )  # fmt: skip
             beside = [asyncio.create_task(work) for work in works]
             try:
@@ -163,6 +164,15 @@ class Follower:
             with suppress(NodeError, DockerError):  # the sampler meets it, too, and says so
                 await liveness.look(self._instances, lambda: self._told, self._ahead)
             await self.ctx.clock.sleep(_ALIVE_EVERY)
+
+    async def _learn(self, session: Session) -> None:
+        """Read once what the log of each engine that is ready tells of how it runs."""
+        learner = Learner(session, self.emit)
+        while True:
+            await self._listed.wait()
+            with suppress(NodeError):  # the sampler meets it, too, and says so
+                await learner.look(self._instances)
+            await self.ctx.clock.sleep(_DOCKER_EVERY)
 
     def _link_changed(self, session: Session, status: LinkStatus) -> None:
         if status.state in (NodeState.OK, NodeState.UNKNOWN):

@@ -14,7 +14,8 @@ from sparkctl.core.session import Session
 from sparkctl.engines.base import Engine
 from sparkctl.errors import DockerDown, DockerError, LinkLost, NoSuchContainer, Unreachable
 from sparkctl.model.container import Container
-from sparkctl.model.events import LogArrived, PhaseChanged, Warned
+from sparkctl.model.engine_facts import EngineFact
+from sparkctl.model.events import FactsLearned, LogArrived, PhaseChanged, Warned
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Expectation, Phase, Step
@@ -76,6 +77,7 @@ class StartWatch:
         self._secrets = secrets_of(plan)
         self._phase_began = ctx.clock.monotonic()
         self._why_not: str | None = None
+        self._facts: tuple[EngineFact, ...] = ()  # as they were told last
         self._moved = asyncio.Event()
         self._reported: tuple[Phase, Step | None] | None = None
 
@@ -164,6 +166,10 @@ class StartWatch:
             self.emit(LogArrived(self.ctx.clock.now(), self.plan.node, self.plan.instance, told))
         if moved:
             self.report()
+        facts = tuple(self.log.facts.values())
+        if facts != self._facts:
+            self._facts = facts
+            self.emit(FactsLearned(self.ctx.clock.now(), self.plan.node, self.container_id, facts))
         self._moved.set()
 
     async def _ended(self) -> Watched | None:

@@ -46,6 +46,7 @@ from sparkctl.present.tile_parts import (
     label,
     rank_words,
     reads_row,
+    uses_row,
 )
 
 _WIDE = 110  # columns from which on the plan stands beside
@@ -235,6 +236,8 @@ def _about(one: InstanceView, space: Space) -> list[Part]:
     rows = [row(label("what"), said("   ".join(word for word in words if word), Tone.VALUE))]
     if one.endpoint and space.columns >= 56:
         rows.append(row(label("at"), said(one.endpoint, Tone.VALUE)))
+    if (uses := uses_row(one, space)) is not None:
+        rows.append(uses)
     return [Part(3, (rows[0],)), *(Part(6, (each,)) for each in rows[1:])]
 
 

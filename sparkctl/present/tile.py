@@ -31,6 +31,7 @@ from sparkctl.present.tile_parts import (
     rank_words,
     reads_row,
     short_row,
+    uses_row,
 )
 
 _ROOMY = 8  # lines within the frame from which on each figure has its own
@@ -181,6 +182,8 @@ def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[
     decode, accept = decode_row(one.numbers, space), accept_row(one, seen, space)
     reads = reads_row(one, seen, space)
     last = [] if reads is None else [Part(4, (reads,))]
+    if roomy and (uses := uses_row(one, space)) is not None:
+        last.append(Part(6, (uses,)))
     speed = speed_part(one, seen, space) if roomy else None
     course = [] if speed is None else [speed]
     if accept is None:

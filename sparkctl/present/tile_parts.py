@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from sparkctl import engines
 from sparkctl.core.bandwidth import of_instance, of_node, why_blank
+from sparkctl.model.engine_facts import FactName
+from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.node import NodeName
@@ -17,6 +19,7 @@ from sparkctl.present.bars import Values, bridged, curve, scale_of
 from sparkctl.present.fold import fold
 from sparkctl.present.glance import COMING, Glance, instance_badge, old
 from sparkctl.present.spans import Row, Span, Tone, cells, cut, cut_text, ends, row, said, width
+from sparkctl.present.symbols import symbol
 
 LABEL = 8  # columns of the names of figures
 _WINDOWS = (1, 2, 5, 15)  # minutes that curves show, the fewest that hold what is known
@@ -24,6 +27,7 @@ _BRIDGED = 10.0  # seconds without a reading that are no gap
 _WIDEST_BAR = 88
 _BESIDE = 19  # columns of what stands beside a bar: 102.8 of 121.7 GiB
 _CURVE = 24  # cells of a curve within a row
+_ROOMY = 64  # columns from which on badges have words of their own
 _LEAST_LENGTHS = 0.4  # tokens a step: accept lengths that are nearer to each other are alike
 
 
@@ -171,6 +175,43 @@ def accept_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:
     if accepted.rate is not None:
         spans += [Span(f"{words.percent(accepted.rate):>8}", Tone.VALUE), Span(" of drafts", Tone.UNIT)]
     return (*spans, *_curve(one, seen, space, space.columns - width(spans) - 2))
+
+
+def uses_row(one: InstanceView, space: Space) -> Row | None:
+    """Return by what it computes, as its log has told: the path of its numbers, attention, KV cache, requests at once; as
+    much as there is room for, None where nothing of it is known."""
+    told = {fact.name: fact for fact in one.facts}
+    badges: list[Span] = []
+    is_roomy = space.columns >= _ROOMY
+    if (path := told.get(FactName.QUANTIZATION_PATH)) is not None:
+        sign = f"{symbol(Severity.WARNING, space.ascii_only)} " if path.is_fallback else ""
+        short = path.value.partition(" (")[0]
+        badges.append(said(f"{sign}{short}", Tone.ATTENTION if path.is_fallback else Tone.GOOD))
+    elif (kind := told.get(FactName.QUANTIZATION)) is not None:
+        badges.append(said(kind.value, Tone.VALUE))
+    if (attention := told.get(FactName.ATTENTION_BACKEND)) is not None:
+        badges.append(said(f"{'attention ' if is_roomy else ''}{attention.value.lower()}", Tone.VALUE))
+    if (kv := told.get(FactName.KV_CACHE_TOKENS)) is not None:
+        badges.append(said(f"KV {_count(kv.value, short=not is_roomy)} tokens", Tone.VALUE))
+    if (most := told.get(FactName.MAX_CONCURRENCY)) is not None:
+        badges.append(said(f"{most.value} at once", Tone.VALUE))
+    if (method := told.get(FactName.SPECULATIVE_METHOD)) is not None:
+        badges.append(said(method.value, Tone.VALUE))
+    shown = row(label("uses"))
+    for at, badge in enumerate(badges):
+        longer = row(*shown, *([Span(" · ", Tone.LABEL)] if at else []), badge)
+        if width(longer) > space.columns:
+            break
+        shown = longer
+    return shown if len(shown) > 1 else None
+
+
+def _count(told: str, *, short: bool) -> str:
+    """Return a count of tokens with its thousands apart, however the log spells it; ``short``: in millions, where it has any."""
+    digits = told.replace(",", "")
+    if not digits.isdecimal() or len(digits) > 15:
+        return told
+    return f"{int(digits) / 1e6:.2f} M" if short and len(digits) > 6 else f"{int(digits):,}"
 
 
 def reads_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:

@@ -6,6 +6,7 @@ from sparkctl.model.finding import FindingKind as Kind
 
 WHY: dict[Kind, str] = {
     Kind.STUCK_CLOCK: "At this clock it decodes at a fraction of its speed, however the engine is set.",
+    Kind.SLOW_PATH: "Weights are unpacked to 16 bits for every step: what they save of memory is not gained in speed.",
     Kind.THERMAL: "A GPU that is too hot slows down, and the engine with it.",
     Kind.BUSY_WAIT: "It costs power and heat that the GPU could have, and no request is served by it.",
     Kind.SWAP: "An engine in swap answers in minutes, and the node may freeze without ever saying that memory is out.",

@@ -27,6 +27,7 @@ def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[],
     yield Say(14, "/usr/local/lib/python3.12/dist-packages/torch/cuda/__init__.py:283: UserWarning:")
     yield Say(0, "    Found GPU0 NVIDIA GB10 which is of cuda capability 12.1.")
     yield Say(9, f"[{NOW}] server_args={_server_args(launch)}")
+    yield Say(0, f"[{NOW}] Attention backend not specified. Use flashinfer backend by default.")
     yield Say(4, f"[{NOW}] Using default HuggingFace chat template with detected content format: openai")
     yield Say(7, f"{_tag(launch)} Init torch distributed begin.")
     if launch.nodes > 1:

@@ -72,6 +72,11 @@ def _arguments(launch: Launch) -> dict[str, object]:
 def _weights(launch: Launch) -> Script:
     total, size = launch.shards, launch.weights // launch.shards
     yield _core(3, "gpu_model_runner.py:4735", f"Starting to load model {launch.model}...")
+    yield _core(
+        1, "cuda.py:301", "Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN', 'FLASHINFER']"
+    )
+    if "FP4" in launch.model.upper():
+        yield _core(0, "nvfp4_utils.py:78", "Using FlashInferCutlassNvFp4LinearKernel for NVFP4 GEMM")
     yield Say(2, f"{CORE} \rLoading safetensors checkpoint shards:   0% Completed | 0/{total} [00:00<?, ?it/s]")
     for done in range(1, total + 1):
         yield Load(SHARD_SECONDS, done, total, size)

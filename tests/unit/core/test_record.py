@@ -11,6 +11,7 @@ import pytest
 from sparkctl.core.record import decode, encode
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
+from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.finding import Figure, Severity
 from sparkctl.model.fit import Answer, Fit, Holder, Obtained, Part, Standing
 from sparkctl.model.guard import GuardAct
@@ -59,6 +60,7 @@ SAMPLES: list[events.Event] = [
             Edit("args.mem-fraction-static", "0.60"), None, 3, ("said",), 110,
         ), ("sparkctl up qwen36",),
     ),
+    events.FactsLearned(1.0, NODE, "id", (EngineFact(FactName.QUANTIZATION_PATH, "Marlin fallback", is_fallback=True),)),
     events.PhaseChanged(1.0, NODE, "i", Phase.LOADING, Step("weights", 3, 12, 0.25), 4.0, 400.0, "d"),
     events.LogArrived(1.0, NODE, "i", (LogLine("2026-05-01T10:00:00Z", "text \x1b[31m", 7, "stderr", 3),), True),
     events.GuardActed(1.0, NODE, GuardAct.KILLED, "w", 2.5, "i", "c", 400, 300, 9.5, 0.25),

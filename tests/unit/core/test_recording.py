@@ -9,6 +9,7 @@ import types
 import typing
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,13 @@ from tests.unit.core.test_record import NODE, PLAN, SAMPLES
 TOKEN = "hf_canarycanarycanarycanary"
 
 
+@cache
+def _built(hint: type) -> st.SearchStrategy[object]:
+    """Values of a dataclass, which may hold others of its own kind."""
+    kinds = typing.get_type_hints(hint)
+    return st.deferred(lambda: st.builds(hint, **{each.name: anything(kinds[each.name]) for each in fields(hint)}))
+
+
 def anything(hint: object) -> st.SearchStrategy[object]:
     """Values of a field's type; numbers as the record keeps them, to six places."""
     parts = typing.get_args(hint)
@@ -38,8 +46,7 @@ def anything(hint: object) -> st.SearchStrategy[object]:
     if isinstance(hint, typing.NewType):
         return anything(hint.__supertype__)
     if is_dataclass(hint) and isinstance(hint, type):
-        kinds = typing.get_type_hints(hint)
-        return st.builds(hint, **{each.name: anything(kinds[each.name]) for each in fields(hint)})
+        return _built(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return st.sampled_from(hint)
     plain: dict[object, st.SearchStrategy[object]] = {

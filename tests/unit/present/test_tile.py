@@ -12,6 +12,7 @@ from sparkctl.core.course import after
 from sparkctl.core.rings import Rings
 from sparkctl.core.store import LoadView
 from sparkctl.model.container import ContainerState
+from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.events import Ended, NodeStateChanged, Outcome, PhaseChanged
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
@@ -27,6 +28,7 @@ from sparkctl.present.glance import Glance
 from sparkctl.present.overview import LastLine, Scene, overview
 from sparkctl.present.spans import Tone, text, width
 from sparkctl.present.tile import Tile
+from sparkctl.present.tile_parts import Space, uses_row
 
 NODE = NodeName("spark1")
 NOW = 1000.0
@@ -290,3 +292,20 @@ def test_ready_is_told_since_when_only_where_that_was_seen() -> None:
     assert "● ready for 2 min " in lines(seen(READY, ready={"qwen36": NOW - 150}))
     assert "● ready for 40 s " in lines(seen(READY, ready={"qwen36": NOW - 47}))
     assert "● ready just now" in lines(seen(READY, ready={"qwen36": NOW - 2}))
+
+
+def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> None:
+    facts = (
+        EngineFact(FactName.QUANTIZATION_PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True),
+        EngineFact(FactName.ATTENTION_BACKEND, "FLASHINFER"),
+        EngineFact(FactName.KV_CACHE_TOKENS, "512,432"),
+        EngineFact(FactName.MAX_CONCURRENCY, "7.25"),
+    )
+    one = InstanceView(
+        "i", NodeName("n"), "c", "image:1", ContainerState.RUNNING, "Up", True, None, Phase.READY, facts=facts
+    )
+    told = text(uses_row(one, Space(90)) or ())
+    assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 at once"
+    assert text(uses_row(one, Space(56)) or ()) == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
+    assert text(uses_row(one, Space(56, True)) or ()).startswith("uses    ! Marlin fallback")
+    assert uses_row(replace(one, facts=()), Space(56)) is None

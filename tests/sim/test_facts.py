@@ -1,0 +1,44 @@
+"""What the logs of engines tell of how they run: of those that run already, and of a start that is watched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sparkctl.core.live import Store
+from sparkctl.model.engine_facts import EngineFact, FactName
+from sparkctl.model.events import ContainersListed, FactsLearned
+from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.node import NodeName
+from sparkctl.sim import SimulatedSparks
+from tests.sim.clients import FAST
+from tests.tui.driving import on, until
+
+
+async def test_engines_that_run_already_are_told_of_by_what_they_compute(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path, (120, 40)) as pilot:
+        shown = await until(pilot, lambda text: text.count("uses ") == 2)
+        assert "native FP4 · flash_attn · KV 1.29 M tokens" in shown
+        assert "flashinfer" in shown
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda text: "uses " in text and "docker run" in text)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, "native FP4 · attention flash_attn · KV 1,287,136 tokens")
+
+
+async def test_a_fallback_is_a_note_of_its_instance(tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        room = pilot.app.room  # type: ignore[attr-defined]
+        view = room.instance(NodeName("spark2"), "qwen36-vllm")
+        store = Store()
+        fact = EngineFact(
+            FactName.QUANTIZATION_PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True
+        )
+        store.apply(room.bridge.store.state(NodeName("spark2")))
+        store.apply(ContainersListed(2e9, NodeName("spark2"), (view,)))
+        store.apply(FactsLearned(2e9, NodeName("spark2"), view.container_id, (fact,)))
+        (found,) = (one for one in store.view(NodeName("spark2")).findings if one.kind is FindingKind.SLOW_PATH)
+        assert (found.severity, found.instance) == (Severity.NOTE, "qwen36-vllm")
+        assert "Marlin fallback" in found.summary
+        store.apply(ContainersListed(2e9 + 100, NodeName("spark2")))
+        assert not store.view(NodeName("spark2")).findings, "gone with its container"
