@@ -11,11 +11,14 @@ from sparkctl.core.fit.claim import Workspace
 from sparkctl.core.fit.judge import claim_of, judge
 from sparkctl.core.fit.subject import absent, places, subject
 from sparkctl.core.session import Session
+from sparkctl.core.store import LoadView
 from sparkctl.core.together import together
 from sparkctl.errors import Refused
+from sparkctl.model.checkpoint import Checkpoint
 from sparkctl.model.container import Container
 from sparkctl.model.fit import Fit, Holder, Standing
 from sparkctl.model.guard import DEFAULT_FLOOR
+from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label, LaunchPlan, Service
 from sparkctl.model.profile import Profile
 from sparkctl.model.secrets import redact
@@ -26,6 +29,7 @@ from sparkctl.operations.labels import expected_of, port_of, rule_of
 from sparkctl.probe.look import Look
 
 _TO_COME = 2 * GIB  # of what it is expected to hold: whoever lacks less is taken for ready unasked
+_COMING = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _HEALTH = 3.0  # seconds
 
 
@@ -69,22 +73,44 @@ def standing(
     )
 
 
+def standing_of(view: LoadView, instance: str) -> Standing | None:
+    """Return what a node has that is followed, to a start of ``instance``; None where its memory is not known."""
+    memory = (view.sample.memory if view.sample is not None else None) or view.reading
+    if memory is None:
+        return None
+    holders = []
+    for one in view.instances:
+        if not one.is_alive:
+            continue
+        is_coming = one.ours and one.phase in _COMING and one.memory is not None
+        coming = max(0, (one.expected or 0) - (one.memory or 0)) if is_coming else 0
+        holders.append(Holder(one.name, one.ours, one.memory, coming, one.ours and one.name == instance))
+    available = max(0, memory.available)
+    return Standing(memory.total, available, min(memory.reclaimable, available), tuple(holders))
+
+
 def fit(
     ctx: Context, profile: Profile, plan: LaunchPlan, look: Look, containers: Sequence[Container],
     replaced: frozenset[str] = frozenset(), comes: frozenset[str] = frozenset(),
 ) -> Fit:  # fmt: skip
     """Return whether the launch fits beside what stands there."""
-    there = standing(look, containers, replaced, comes)
+    return fit_of(ctx, profile, plan, look.models, standing(look, containers, replaced, comes))
+
+
+def fit_of(
+    ctx: Context, profile: Profile, plan: LaunchPlan, models: Sequence[Checkpoint], there: Standing | None
+) -> Fit:
+    """Return whether the launch fits there. ``models``: what was found of its files; the history is read."""
     history = ctx.history
     workspace = Workspace.UNKNOWN
     if history.failed_for(plan.profile_hash, Cause.DRAFT_WORKSPACE):
         workspace = Workspace.TAKEN
     elif history.was_ready(plan.profile_hash):
         workspace = Workspace.NOT_TAKEN
-    claim = claim_of(subject(profile, plan, look.models, workspace), there.total if there else 0)
+    claim = claim_of(subject(profile, plan, models, workspace), there.total if there else 0)
     floor = plan.floor_memory if plan.floor_memory is not None else plan.guard.floor if plan.guard else DEFAULT_FLOOR
     seen = history.seen(plan.profile_hash, plan.node)
-    missing = absent(profile, plan, look.models)
+    missing = absent(profile, plan, models)
     made = judge(plan.node, plan.profile, claim, there, floor, plan.expected_memory, seen)
     secrets = plan.known_secrets
     cautions = (

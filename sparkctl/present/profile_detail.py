@@ -9,6 +9,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
 from sparkctl.present.check_rows import check_row, check_rows, fault_rows
+from sparkctl.present.fit_signs import fit_line, fit_sum
 from sparkctl.present.fold import fold
 from sparkctl.present.frame import framed
 from sparkctl.present.scrolled import Page, scrolled
@@ -67,9 +68,12 @@ def _whole(shelf: Shelf, profile: Profile, columns: int) -> list[Row]:
             row(Span(f"for {profile.nodes} Sparks together: sparkctl starts profiles of one, so far", Tone.ATTENTION))
         )
     rows.append(_nodes_row(shelf))
+    fit = None if shelf.node is None else shelf.fits.get((profile.name, shelf.node))
+    is_fitted = (profile.name, shelf.node) in shelf.fits
+    rows += fit_line(fit, columns, shelf.ascii_only) if is_fitted else []
     view = next((view for view in shelf.views if view.name == shelf.node), None)
     if view is not None:
-        rows += [cut(each, columns) for each in standing_rows(profile, view, shelf.ascii_only, columns)]
+        rows += [cut(each, columns) for each in standing_rows(profile, view, shelf.ascii_only, columns, fit)]
         if view.memory is not None and profile.expected_memory is None:
             rows.append(
                 row(Span("then ", Tone.LABEL), Span("not known: the profile has no expected_memory", Tone.STALE))
@@ -83,7 +87,16 @@ def _whole(shelf: Shelf, profile: Profile, columns: int) -> list[Row]:
             )
         )
     infos = check_rows(shelf, columns, (Level.INFO,))
-    return [*rows, (), *_command(shelf.preview, columns), *([()] if infos else []), *infos]
+    sums = fit_sum(fit, columns)
+    return [
+        *rows,
+        (),
+        *sums,
+        *([()] if sums else []),
+        *_command(shelf.preview, columns),
+        *([()] if infos else []),
+        *infos,
+    ]
 
 
 def _warning_rows(shelf: Shelf, columns: int) -> list[Row]:

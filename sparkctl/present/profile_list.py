@@ -8,6 +8,7 @@ from sparkctl import engines
 from sparkctl.core.profiles import ProfileEntry
 from sparkctl.model.phase import Phase
 from sparkctl.present.check_rows import badge
+from sparkctl.present.fit_signs import fit_sign, fit_words
 from sparkctl.present.scrolled import seen
 from sparkctl.present.shelf import Shelf, ago
 from sparkctl.present.shelf_order import HEADS, ORDERS, model_words, running_of
@@ -15,16 +16,19 @@ from sparkctl.present.spans import Row, Span, Tone, fit, row, said, width
 from sparkctl.present.symbols import symbol
 
 _GAP = 2
+_BRIEF = 9  # columns of an engine's name where room is short
 _ROOMY = 100  # columns from which on the number of nodes has one, and names are whole
 _CHECKED = 60  # columns from which on the check has a place there
 _NARROW = 72  # columns from which on the model has a place in the list
-_NAME, _MODEL, _NODES, _CHECK, _RUNS = (HEADS.index(head) for head in ("profile", "model", "nodes", "check", "runs on"))
+_NAME, _ENGINE, _MODEL, _NODES, _CHECK, _FITS, _RUNS = (
+    HEADS.index(head) for head in ("profile", "engine", "model", "nodes", "check", "fits", "runs on")
+)
 
 
 def list_rows(shelf: Shelf, columns: int, lines: int) -> list[Row]:
     """Return at most ``lines`` rows: what is filtered by, the heads, and a row for each that has room."""
     shown = shelf.shown
-    table = [_cells(one, shelf) for one in shown]
+    table = [_cells(one, shelf, columns) for one in shown]
     heads = _heads(shelf, columns)
     wide = _widths(shelf, [heads, *table], columns)
     rows = []
@@ -59,9 +63,12 @@ def _widths(shelf: Shelf, lines: Sequence[Sequence[Row]], columns: int) -> list[
     wide = [max(width(line[at]) for line in lines) for at in range(len(HEADS))]
     wide[_NAME] = min(wide[_NAME], max(10, columns // (3 if columns >= _ROOMY else 4)))
     if columns < _ROOMY:
+        wide[_ENGINE] = min(wide[_ENGINE], _BRIEF)
         wide[_NODES] = 0
     if columns < _CHECKED:
         wide[_CHECK] = 0
+    if not shelf.fits:
+        wide[_FITS] = 0  # there is no Spark to fit on
     others = [each for at, each in enumerate(wide) if each and at != _MODEL]
     rest = columns - 3 - sum(others) - _GAP * len(others)
     wide[_MODEL] = max(0, min(wide[_MODEL], rest)) if columns >= _NARROW and rest >= 8 else 0
@@ -79,7 +86,7 @@ def _line(parts: Sequence[Row], wide: Sequence[int], mark: str, mine: bool = Fal
     return tuple(spans)
 
 
-def _cells(one: ProfileEntry, shelf: Shelf) -> list[Row]:
+def _cells(one: ProfileEntry, shelf: Shelf, columns: int) -> list[Row]:
     profile, name = one.profile, one.summary.name
     ends = [_runs(one, shelf), _last(name, shelf)]  # what is broken now may have been started before
     if profile is None:
@@ -87,7 +94,7 @@ def _cells(one: ProfileEntry, shelf: Shelf) -> list[Row]:
     return [
         row(said(profile.name, Tone.VALUE)), row(said(engines.title(profile.engine), Tone.LABEL)),
         row(said(model_words(profile) or "—", Tone.LABEL)), row(Span(str(profile.nodes), Tone.LABEL)),
-        badge(shelf.checks.get(name), shelf.ascii_only), *ends,
+        badge(shelf.checks.get(name), shelf.ascii_only), _fits(one, shelf, columns), *ends,
     ]  # fmt: skip
 
 
@@ -104,6 +111,15 @@ def _broken(one: ProfileEntry, line: Sequence[Row], wide: Sequence[int], mark: s
     between = [each for each in wide[1:_RUNS] if each]
     room = sum(between) + _GAP * (len(between) - 1)
     return _line([line[0], fault, *line[_RUNS:]], [wide[0], room, *wide[_RUNS:]], mark, mine)
+
+
+def _fits(one: ProfileEntry, shelf: Shelf, columns: int) -> Row:
+    """Return a sign for each node, and where there is room the words for the selected one."""
+    fits = {node: shelf.fits[one.summary.name, node] for node in shelf.names if (one.summary.name, node) in shelf.fits}
+    signs = tuple(fit_sign(fit, shelf.ascii_only) for fit in fits.values())
+    if columns < _ROOMY or shelf.node not in fits:
+        return signs
+    return (*signs, Span(" "), fit_words(fits[shelf.node]))
 
 
 def _runs(one: ProfileEntry, shelf: Shelf) -> Row:

@@ -11,6 +11,7 @@ from sparkctl.core.history import LastStart
 from sparkctl.core.logpattern import LinePattern
 from sparkctl.core.profiles import ProfileEntry
 from sparkctl.core.store import LoadView
+from sparkctl.model.fit import Fit
 from sparkctl.model.node import NodeName
 from sparkctl.model.text import clean
 from sparkctl.present.shelf_order import Order, model_words, rank
@@ -36,7 +37,8 @@ class Preview:
 class Shelf:
     """All that the screen shows. ``entries`` None: not read yet. ``further`` rows of what is below were read already.
     ``found``: what ``pattern`` leaves, where that is known already. ``sources``: the lines of the files at which faults
-    are, secrets masked. ``checks``: what is to be said of each and its flags, by name; one that is not there is not checked yet."""
+    are, secrets masked. ``checks``: what is to be said of each and its flags, by name; one that is not there is not checked yet.
+    ``fits``: by name and node; None while it is being counted."""
 
     entries: tuple[ProfileEntry, ...] | None
     chosen: str | None = None
@@ -47,6 +49,7 @@ class Shelf:
     preview: Preview = field(default_factory=Preview)
     warnings: tuple[str, ...] = ()
     checks: Mapping[str, Checked] = field(default_factory=dict)
+    fits: Mapping[tuple[str, NodeName], Fit | None] = field(default_factory=dict)
     sources: Mapping[Place, str] = field(default_factory=dict)
     pattern: LinePattern | None = None
     found: tuple[ProfileEntry, ...] | None = None

@@ -28,7 +28,7 @@ class Order(StrEnum):
         return orders[(orders.index(self) + 1) % len(orders)]
 
 
-HEADS = ("profile", "engine", "model", "nodes", "check", "runs on", "last start")
+HEADS = ("profile", "engine", "model", "nodes", "check", "fits", "runs on", "last start")
 ORDERS = {
     "profile": Order.NAME,
     "engine": Order.ENGINE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.core.store import LoadView
+from sparkctl.model.fit import Answer, Fit
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
@@ -17,8 +18,13 @@ _BAR = 36
 _BESIDE = 38  # columns that the words beside a bar take
 
 
-def standing_rows(profile: Profile, view: LoadView, ascii_only: bool = False, columns: int = 80) -> list[Row]:
-    """Return what stands on the node, and its memory now and as it is expected then."""
+def standing_rows(
+    profile: Profile, view: LoadView, ascii_only: bool = False, columns: int = 80, fit: Fit | None = None
+) -> list[Row]:
+    """Return what stands on the node, and its memory now and as it is expected then.
+
+    ``fit``: the sum, where it is known: it says better than the profile's figure whether there is room.
+    """
     cells = max(8, min(_BAR, columns - _BESIDE))
     rows = [row(Span("     ", Tone.LABEL), *_words(one, profile)) for one in view.instances if one.is_alive]
     bar = view.memory
@@ -29,18 +35,21 @@ def standing_rows(profile: Profile, view: LoadView, ascii_only: bool = False, co
         back, coming = _given_back(profile, view), _to_come(profile, view)
         then = _then(bar, profile.expected_memory + coming, back)
         rows.append(_memory("then", then, cells, ascii_only, expected=True))
-        if (short := _lacks(profile.expected_memory, bar, back, coming)) > 0:
+        if fit is None and (short := _lacks(profile.expected_memory, bar, back, coming)) > 0:
             rows.append(row("     ", Span(f"{gib(short)} too little: stop something first", Tone.BAD)))
     return rows
 
 
-def obstacles(profile: Profile, view: LoadView) -> list[str]:
-    """Return what stands against a start there, a sentence each: memory that is not there, a port that is taken."""
+def obstacles(profile: Profile, view: LoadView, fit: Fit | None = None) -> list[str]:
+    """Return what stands against a start there, a sentence each: memory that is not there (by the sum, where it is known), a
+    port that is taken."""
     found = [
         f"{one.name} is on port {one.port} there, and {profile.name} wants the same."
         for one in view.instances
         if one.is_alive and profile.port is not None and one.port == profile.port and not _is_same(one, profile)
     ]
+    if fit is not None and fit.answer is not Answer.UNKNOWN:
+        return [*found, f"{fit.sentence}."] if fit.is_refused else found
     bar, wanted, back = view.memory, profile.expected_memory, _given_back(profile, view)
     if bar is not None and wanted is not None and (short := _lacks(wanted, bar, back, _to_come(profile, view))) > 0:
         gone = f", {gib(back)} more once the {profile.name} that runs there is gone" if back else ""

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from sparkctl.core.paths import user_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.errors import SparkctlError
+from sparkctl.model.node import NodeName
 from sparkctl.model.text import clean
 from sparkctl.present.check_rows import briefly
+from sparkctl.present.fit_signs import fit_line
 from sparkctl.present.fold import fold
 from sparkctl.present.instance_parts import change_row
 from sparkctl.present.spans import Row, Span, Tone, row, said
@@ -21,6 +23,7 @@ from sparkctl.tui.dialogs import Choice, paragraph
 
 if TYPE_CHECKING:
     from sparkctl.core.store import LoadView
+    from sparkctl.model.fit import Fit
     from sparkctl.model.profile import Profile
     from sparkctl.model.verdict import Edit
     from sparkctl.tui.app import Panel
@@ -42,11 +45,12 @@ async def accept(panel: Panel, profile: str, node: str, edit: Edit, again: str |
     except SparkctlError as error:
         panel.refuse(error)
         return
+    fit = None if panel.room is None else await panel.room.fits.once(made, NodeName(node))
     view = next((one for one in panel.situation().views if one.name == node), None)
     choices = (("cancel", "Cancel"), (_ONCE, "try it once"), (_KEEP, "keep it, and start"))
     words = tuple(shlex.split(again)[1:]) if again else ("up", profile, "--node", node, "--set", edit.setting)
 
-    body = _body(panel, made, view, edit, words, is_shipped=is_shipped)
+    body = _body(panel, made, view, edit, words, fit, is_shipped=is_shipped)
 
     def take(answer: str | None) -> None:
         if answer == _ONCE:
@@ -58,15 +62,24 @@ async def accept(panel: Panel, profile: str, node: str, edit: Edit, again: str |
 
 
 def _body(
-    panel: Panel, made: Profile, view: LoadView | None, edit: Edit, command: Sequence[str], *, is_shipped: bool
+    panel: Panel,
+    made: Profile,
+    view: LoadView | None,
+    edit: Edit,
+    command: Sequence[str],
+    fit: Fit | None,
+    *,
+    is_shipped: bool,
 ) -> list[Row]:
     """Return the change, what a start with it would meet, and where it would be kept."""
     guess = "The way is known, how far is a guess." if edit.is_first_try else ""
     rows = [change_row(edit), *([row(Span(guess, Tone.LABEL))] if guess else []), ()]
     if view is not None:
         columns = max(40, min(panel.size.width - _FRAME, 100))
-        rows += [*standing_rows(made, view, panel.ascii_only, columns)]
-        rows += [line for told in obstacles(made, view) for line in paragraph(told, Tone.ATTENTION)]
+        rows += [*standing_rows(made, view, panel.ascii_only, columns, fit)]
+        rows += fit_line(fit, columns, panel.ascii_only) if fit is not None else []
+        against = [one for one in obstacles(made, view, fit) if fit is None or not one.startswith(fit.sentence)]
+        rows += [line for told in against for line in paragraph(told, Tone.ATTENTION)]
         rows += [()]
     copied = ", your copy of the shipped one" if is_shipped else ""
     kept = f"{user_profiles_dir() / made.name}.yaml" if is_shipped else str(made.origin)

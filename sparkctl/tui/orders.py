@@ -14,6 +14,9 @@ from sparkctl.tui import screens
 
 if TYPE_CHECKING:
     from sparkctl.core.store import LoadView
+    from sparkctl.model.fit import Fit
+    from sparkctl.model.node import NodeName
+    from sparkctl.model.profile import Profile
     from sparkctl.tui.app import Panel
     from sparkctl.tui.picker import Offer
 
@@ -98,7 +101,15 @@ class Orders:
             if words:
                 panel.command(words)
 
-        panel.push_screen(Picker(offers, views, panel.node, title), take)
+        room = panel.room
+        assert room is not None
+        fits, profiles = room.fits, [one.profile for one in offers if one.profile is not None]
+
+        def fit(profile: Profile, node: NodeName) -> Fit | None:
+            fits.want(profiles)
+            return fits.of(profile, node)
+
+        panel.push_screen(Picker(offers, views, panel.node, title, fit), take)
 
     def ask_for_line(self, begun: str = "", refused: SparkctlError | None = None) -> None:
         """Let a line be typed, and do what it says. A refused one comes back as it was, with what is wrong with it."""

@@ -9,8 +9,11 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from sparkctl.core.store import LoadView
+from sparkctl.model.fit import Fit
+from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import gib
+from sparkctl.present.fit_signs import fit_line
 from sparkctl.present.spans import Row, Span, Tone, cells, ends, row, said
 from sparkctl.present.starting import obstacles, standing_rows
 from sparkctl.tui.dialogs import Choice, Dialog, paragraph
@@ -51,9 +54,11 @@ class Picker(Dialog[tuple[str, ...]]):
         seen: Callable[[], Sequence[LoadView]],
         node: str | None,
         title: str = "start a profile",
+        fit: Callable[[Profile, NodeName], Fit | None] = lambda profile, node: None,
     ) -> None:
         super().__init__(title)
         self._offers, self._seen, self._views = offers, seen, list(seen())
+        self._fit = fit
         self._at = 0
         names = [view.name for view in self._views]
         self._node = names.index(node) if node in names else 0  # type: ignore[arg-type]
@@ -66,9 +71,15 @@ class Picker(Dialog[tuple[str, ...]]):
         """See anew the Sparks that there were; one that went since stays as it was last seen, and says so when it is asked."""
         fresh = {view.name: view for view in self._seen()}
         views = [fresh.get(view.name, view) for view in self._views]
+        fit = self._answer()
+        if fit != self._answered:
+            self._answered = fit
+            self.draw()
         if views != self._views:
             self._views = views
             self.draw()
+
+    _answered: Fit | None = None
 
     @property
     def view(self) -> LoadView:
@@ -111,7 +122,18 @@ class Picker(Dialog[tuple[str, ...]]):
 
     def _standing(self) -> list[Row]:
         chosen = self._offers[self._at].profile if self._offers else None
-        return [] if chosen is None else standing_rows(chosen, self.view, self.panel.ascii_only, self.room[0])
+        if chosen is None:
+            return []
+        fit, plain, wide = self._answer(), self.panel.ascii_only, self.room[0]
+        return [
+            *standing_rows(chosen, self.view, plain, wide, fit),
+            *(fit_line(fit, wide, plain) if fit is not None else []),
+        ]
+
+    def _answer(self) -> Fit | None:
+        """Return whether the chosen one fits there, as far as it was counted."""
+        chosen = self._offers[self._at].profile if self._offers else None
+        return None if chosen is None else self._fit(chosen, self.view.name)
 
     def answers(self) -> Sequence[Row]:
         """Return what keys do."""
@@ -142,7 +164,7 @@ class Picker(Dialog[tuple[str, ...]]):
             return
         runs = any(one.ours and one.is_alive and one.name == chosen.name for one in view.instances)
         words = ("up", self._offers[self._at].name, "--node", view.name, *(("--replace",) if runs else ()))
-        if not (against := obstacles(chosen, view)):
+        if not (against := obstacles(chosen, view, self._answer())):
             self.dismiss(words)
             return
         asked = paragraph(f"Start {chosen.name} on {view.name} all the same?", Tone.STRONG)

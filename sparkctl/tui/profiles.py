@@ -30,7 +30,8 @@ from sparkctl.tui.screen import bound
 
 if TYPE_CHECKING:
     from sparkctl.core.linting import Checked
-    from sparkctl.model.node import Node
+    from sparkctl.model.fit import Fit
+    from sparkctl.model.node import Node, NodeName
     from sparkctl.model.profile import Profile
 
 _EVERY = 2.0  # seconds between two looks whether a file was saved
@@ -111,9 +112,13 @@ class Profiles(ListScreen[str]):
         shelf = self._shelf()
         page = shelf_rows(shelf, *self.room_of(self.sheet))
         self.show(page)
-        for one in (shelf.selected, *(shelf.shown[at] for at in page.entries)):
-            if one is not None and one.profile is not None:
+        seen = [one for one in (shelf.selected, *(shelf.shown[at] for at in page.entries)) if one is not None]
+        profiles = [one.profile for one in seen if one.profile is not None]
+        for one in seen:
+            if one.profile is not None:
                 self._verdict(one.summary.origin)
+        if self.panel.room is not None:
+            self.panel.room.fits.want(profiles)
 
     # --- what is shown ---
 
@@ -124,7 +129,7 @@ class Profiles(ListScreen[str]):
         stock = self._stock
         shelf = Shelf(
             None if stock is None else stock.entries, self._chosen, () if room is None else room.views(names), names,
-            panel.node, self._last, checks=self._checks(), sources={} if stock is None else stock.sources,
+            panel.node, self._last, checks=self._checks(), fits=self._fits(), sources={} if stock is None else stock.sources,
             pattern=logpattern.parse(self._typed), found=self._found(), now=panel.now(), further=self._further,
             ascii_only=panel.ascii_only, order=self._order,
         )  # fmt: skip
@@ -149,6 +154,18 @@ class Profiles(ListScreen[str]):
         entries = () if self._stock is None else self._stock.entries
         told = ((one.summary.name, self._verdicts.get(one.summary.origin)) for one in entries)
         return {name: one.check for name, one in told if one is not None and one.check is not None}
+
+    def _fits(self) -> dict[tuple[str, NodeName], Fit | None]:
+        """Return what is known of where they fit, by name and node."""
+        room, entries = self.panel.room, () if self._stock is None else self._stock.entries
+        if room is None:
+            return {}
+        return {
+            (one.profile.name, node): room.fits.of(one.profile, node)
+            for one in entries
+            if one.profile is not None
+            for node in room.bridge.store.nodes
+        }
 
     def _verdict(self, path: Path) -> None:
         """Let a file be checked beside the loop, once for each state; one after the other, as they were asked for."""

@@ -41,6 +41,7 @@ from sparkctl.tui.bridge import Bridge
 from sparkctl.tui.crew import Crew
 from sparkctl.tui.dialogs import Reader
 from sparkctl.tui.examinations import Examinations
+from sparkctl.tui.fits import Fits
 from sparkctl.tui.jobs import Job, Jobs
 from sparkctl.tui.picker import Offer
 from sparkctl.tui.player import Player
@@ -78,6 +79,7 @@ class Room:
         self.notices: list[tuple[str, Tone]] = []
         self.recent = self.context.history.recent_profiles(_RECENT)
         self.examinations = Examinations()
+        self.fits = Fits(self)
         self._beside: set[asyncio.Task[None]] = set()
         self._homes: dict[NodeName, str | None] = {}  # None: being asked
         self.recorded: Sequence[Event] = ()

@@ -36,7 +36,7 @@ def with_editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) ->
 
 async def select(pilot: Driver, name: str) -> None:
     await until(pilot, f" {name} ")
-    for _ in range(12):
+    for _ in range(60):
         if f"▸ {name} " in screen(pilot):
             return
         await pilot.press("j")

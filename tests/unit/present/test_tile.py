@@ -306,6 +306,6 @@ def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> Non
     )
     told = text(uses_row(one, Space(90)) or ())
     assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 at once"
-    assert text(uses_row(one, Space(56)) or ()) == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
+    assert text(uses_row(one, Space(58)) or ()) == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
     assert text(uses_row(one, Space(56, True)) or ()).startswith("uses    ! Marlin fallback")
     assert uses_row(replace(one, facts=()), Space(56)) is None

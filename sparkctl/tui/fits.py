@@ -1,0 +1,145 @@
+"""Whether profiles fit on the Sparks now: the sum of `plan`, held against what each was last seen to have.
+
+A model's files are looked at on its node once, over the connection that is there anyway; all the rest is counted here,
+beside the loop, and only where memory has moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sparkctl.errors import NodeError
+from sparkctl.model.node import Node, NodeName, NodeState
+
+if TYPE_CHECKING:
+    from sparkctl.core.store import LoadView
+    from sparkctl.model.checkpoint import Checkpoint
+    from sparkctl.model.fit import Fit, Standing
+    from sparkctl.model.plan import LaunchPlan
+    from sparkctl.model.profile import Profile
+    from sparkctl.tui.room import Room
+
+_EVERY = 2.0  # seconds at least between two sums of a node
+_AGAIN = 60.0  # seconds until files that were not there, or not whole, are looked for again
+_STEP = 28  # bits: memory that moves by less than 256 MiB makes no other answer
+_Key = tuple[str, NodeName]  # a profile's hash, and the node
+
+
+class Fits:
+    """Of one room. `want` says what is seen; what is known of it is there a moment later, and ``room`` paints then."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._wanted: dict[str, Profile] = {}
+        self._answers: dict[_Key, Fit] = {}
+        self._counted: dict[_Key, object] = {}  # what an answer was counted from
+        self._plans: dict[tuple[str, NodeName, str | None], LaunchPlan | None] = {}
+        self._found: dict[tuple[NodeName, str], tuple[float, Checkpoint]] = {}
+        self._tried: dict[NodeName, float] = {}
+        self._running: dict[NodeName, asyncio.Task[None]] = {}
+
+    def of(self, profile: Profile, node: NodeName) -> Fit | None:
+        """Return the answer, None where it was not counted yet."""
+        return self._answers.get((profile.digest, node))
+
+    def want(self, profiles: Sequence[Profile]) -> None:
+        """Let the answers for these be there, and be those of now."""
+        self._wanted = {one.digest: one for one in profiles}
+        for name in self._room.bridge.store.nodes:
+            if name not in self._running:
+                task = self._room.beside(self._count(name), f"fits on {name}")
+                self._running[name] = task
+                task.add_done_callback(lambda done, name=name: self._over(name, done))  # type: ignore[misc]
+
+    async def once(self, profile: Profile, node: NodeName) -> Fit | None:
+        """Return the answer for a profile that is nowhere in the list; None where it cannot be counted."""
+        if node not in self._room.bridge.store.nodes:
+            return None
+        await self._count_now(node, [profile])
+        return self.of(profile, node)
+
+    def _over(self, name: NodeName, task: asyncio.Task[None]) -> None:
+        del self._running[name]
+        if not task.cancelled():
+            task.result()  # a defect is not to be hidden
+
+    async def _count(self, name: NodeName) -> None:
+        """Count all that is wanted for a node, and rest."""
+        await self._count_now(name, list(self._wanted.values()))
+        await self._room.clock.sleep(_EVERY)
+
+    async def _count_now(self, name: NodeName, wanted: Sequence[Profile]) -> None:
+        room = self._room
+        view = room.bridge.store.last(name)
+        node = room.crew.node(name) or Node(name, str(name))
+        home = None if room.is_replaying else room.home(node)
+        plans = await asyncio.to_thread(self._planned, wanted, node, home)
+        if home is not None:
+            await self._look(node, view, wanted, plans)
+        if await asyncio.to_thread(self._judge, wanted, plans, view):
+            room.bridge.changed()
+
+    def _planned(self, wanted: Sequence[Profile], node: Node, home: str | None) -> list[LaunchPlan | None]:
+        from sparkctl.operations.preview import foreseen
+
+        for one in wanted:
+            key = one.digest, node.name, home
+            if key not in self._plans:
+                self._plans[key] = foreseen(self._room.context, one, node, home, os.environ).plan
+        return [self._plans[one.digest, node.name, home] for one in wanted]
+
+    async def _look(
+        self, node: Node, view: LoadView, wanted: Sequence[Profile], plans: Sequence[LaunchPlan | None]
+    ) -> None:
+        """Look at the files of models that were not looked at yet. What does not answer now is asked again later."""
+        from sparkctl.core.fit.subject import places
+
+        now, room = self._room.clock.monotonic(), self._room
+        all_of_them = {
+            place for one, plan in zip(wanted, plans, strict=True) if plan is not None for place in places(one, plan)
+        }
+        new = sorted(place for place in all_of_them if self._is_due(node.name, place, now))
+        if not new or view.state is not NodeState.OK or now - self._tried.get(node.name, -_AGAIN) < _EVERY * 5:
+            return
+        self._tried[node.name] = now
+        with suppress(NodeError):
+            async with room.crew.session(node) as session:
+                await session.link.connect()
+                look = await session.look(*(f"model={place}" for place in new))
+            self._found |= {(node.name, one.place): (now, one) for one in look.models}
+            self._tried.pop(node.name)
+
+    def _is_due(self, node: NodeName, place: str, now: float) -> bool:
+        when, one = self._found.get((node, place), (None, None))
+        return when is None or one is None or (now - when > _AGAIN and (not one.is_there or one.unfinished > 0))
+
+    def _judge(self, wanted: Sequence[Profile], plans: Sequence[LaunchPlan | None], view: LoadView) -> bool:
+        """Count what has other premises than the last time; return whether there is a new answer."""
+        from sparkctl.core.fit.subject import places
+        from sparkctl.operations.fitting import fit_of, standing_of
+
+        is_news = False
+        for one, plan in zip(wanted, plans, strict=True):
+            if plan is None:
+                continue
+            there = standing_of(view, one.name)
+            found = [
+                self._found[view.name, place][1] for place in places(one, plan) if (view.name, place) in self._found
+            ]
+            key, premises = (one.digest, view.name), (_rough(there), tuple(found))
+            if self._counted.get(key) != premises:
+                self._counted[key] = premises
+                self._answers[key] = fit_of(self._room.context, one, plan, found, there)
+                is_news = True
+        return is_news
+
+
+def _rough(there: Standing | None) -> object:
+    if there is None:
+        return None
+    holders = tuple((one.name, (one.held or 0) >> _STEP, one.coming >> _STEP, one.is_replaced) for one in there.holders)
+    return there.available >> _STEP, there.droppable >> _STEP, holders

@@ -1,0 +1,74 @@
+"""Whether a profile fits, in the panel: counted live for each Spark, from what its files and its memory say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from sparkctl.sim import SimulatedSparks
+from tests.sim.clients import FAST
+from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, until
+from tests.tui.test_profiles import select
+
+
+def cell(pilot: Driver, name: str) -> str:
+    """The row of a profile in the list."""
+    return next((line for line in screen(pilot).splitlines() if line.strip("▸> ").startswith(f"{name} ")), "")
+
+
+async def test_each_spark_has_its_answer_in_the_list_and_the_sum_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(140, 50)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("p")
+        await until(pilot, lambda _: "▲▲ stop qwen36-ngram" in cell(pilot, "qwen36"))
+        await until(
+            pilot, lambda _: any(sign in cell(pilot, "qwen36-ngram") for sign in ("✓▲ fits, ", "↓▲ after drop"))
+        )
+        await until(pilot, lambda _: any(sign in cell(pilot, "qwen36-vllm") for sign in ("▲✓", "▲↓")))
+        await select(pilot, "qwen36")
+        shown = await until(pilot, "qwen36 fits on spark1 only if qwen36-ngram stops: short by ")
+        assert "qwen36 claims" in shown
+        assert "measured: 7 files in /home/milo/models/Qwen3.6-27B-FP8" in shown
+        assert " short" in shown
+        await pilot.press("tab")
+        await until(pilot, "qwen36 fits on spark2 only if qwen36-vllm stops")
+        await pilot.press("u")
+        await until(pilot, lambda text: "enter starts" in text and "only if qwen36-vllm stops" in text)
+        await pilot.press("enter")
+        await until(pilot, "this cannot do well")
+        await pilot.press("escape", "escape")
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda _: " ▲▲ " in cell(pilot, "qwen36") and "stop" not in cell(pilot, "qwen36"))
+
+
+async def test_an_answer_changes_with_what_stands_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(140, 50)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("p")
+        await until(pilot, lambda _: "▲▲" in cell(pilot, "qwen36"))
+        await select(pilot, "qwen36-ngram")
+        await pilot.press("x")
+        await until(pilot, "Stop qwen36-ngram on spark1?")
+        if pilot.app.screen.query(Input):  # it is answering somebody: its name has to be typed
+            pilot.app.screen.query_one(Input).value = "qwen36-ngram"
+            await pilot.press("enter")
+        else:
+            await pilot.press("tab", "enter")
+        await until(pilot, lambda _: any(sign in cell(pilot, "qwen36") for sign in ("✓▲", "↓▲")))
+
+
+async def test_what_is_not_known_is_shown_as_that(tmp_path: Path) -> None:
+    async with opened(setup((black_hole(),), tmp_path), (120, 40)) as pilot:
+        await pilot.press("p")
+        await until(pilot, lambda text: "fits" in text and "? not known" in text)
+        await until(pilot, "is not known")
