@@ -66,7 +66,7 @@ class Interrupt:
 class Context:
     """What every verb is given: who acts, how to ask, what time it is, where history lies.
 
-    ``lend``: how a look beside other things comes by a session; None: each has a connection of its own.
+    ``lend``: how a verb, or a look beside other things, comes by a session; None: each has a connection of its own.
     """
 
     history: History

@@ -51,7 +51,7 @@ def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
         async def one(node: Node) -> Hello | NodeError | None:
             who: Hello | NodeError | None
             try:
-                async with Session(node, ctx.asker, ctx.clock) as session:
+                async with ctx.session(node) as session:
                     who = await _examine(session, ctx, tell)
             except NodeError as error:
                 tell([Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, error.message, error.hint)])

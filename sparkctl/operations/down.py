@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from sparkctl.core.context import Context
-from sparkctl.core.session import Session
 from sparkctl.errors import ExitCode, InvalidInput, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, Warned
@@ -86,7 +85,7 @@ async def _down(ctx: Context, request: DownRequest, emit: Emit) -> Ended:
 
 
 async def _down_on(ctx: Context, request: DownRequest, node: Node, emit: Emit) -> list[Stopped]:
-    async with Session(node, ctx.asker, ctx.clock) as session:
+    async with ctx.session(node) as session:
         session.report_to(emit)
         await session.link.connect()
         containers = await session.docker.list()

@@ -52,7 +52,7 @@ async def status(ctx: Context, nodes: Sequence[Node]) -> tuple[GuardView, ...]:
     """Return the guard of each node, starting none; what it left is collected on the way."""
 
     async def one(node: Node) -> GuardView:
-        async with Session(node, ctx.asker, ctx.clock) as session:
+        async with ctx.session(node) as session:
             try:
                 await session.link.connect()
                 return await _view(ctx, session)

@@ -19,7 +19,7 @@ async def in_turn(
     failure: SparkctlError | None = None
     for node in nodes:
         try:
-            async with Session(node, ctx.asker, ctx.clock) as session:
+            async with ctx.session(node) as session:
                 session.report_to(emit)
                 await session.link.connect()
                 await act(session)

@@ -122,7 +122,7 @@ class _Up:
                 f"{self.request.profile.name} is a profile for {self.request.profile.nodes} nodes; "
                 "so far sparkctl starts profiles of one node"
             )
-        async with Session(node, self.ctx.asker, self.ctx.clock) as session:
+        async with self.ctx.session(node) as session:
             session.report_to(self.emit)
             plan, scene = await guard(self._look(session), _UNCHANGED)
             self.emit(PlanMade(self.ctx.clock.now(), node.name, plan))

@@ -63,6 +63,15 @@ class Crew:
             return Session(node, clock=self._ctx.clock)
         return Lent(follower.session)
 
+    def lend(self, node: Node) -> Session:
+        """Return a session for what the operator has started: over the connection that is there, so that nobody is asked for
+        a second factor once more; one of its own, which may ask, where none is."""
+        follower = self._followers.get(node.name)
+        session = None if follower is None or follower.node != node else follower.session
+        if session is None or session.link.status.state is not NodeState.OK:
+            return Session(node, self._ctx.asker, self._ctx.clock)
+        return Lent(session)
+
     def again(self, name: NodeName) -> None:
         """Connect to a node anew, now."""
         node = self._nodes.get(name)

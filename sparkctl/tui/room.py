@@ -240,7 +240,7 @@ class Room:
         commands = self._panel.setup.commands
         if commands is None:
             raise InvalidInput("this panel has no commands")
-        started = commands.start(words, replace(self.context, interrupt=Interrupt()))
+        started = commands.start(words, replace(self.context, interrupt=Interrupt(), lend=self.crew.lend))
         if started.verb == "doctor" and not any(word.startswith("--collect") for word in words):
             started = self._watched(started)
             self._panel.open("doctor")
@@ -270,7 +270,7 @@ class Room:
         wanted = [node for node in nodes if node.name not in self.examinations.running]
         if not wanted:
             return
-        context = replace(self.context, interrupt=Interrupt())
+        context = replace(self.context, interrupt=Interrupt(), lend=self.crew.lend)
         names = tuple(str(node.name) for node in wanted)
         self.jobs.start(self._watched(Started("doctor", ("doctor",), names, context, lambda: doctor(context, wanted))))
         self.bridge.changed()

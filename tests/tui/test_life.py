@@ -289,8 +289,7 @@ async def test_the_chosen_colours_are_used_the_next_time(tmp_path: Path) -> None
         await until(pilot, "unreachable")
         assert pilot.app.theme == "nord"
         pilot.app.theme = "spark-light"
-        await pilot.pause()
-        assert kept == ["spark-light"]
+        await holds(pilot, lambda: kept == ["spark-light"])
 
 
 async def test_a_config_may_make_the_panel_read_only_and_the_command_line_more_than_that(tmp_path: Path) -> None:

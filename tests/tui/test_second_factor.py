@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from textual.widgets import Input
 
 from sparkctl.sim import SimulatedSparks
@@ -12,7 +13,7 @@ from sparkctl.sim.sshd import SecondFactor
 from sparkctl.tui.dialogs import Question
 from sparkctl.tui.keyboard import UNBIDDEN
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, on, screen, until
+from tests.tui.driving import Driver, on, on_sparks, screen, until
 
 FACTOR = SecondFactor(
     (("Password: ", False), ("[/red]\x1b[2J code: ", True)), ("hunter2", "123456"), instructions="a [bold]word[/] first"
@@ -24,11 +25,13 @@ async def _type(pilot: Driver, words: str) -> None:
     await pilot.press(*words, "enter")
 
 
-async def test_each_prompt_is_a_dialog_a_lost_link_asks_nothing_and_r_asks_again(tmp_path: Path) -> None:
+async def test_each_prompt_is_a_dialog_a_lost_link_asks_nothing_and_r_asks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         sshd = sparks.sshd["spark1"]
         sshd.second_factor = FACTOR
-        async with on(sparks, tmp_path) as pilot:
+        async with on_sparks(sparks, tmp_path, monkeypatch) as pilot:
             shown = await until(pilot, "login on spark1 (1 of 2)")
             assert "a [bold]word[/] first" in shown
             assert pilot.app.screen.query_one(Input).password
@@ -45,6 +48,13 @@ async def test_each_prompt_is_a_dialog_a_lost_link_asks_nothing_and_r_asks_again
             await pilot.press("d")
             await until(pilot, "on spark1 runs with")
             await pilot.press("escape", "escape")
+            assert sshd.asked == 1
+            await pilot.press("c")  # what somebody starts goes over it as well
+            await until(pilot, "page cache dropped")
+            await pilot.press("escape", "exclamation_mark")
+            await until(pilot, "examined ")
+            await pilot.press("escape")
+            await until(pilot, "spark1 ● ready")
             assert sshd.asked == 1
             sshd.cut()
             await until(pilot, "nobody is asked now")

@@ -16,6 +16,7 @@ from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.errors import InvalidInput
 from sparkctl.model.events import Outcome
+from sparkctl.model.node import NodeState
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
 from sparkctl.tui.confirming import TypedName, question
@@ -424,7 +425,8 @@ async def test_a_dialog_outlives_the_loss_of_its_spark(tmp_path: Path, monkeypat
         await until(pilot, "start a profile")
         for name in ("spark1", "spark2"):
             await sparks.sshd[name].close()
-        await pilot.pause(1)
+        await holds(pilot, lambda: all(one.state is NodeState.UNREACHABLE for one in pilot.app.situation().views))  # type: ignore[attr-defined]
+        assert "start a profile" in screen(pilot)
         await pilot.press("down", "tab", "escape")
         await until(pilot, lambda text: text.count("◌ unreachable") == 2)
 
@@ -613,7 +615,7 @@ async def test_a_start_is_chosen_while_the_sparks_are_still_asked(
 ) -> None:
     async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await pilot.press("u", "j", "k")
-        assert "start a profile" in screen(pilot)
+        await until(pilot, "start a profile")  # reading the profiles takes a moment, and is done beside the keys
         assert not toasts(pilot)
         await until(pilot, lambda text: " of 121.7 GiB" in text)
 
