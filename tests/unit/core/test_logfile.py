@@ -54,7 +54,9 @@ def test_a_line_without_end_is_kept_by_its_head_and_its_tail() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [os.urandom(1 << 16), gzip.compress(os.urandom(1 << 16)), gzip.compress(b"one\n" * 9, mtime=0)[:-9]]
+    "raw",
+    [os.urandom(1 << 16), gzip.compress(os.urandom(1 << 16)), gzip.compress(b"one\n" * 9, mtime=0)[:-9]],
+    ids=["binary", "binary, packed", "packed, cut off"],
 )
 def test_what_is_no_log_is_refused(raw: bytes) -> None:
     with pytest.raises(InvalidInput) as refused:
