@@ -128,11 +128,12 @@ class _Up:
             self.emit(PlanMade(self.ctx.clock.now(), node.name, plan))
             self.timing.look_up(plan)
             self._caution()
+            if not self.request.dry_run:
+                await guard(earlier.collect(session, self.ctx, plan, self._warn_of), _UNCHANGED)
             decision = await guard(self._decide(session, plan, scene), _UNCHANGED)
             if self.request.dry_run:
                 self._warn(decision)
                 return self._ended(plan, Outcome.PLANNED)
-            await guard(earlier.collect(session, self.ctx, plan, self._warn_of), _UNCHANGED)
             if decision.attach is not None:
                 ready = await guard(self._already_there(session, plan, decision.attach), _UNCHANGED)
                 if ready is not None:

@@ -186,10 +186,22 @@ async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
 async def test_an_up_that_was_cut_off_is_told_of_by_the_next(sparks: SimulatedSparks, ctx: Context) -> None:
     await all_of(up(ctx, request(sparks, *RUNAWAY, detach=True)))
     await until(sparks, "killed")
+    async with asyncio.timeout(clients.PATIENCE):
+        while sparks.nodes["spark1"].memory.available < 100 * GIB:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)  # what it held comes back after it: until then nothing else fits
     events = await all_of(up(ctx, request(sparks)))
     warned = [event.message for event in events if isinstance(event, Warned)]
     assert any(text.startswith("the guard stopped qwen36-vllm at ") for text in warned), warned
     assert end_of(events).outcome is Outcome.READY
+
+
+async def test_what_became_of_an_earlier_start_is_told_before_a_refusal(sparks: SimulatedSparks, ctx: Context) -> None:
+    await all_of(up(ctx, request(sparks, *RUNAWAY, detach=True)))
+    await until(sparks, "killed")
+    too_much = ("args.gpu-memory-utilization=0.99",)
+    events = await all_of(up(ctx, request(sparks, *too_much)))
+    assert end_of(events).outcome is Outcome.REFUSED
+    assert any(isinstance(event, Warned) and event.message.startswith("the guard stopped ") for event in events)
 
 
 async def test_down_keeps_what_the_guard_left_of_a_container(sparks: SimulatedSparks, ctx: Context) -> None:
