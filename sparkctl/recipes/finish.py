@@ -109,7 +109,14 @@ def _launched(draft: Draft, engines: Sequence[str]) -> Launch:
     if script is None and (kept := _kept_script(words, draft)) is not None:
         return kept
     found = launch.read(words, draft.image or "", draft.engine_hint, engines, draft.engine, draft.model)
-    if found.model is None and found.command and draft.model and found.command[-1] == literal(draft.model):
+    is_said_again = found.engine in ("vllm", "sglang")  # anything else starts its command as it stands
+    if (
+        is_said_again
+        and not found.model
+        and found.command
+        and draft.model
+        and found.command[-1] == literal(draft.model)
+    ):
         found.command, found.model = found.command[:-1], draft.model  # behind launch words of somebody's own
     if found.engine not in engines:
         found.engine = "container"

@@ -326,7 +326,7 @@ async def test_what_is_covered_is_painted_when_it_is_seen_again(tmp_path: Path) 
         head = panel.screen.query_one("#head", Sheet)
         before = head.shown
         await pilot.press("p")
-        await until(pilot, "qwen36")
+        await until(pilot, "▸ gpt-oss-120b")
         panel.setup = replace(panel.setup, readonly=True)
         panel.repaint()
         await until(pilot, "read-only")

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkctl import engines
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.profile import JsonText, Profile, Values
 from sparkctl.recipes import braces
@@ -357,3 +358,14 @@ def test_a_shells_script_that_starts_llama_server_is_its_engine() -> None:
     found = pasted("docker run x/llama:1 bash -c './llama-server -m /m.gguf --port 8090 | tee /log'")
     assert (found.engine, found.port, found.start.health) == ("llamacpp", 8090, None)
     assert argv(found)[:2] == ("bash", "-c")
+
+
+def test_a_server_without_an_engine_of_its_own_keeps_the_model_among_its_words() -> None:
+    found = imported(
+        "recipe_version: '1'\nmodel: o/m\nruntime: trtllm\ncontainer: x/trt:1\n"
+        "defaults: {port: 8000}\ncommand: |\n  trtllm-serve o/m --port {port} --tp_size 1\n",
+        "x.yaml",
+    ).profile
+    argv = engines.load(found.engine).argv(found)
+    assert argv[:2] == ("trtllm-serve", "o/m")
+    assert argv.count("o/m") == 1
