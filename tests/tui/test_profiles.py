@@ -35,8 +35,8 @@ def with_editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) ->
 
 
 async def select(pilot: Driver, name: str) -> None:
-    await until(pilot, f" {name} ")
-    for _ in range(60):
+    await until(pilot, "▸ ")
+    for _ in range(40):
         if f"▸ {name} " in screen(pilot):
             return
         await pilot.press("j")
@@ -112,13 +112,14 @@ async def test_typing_filters_and_escape_drops_the_filter_before_the_screen(
 ) -> None:
     async with opened(setup((), tmp_path)) as pilot:
         await pilot.press("p")
-        await until(pilot, "qwen36-vllm")
-        await pilot.press("slash", *"!qwen")
-        shown = await until(pilot, "/ 1/4  !qwen")
-        assert "qwen36-vllm" not in shown
+        names = ProfileLibrary(tmp_path).names()
+        await until(pilot, f"▸ {names[0]} ")
+        await pilot.press("slash", *f"!{names[0]}")
+        shown = await until(pilot, f"/{len(names)}  !{names[0]}")
+        assert f" {names[0]} " not in shown
         await pilot.press("enter")
         await pilot.press("escape")
-        await until(pilot, "qwen36-vllm")
+        await until(pilot, f" {names[0]} ")
         await pilot.press("escape")
         await until(pilot, lambda text: "profiles" not in text.splitlines()[0])
 
@@ -244,7 +245,7 @@ async def test_an_edit_that_changes_nothing_leaves_no_copy(
 async def test_a_file_that_is_saved_elsewhere_is_read_again(tmp_path: Path, mine: Path) -> None:
     async with opened(setup((), tmp_path)) as pilot:
         await pilot.press("p")
-        await until(pilot, "qwen36")
+        await until(pilot, "▸ gpt-oss-120b")
         (mine / "another.yaml").write_text("schema: 1\nname: another\nextends: qwen36\n")
         await until(pilot, " another ")
 
@@ -254,13 +255,13 @@ async def test_small_terminals_and_dead_nodes_break_nothing(tmp_path: Path, size
     async with opened(setup((black_hole(),), tmp_path), size) as pilot:
         await pilot.press("p")
         if size[0] >= 50:
-            await until(pilot, "qwen36")
+            await until(pilot, "▸ gpt-oss-120b")
         await pilot.press(
             "down", "pagedown", "pagedown", "pageup", "u", "escape", "c", "y", "tab", "slash", "x", "enter", "escape"
         )
         await pilot.resize_terminal(120, 40)
         await pilot.press("p")  # escape went back where there was no picker to leave
-        await until(pilot, "qwen36")
+        await until(pilot, "gpt-oss-120b")
         await pilot.press("q")
 
 
