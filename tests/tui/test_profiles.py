@@ -154,7 +154,7 @@ async def test_the_check_is_that_of_the_command_line_flags_and_all(
     told = CliRunner().invoke(root, ["profiles", "check", "mine"], standalone_mode=False)
     assert told.return_value == 2
     *findings, sum_of_them = told.output.splitlines()
-    async with opened(setup((), tmp_path), (140, 60)) as pilot:
+    async with opened(setup((), tmp_path), (140, 90)) as pilot:
         await pilot.press("p")
         await select(pilot, "mine")
         shown = await until(pilot, "2 errors, 1 warning")
