@@ -36,7 +36,7 @@ EVERY = 5.0  # seconds between samples
 EVENING = datetime(2026, 5, 1, 21, 46, tzinfo=UTC).timestamp()
 HOME = "/home/milo"
 NAMES = ("spark1", "spark2")
-TOO_MUCH = ("--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
+TOO_MUCH = ("--force", "--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
 
 
 def hurry() -> SimClock:
