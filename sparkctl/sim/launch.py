@@ -36,6 +36,9 @@ _WEIGHED = (
     ("Coder-Next", 80, 3, 0.62),
 )
 
+_DRAFTER = re.compile(r"dflash|eagle|draft", re.IGNORECASE)
+_DRAFTS = 10**9  # bytes of a drafter of its own, two for each parameter
+
 DEFAULT_PORTS = {Kind.SGLANG: 30000, Kind.VLLM: 8000, Kind.LLAMA: 8080, Kind.TRTLLM: 8000, Kind.TTS: 5005}
 
 
@@ -169,6 +172,8 @@ def _positional_model(argv: Sequence[str]) -> str | None:
 
 def sizes(model: str, kind: Kind) -> tuple[int, int, float]:
     """Guess the bytes of all and of the active weights, and the number of parameters, from a model's name."""
+    if _DRAFTER.search(model.rstrip("/").rpartition("/")[2]):  # it has its target's name in its own, not its size
+        return _DRAFTS, _DRAFTS, _DRAFTS / 2
     for mark, parameters, moving, each in _WEIGHED:
         if mark.lower() in model.lower():
             return int(parameters * each * 1e9), int(moving * each * 1e9), parameters * 1e9

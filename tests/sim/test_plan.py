@@ -37,7 +37,18 @@ def planned(*words: str, scenario: str = "empty") -> tuple[int, dict[str, Any]]:
     return ran.returncode, document
 
 
-@pytest.mark.parametrize("profile", ["qwen36", "qwen36-ngram", "qwen36-vllm", "orpheus-tts"])
+@pytest.mark.parametrize(
+    "profile",
+    [
+        "qwen36",
+        "qwen36-ngram",
+        "qwen36-vllm",
+        "orpheus-tts",
+        "qwen36-nextn",
+        "qwen3-coder-next-dflash",
+        "qwen35-35b-dflash",
+    ],
+)
 def test_every_shipped_profile_fits_on_an_empty_spark(profile: str) -> None:
     code, document = planned(profile, "--node", "spark1")
     (node,) = document["nodes"]
@@ -70,6 +81,27 @@ def test_the_sum_is_written_out_and_the_largest_share_that_fits_is_told() -> Non
     assert "vLLM's own check" in ran.stdout
     (command,) = [line.removeprefix("then: ") for line in ran.stdout.splitlines() if line.startswith("then: ")]
     assert demo(*command.split()[1:], "--dry-run").returncode == 0, "what is advised is not refused"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("qwen36", "--set", "args.speculative-num-draft-tokens=20"), ("qwen36-nextn", "--set", f"{SHARE}=0.82")],
+)
+def test_all_the_flags_of_nextn_at_082_on_0512_take_the_workspace_first_and_do_not_fit(words: tuple[str, ...]) -> None:
+    code, document = planned(*words, "--node", "spark1")
+    (node,) = document["nodes"]
+    assert (code, node["answer"], node["largest"]["field"]) == (6, "short", SHARE)
+    assert any(part["name"] == "draft workspace" for part in node["parts"])
+    (way,) = node["commands"]
+    assert demo(*way.split()[1:], "--dry-run").returncode == 0, "what is advised is not refused"
+
+
+@pytest.mark.parametrize("profile", ["qwen3-coder-next-dflash", "qwen35-35b-dflash"])
+def test_a_drafter_weighs_what_a_drafter_does_and_both_start(profile: str) -> None:
+    _, document = planned(profile, "--node", "spark1")
+    (draft,) = [part for part in document["nodes"][0]["parts"] if part["name"] == "draft model"]
+    assert draft["size"] < 2 * GIB
+    assert demo("up", profile, "--node", "spark1").returncode == 0
 
 
 def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() -> None:

@@ -31,8 +31,7 @@ def operator(config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("name", ON_ONE)
 def test_a_dry_run_prints_the_line(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    # The simulated node has one config.json for all models: whether each fits is asked elsewhere.
-    assert invoke(["up", name, "--node", "spark1", "--dry-run", "--format", "docker", "--force"]) == 0
+    assert invoke(["up", name, "--node", "spark1", "--dry-run", "--format", "docker"]) == 0
     told = capfd.readouterr()
     assert told.out.startswith("docker run -d")
     assert LIBRARY.load(name).image in told.out

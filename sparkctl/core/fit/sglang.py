@@ -14,6 +14,8 @@ _LEAST = 10240 * MIB
 _HEADS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP")
 _HEAD, _STANDALONE = 4096 * MIB, 6144 * MIB
 _TAKEN_IN = (0, 5, 12)
+# with all of them its owners saw the workspace come first (https://al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp.html)
+_THREE = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
 
 
 def claim(subject: Subject, total: int) -> Claim:
@@ -31,10 +33,11 @@ def claim(subject: Subject, total: int) -> Claim:
 
     if not has_head(subject) or subject.workspace is Workspace.NOT_TAKEN:
         return Claim(plain, FIELD, share)
-    if subject.workspace is Workspace.TAKEN:
+    is_of_those = subject.version[:3] == _TAKEN_IN
+    if subject.workspace is Workspace.TAKEN or (is_of_those and all(words.has(flag) for flag in _THREE)):
         return Claim(taken, FIELD, share)
     doubt = None
-    if subject.version[:3] == _TAKEN_IN:
+    if is_of_those:
         name = (words.text("speculative-algorithm", "speculative-algo") or "").upper()
         doubt = (
             f"owners report images of SGLang 0.5.12 that take {name}'s draft workspace, mem-fraction-static × all memory, "

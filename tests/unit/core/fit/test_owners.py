@@ -62,6 +62,14 @@ def test_nextn_at_082_that_came_up_for_its_author_is_told_of_the_images_where_it
     assert not fit(qwen36("NEXTN", 0.6)).cautions, "it fits either way"
 
 
+def test_all_three_flags_on_0512_take_the_workspace_first_unless_a_start_of_them_went_well() -> None:
+    flags = "NEXTN --speculative-num-steps 5 --speculative-eagle-topk 4 --speculative-num-draft-tokens 20"
+    assert fit(qwen36(flags)).answer is Answer.SHORT
+    assert fit(qwen36(flags, 0.6)).answer is Answer.AFTER_DROP_CACHES
+    assert not fit(qwen36(flags, workspace=Workspace.NOT_TAKEN)).is_refused
+    assert not fit(replace(qwen36(flags), version=(0, 5, 23))).is_refused
+
+
 def minimax(ranks: int, share: float) -> Fit:
     command = f"vllm serve /m --gpu-memory-utilization {share} --max-model-len 196608"
     return fit(subject(command, 115, configs.MINIMAX_M27, (0, 19, 1), ranks=ranks))
