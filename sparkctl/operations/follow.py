@@ -17,7 +17,8 @@ from sparkctl.core.health import identity
 from sparkctl.core.sampler import WHILE_LOADING, Sampler
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
-from sparkctl.errors import DockerError, NodeError
+from sparkctl.errors import DockerError, InvalidInput, NodeError
+from sparkctl.model.ask import Nobody
 from sparkctl.model.container import Container
 from sparkctl.model.events import ContainersListed, Event, Found, NodeStateChanged, NumbersArrived, SampleArrived
 from sparkctl.model.finding import Severity
@@ -37,6 +38,7 @@ from sparkctl.wire.link import LinkStatus, state_of
 _DOCKER_EVERY = 5.0
 _METRICS_EVERY = 2.0
 _ALIVE_EVERY = 5.0  # seconds between looks at whether an engine is due to be asked for a token
+_MISPLACED_AGAIN = 10.0  # seconds until a file of ours is looked for once more: no node hears of it
 _LOADING = (Phase.PLANNED, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
@@ -45,7 +47,8 @@ class Follower:
     """Emits what happens on one node. ``run`` goes on until it is cancelled.
 
     ``every``: seconds between samples. While an instance of ours is loading there they come every second. ``again``:
-    seconds until a node that cannot be used (a refused login, an unknown key, no Python) is tried once more; None: not.
+    seconds until a node that cannot be used (a refused login, an unknown key, no Python) is tried once more; None: not. What
+    is wrong on our side, as an identity file that is gone, is looked at again in any case: no node is asked for that.
     """
 
     ctx: Context
@@ -60,18 +63,23 @@ class Follower:
     _told: dict[str, Told] = field(default_factory=dict)
     _answers: asyncio.Event = field(default_factory=asyncio.Event)  # the node can be asked
     _listed: asyncio.Event = field(default_factory=asyncio.Event)  # and Docker has said what runs
+    _is_misplaced: bool = False  # what was wrong last is on our side
     _ahead: float = 0.0  # seconds that the node's clock is ahead of ours
 
     async def run(self) -> None:
         """Follow the node; without ``again`` ends where waiting does not help, the last event saying why."""
-        await self._follow(Session(self.node, self.ctx.asker, self.ctx.clock))
-        while self.again is not None:
+        asker = self.ctx.asker
+        while True:
+            again = await self._follow(Session(self.node, asker, self.ctx.clock))
+            if again is None:
+                return
             self._answers.clear()
             self._listed.clear()
-            await self.ctx.clock.sleep(self.again)
-            await self._follow(Session(self.node, clock=self.ctx.clock))  # nobody is asked again
+            await self.ctx.clock.sleep(again)
+            asker = asker if self._is_misplaced else Nobody()  # nobody is asked twice
 
-    async def _follow(self, opened: Session) -> None:
+    async def _follow(self, opened: Session) -> float | None:
+        """Follow it as long as that can be; return in how many seconds to try again, None for not at all."""
         async with opened as session:
             self.session = session
             session.link.on_status(lambda status: self._link_changed(session, status))
@@ -85,12 +93,19 @@ class Follower:
             try:
                 await self._sample(sampler, beside)
             except NodeError as error:
-                self.emit(replace(failed(session, error), next_try=self.again))
+                again, self._is_misplaced = self.again, False
+                self.emit(replace(failed(session, error), next_try=again))
+            except InvalidInput as error:
+                again, self._is_misplaced = min(self.again or _MISPLACED_AGAIN, _MISPLACED_AGAIN), True
+                self.emit(replace(failed(session, error), next_try=again))
+            else:
+                return self.again
             finally:
                 self.session = None
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
+        return again
 
     async def _sample(self, sampler: Sampler, beside: Iterable[asyncio.Task[None]]) -> None:
         async with aclosing(sampler.samples()) as events:
@@ -211,6 +226,7 @@ def emit_told(session: Session, told: dict[str, Told], emit: Callable[[Event], N
         emit(NumbersArrived(session.clock.now(), session.node.name, container, its.numbers, its.hint))
 
 
-def failed(session: Session, error: NodeError) -> NodeStateChanged:
-    """Return the state that an error stands for, with its words."""
-    return NodeStateChanged(session.clock.now(), session.node.name, state_of(error), error.message, hint=error.hint)
+def failed(session: Session, error: NodeError | InvalidInput) -> NodeStateChanged:
+    """Return the state that an error stands for, with its words; of a fault of ours, that nothing is known of the node."""
+    state = state_of(error) if isinstance(error, NodeError) else NodeState.UNKNOWN
+    return NodeStateChanged(session.clock.now(), session.node.name, state, error.message, hint=error.hint)

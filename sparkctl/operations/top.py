@@ -13,7 +13,7 @@ from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR, Sampler
 from sparkctl.core.session import Session
 from sparkctl.core.store import LoadView
 from sparkctl.core.together import together
-from sparkctl.errors import NodeError, Starved
+from sparkctl.errors import InvalidInput, NodeError, Starved
 from sparkctl.model.events import ContainersListed, Event, Found, NodeStateChanged, SampleArrived
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import Node, NodeName, NodeState
@@ -81,7 +81,7 @@ async def _look(ctx: Context, node: Node, emit: Emit) -> Hello | None:
             for one in identity.troubles(node.name, who, arrived.sample):
                 emit(Found.of(arrived.ts, one))
             await _count(session, listed, arrived.sample.time - arrived.ts, emit)
-        except NodeError as error:
+        except (NodeError, InvalidInput) as error:
             emit(failed(session, error))
             return None
         return who

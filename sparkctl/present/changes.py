@@ -31,7 +31,9 @@ class Teller:
         return [*said, *_instances(before, view), *_findings(before, view), *self._memory(view)]
 
     def _state(self, before: LoadView | None, view: LoadView) -> list[str]:
-        if (NodeState.UNKNOWN if before is None else before.state) is view.state:
+        known = (NodeState.UNKNOWN, None) if before is None else (before.state, before.detail)
+        is_reason = view.state is NodeState.UNKNOWN and known[1] is None and view.detail is not None
+        if known[0] is view.state and not is_reason:
             return []  # also of a node that was not looked at yet: whoever connects has said so
         if view.state is NodeState.OK:
             return [f"{view.name} answers"]

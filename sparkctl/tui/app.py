@@ -79,7 +79,6 @@ class Panel(Speech):
         self.register_theme(LIGHT)
         self.setup = setup
         self.ascii_only = setup.ascii_only
-        self.paused = False
         self.defect: BaseException | None = None
         self.config_fault: SparkctlError | None = None  # of the file as it is now; what was read before it stays
         self._colourless = colourless
@@ -167,10 +166,14 @@ class Panel(Speech):
         store = self._room.bridge.store
         return {name: store.guarded(name) if name in store.nodes else None for name in self.names}
 
-    def scene(self) -> Scene | None:
-        """Return the overview's content, None before anything can be known."""
+    def scene(self, held: Scene | None = None) -> Scene | None:
+        """Return the overview's content, None before anything can be known; a held one with what is chosen now."""
         if self._room is None:
             return None
+        if held is not None:
+            glances = tuple(replace(one, chosen=self._instances.get(one.name)) for one in held.glances)
+            at = min(self._chosen, max(0, len(glances) - 1))
+            return replace(held, glances=glances, chosen=at, notices=tuple(self._room.notices))
         return self._room.scene(self.names, self._chosen, self._instances, self._sparks, self.ascii_only)
 
     def _instance(self) -> str | None:
@@ -182,12 +185,13 @@ class Panel(Speech):
         return mine if mine in names else names[0] if names else None
 
     def repaint(self) -> None:
-        """Show the state as it is now, on the screen that can be seen."""
-        if not self.paused and self.is_running:
-            self._paint_front()
+        """Show the state as it is now, on the screen that can be seen, unless that is held."""
+        if self.is_running and (self.front is None or self.front.held_at is None):
+            self.moved()
 
-    def _paint_front(self) -> None:
-        """Paint the screen in front, dialogs left out: one that is covered is up to date when it is seen again."""
+    def moved(self) -> None:
+        """Paint the screen in front, a held one, too: the operator has done something, and sees it. Dialogs are left out: what
+        is covered is up to date when it is seen again."""
         if self.front is not None:
             self.front.repaint()
 
@@ -336,7 +340,7 @@ class Panel(Speech):
     def choose(self, index: int) -> None:
         """Select a Spark."""
         self._chosen = max(0, min(index, len(self.names) - 1))
-        self.repaint()
+        self.moved()
 
     def choose_next(self, by: int) -> None:
         """Select another Spark; after the last comes the first."""
@@ -348,15 +352,15 @@ class Panel(Speech):
         if names and self.node is not None:
             at = names.index(self._instance() or names[0])
             self._instances[self.node] = names[max(0, min(len(names) - 1, at + by))]
-            self.repaint()
+            self.moved()
 
     def pause(self) -> None:
-        """Hold the picture, or let it go on."""
+        """Hold the picture that is seen, or let it go on."""
         if self._room is not None and self._room.player is not None:
             self._room.player.pause()
-        else:
-            self.paused = not self.paused
-        self._paint_front()
+        elif self.front is not None:
+            self.front.hold()
+        self.moved()
 
     def prefer(self, node: NodeName, instance: str) -> None:
         """Let this instance be the one that is selected on its node."""

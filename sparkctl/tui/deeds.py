@@ -109,7 +109,7 @@ class Deeds:
             panel.pop_screen()
         elif panel.room is not None:
             panel.room.notices.clear()
-            panel.repaint()
+            panel.moved()
 
     def do_quit(self, one: Action) -> None:
         """Go back; from the overview, end the panel."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -40,6 +41,13 @@ class Overview(PanelScreen):
     PLACE = OVERVIEW
     BINDINGS: ClassVar[list[BindingType]] = bound(OVERVIEW)
 
+    _held: Scene | None = None
+
+    def hold(self) -> None:
+        """Hold the figures as they are; what is chosen among them stays the operator's."""
+        super().hold()
+        self._held = None if self.held_at is None else deepcopy(self.panel.scene())
+
     def body(self) -> Widget:
         """Return the tiles."""
         return Tiles(self.panel.tones, id="tiles")
@@ -51,7 +59,7 @@ class Overview(PanelScreen):
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
         panel = self.panel
-        scene: Scene | None = panel.scene()
+        scene: Scene | None = panel.scene(self._held)
         if panel.setup.recording is not None and not panel.names:
             tiles.show(filled(reading(), wide, high, panel.ascii_only))
         elif scene is not None:

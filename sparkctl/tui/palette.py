@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.fuzzy import Matcher
 from textual.widgets import Input
 
 from sparkctl.core.actions import ActionId, available
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 THEME = "theme "  # what the entries of colours begin with
+_NONE = -1  # nothing is chosen: an arrow chooses
 _NOT = (ActionId.PALETTE, ActionId.BACK)
 _WIDE = 70
 _MOST = 14  # entries that are seen at once
+_TELLING = 3  # letters from which on it means something that they stand within a name
 _ABOVE = 3  # rows of the frame, the field and a blank one
 
 
@@ -37,6 +40,8 @@ class Entry:
     title: str
     key: str = ""
     line: str = ""
+    names: tuple[str, ...] = ()  # what else it is called: in the footer, on the `:` line, in the config
+    changes: bool = False
 
 
 def entries(panel: Panel) -> list[Entry]:
@@ -48,7 +53,9 @@ def entries(panel: Panel) -> list[Entry]:
             one.id,
             one.title,
             key_words(one.keys[0], panel.ascii_only),
-            clean(" ".join(one.words(now))) if one.words else "",
+            clean(" ".join(one.words(now))) if one.words else one.verb or "",
+            tuple(dict.fromkeys(name for name in (one.short, one.verb, str(one.id)) if name)),
+            one.changes,
         )
         for one in available(actions, now)
         if one.id not in _NOT
@@ -57,12 +64,47 @@ def entries(panel: Panel) -> list[Entry]:
 
 
 def fitting(those: Sequence[Entry], typed: str) -> list[Entry]:
-    """Return what fits, the best first, and every action before any theme; nothing typed: all actions."""
+    """Return what fits, the best first, and every action before any theme that fits as well; nothing typed: all actions."""
     if not typed.strip():
         return [one for one in those if not one.does.startswith(THEME)]
-    matcher = Matcher(typed)
-    scored = [(one.does.startswith(THEME), -matcher.match(one.title), at, one) for at, one in enumerate(those)]
-    return [one for *_, one in sorted(scored, key=lambda each: each[:3]) if matcher.match(one.title) > 0]
+    scored = [(fit, one.does.startswith(THEME), at, one) for at, one in enumerate(those) if (fit := _fit(one, typed))]
+    return [one for *_, one in sorted(scored, key=lambda each: (each[0] is Fit.WEAK, each[1], each[0], each[2]))]
+
+
+class Fit(IntEnum):
+    """How well an entry is what was typed, the best first."""
+
+    NAME = 1  # that is its name
+    BEGINS = 2  # so its name begins
+    WORDS = 3  # so words of its name or its title begin
+    WEAK = 4  # it is somewhere within
+
+
+def _fit(one: Entry, typed: str) -> Fit | None:
+    """Return how well an entry fits; None where it does not."""
+    wanted, names = typed.strip().casefold(), [name.casefold() for name in one.names]
+    words = re.findall(r"[\w-]+", " ".join((*names, one.title.casefold())))
+    if wanted in names:
+        return Fit.NAME
+    if any(name.startswith(wanted) for name in names):
+        return Fit.BEGINS
+    if all(any(word.startswith(part) for word in words) for part in wanted.split()):
+        return Fit.WORDS
+    is_within = len(wanted) >= _TELLING and (
+        wanted in one.title.casefold() or any(_runs(wanted, name) for name in names)
+    )
+    return Fit.WEAK if is_within else None
+
+
+def _runs(wanted: str, name: str) -> bool:
+    """Tell whether the letters stand in a name in this order."""
+    letters = iter(name)
+    return all(letter in letters for letter in wanted)
+
+
+def is_sure(one: Entry, typed: str) -> bool:
+    """Tell whether it may be done by enter alone: what changes something is not, on a weak hit."""
+    return not (one.changes and typed.strip() and _fit(one, typed) is Fit.WEAK)
 
 
 class Palette(Dialog[str]):
@@ -111,7 +153,7 @@ class Palette(Dialog[str]):
 
     def answers(self) -> Sequence[Row]:
         """Return what keys do."""
-        more = len(self._found) - self._at - 1
+        more = len(self._found) - max(self._at, 0) - 1
         return [(), row(Span(f"{more} more   " if more > 0 else "", Tone.LABEL), Span("enter", Tone.KEY),
                         Span(" does it   ", Tone.LABEL), Span("esc", Tone.KEY), Span(" leaves", Tone.LABEL))]  # fmt: skip
 
@@ -121,12 +163,13 @@ class Palette(Dialog[str]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show what fits."""
-        self._found, self._at = fitting(self._all, event.value), 0
+        self._found = fitting(self._all, event.value)
+        self._at = 0 if self._found and is_sure(self._found[0], event.value) else _NONE
         self.draw()
 
     def on_input_submitted(self) -> None:
         """Do the chosen one."""
-        if self._found:
+        if self._found and self._at != _NONE:
             self.dismiss(self._found[self._at].does)
 
     def on_click(self, event: events.Click) -> None:

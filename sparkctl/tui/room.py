@@ -328,6 +328,8 @@ class Room:
         unless a dialog has it in full."""
         self.notices[:] = [*self.notices[-2:], (clean(words.replace("\n", " ")), tone)]
         front = self._panel.front
+        if front is not None and front.held_at is not None:
+            self._panel.call_later(self._panel.moved)
         if not is_shown and front is not None and front.PLACE != OVERVIEW:
             severity = {Tone.GOOD: "information", Tone.ATTENTION: "warning", Tone.ACCENT: "information"}.get(
                 tone, "error"

@@ -51,6 +51,7 @@ class PanelScreen(Screen[None]):
     have a ``do_`` method (by the name of its id) is theirs to do."""
 
     PLACE: ClassVar[str]
+    held_at: float | None = None  # since when nothing but the operator's own moves is painted here, unix seconds
 
     @property
     def panel(self) -> Panel:
@@ -77,6 +78,10 @@ class PanelScreen(Screen[None]):
 
     def picture(self) -> None:
         """Show the state as it is now."""
+
+    def hold(self) -> None:
+        """Hold the picture, or let it go on. Another screen goes on by itself."""
+        self.held_at = self.panel.now() if self.held_at is None else None
 
     def compose(self) -> ComposeResult:
         """Header, body, footer, and what takes their place in a tiny terminal."""
@@ -128,7 +133,7 @@ class PanelScreen(Screen[None]):
         panel = self.panel
         badges = [
             (panel.config_fault is not None, "config has faults", Tone.BAD),
-            (panel.paused, "paused", Tone.ATTENTION),
+            (self.held_at is not None, "paused", Tone.ATTENTION),
             (bool(panel.badge), panel.badge, Tone.ACCENT),
             (panel.setup.readonly, "read-only", Tone.ACCENT),
         ]
@@ -142,4 +147,4 @@ class PanelScreen(Screen[None]):
             from sparkctl.present.glance import troubled
 
             spans += [said(f"{words} · ", tone) for words, tone in troubled(panel.situation().views, panel.ascii_only)]
-        return (*spans, Span(time.strftime("%H:%M:%S", time.localtime(panel.now())), Tone.VALUE))
+        return (*spans, Span(time.strftime("%H:%M:%S", time.localtime(self.held_at or panel.now())), Tone.VALUE))

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +16,18 @@ import pytest
 
 from sparkctl.cli.panel import _Reload
 from sparkctl.core.config import load_config
+from sparkctl.core.context import Context
 from sparkctl.core.faults import InvalidFile
+from sparkctl.core.history import History
 from sparkctl.core.recording import read
 from sparkctl.errors import InvalidInput
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.sample import Sample
+from sparkctl.operations import follow
 from sparkctl.operations.follow import Follower
+from sparkctl.operations.top import watch
+from sparkctl.present.changes import Teller
 from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.app import Panel
 from sparkctl.tui.bridge import Bridge
@@ -207,6 +213,53 @@ async def test_a_defect_of_one_follower_is_said_in_its_tile_and_the_other_goes_o
         monkeypatch.setattr(Follower, "run", whole)
         await pilot.press("tab", "r")
         await until(pilot, "spark2 ● ready")
+
+
+def put_back(key: Path, identity: str) -> None:
+    key.write_bytes(Path(identity).expanduser().read_bytes())
+    key.chmod(0o600)
+
+
+async def test_an_identity_that_is_gone_is_the_sparks_state_and_is_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "_MISPLACED_AGAIN", 0.3)
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        first, second = load_config(sparks.config_path).nodes
+        assert second.identity is not None
+        key = tmp_path / "key"
+        nodes = (first, replace(second, identity=str(key)))
+        async with opened(setup(nodes, tmp_path / "state")) as pilot:
+            shown = await until(pilot, lambda text: "spark1 ● ready" in text and "cannot be read" in text)
+            assert "defect" not in shown
+            assert "name a private key" in shown
+            put_back(key, second.identity)
+            await until(pilot, "spark2 ● ready")
+
+
+async def test_plain_goes_on_without_a_spark_whose_identity_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "_MISPLACED_AGAIN", 0.3)
+    async with SimulatedSparks("two-stacks", **FAST) as sparks:
+        first, second = load_config(sparks.config_path).nodes
+        assert second.identity is not None
+        key = tmp_path / "key"
+        nodes = (first, replace(second, identity=str(key)))
+        told: list[str] = []
+        teller = Teller()
+        async with (
+            asyncio.timeout(PATIENCE),
+            aclosing(watch(Context(History(tmp_path / "state"), "tester"), nodes)) as looks,
+        ):
+            async for one, other in looks:
+                told += teller.tell(other)
+                if one.state is NodeState.OK and told and not key.exists():
+                    put_back(key, second.identity)
+                if other.state is NodeState.OK:
+                    break
+        assert "cannot be read" in told[0]
+        assert any("answers" in each for each in told)
 
 
 async def test_without_colours_nothing_on_the_screen_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
 from sparkctl.tui.confirming import TypedName, question
+from sparkctl.tui.overview import Tiles
 from sparkctl.tui.palette import THEME, entries, fitting
 from sparkctl.tui.sheet import Sheet
 from tests.sim.clients import FAST
@@ -307,6 +308,66 @@ async def test_a_pause_holds_the_picture_and_not_the_store(tmp_path: Path, monke
         assert screen(pilot) == held
         await pilot.press("space")
         await until(pilot, lambda text: "paused" not in text and text != held)
+
+
+async def test_a_pause_follows_the_operators_own_moves_and_holds_no_other_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        await until(pilot, lambda text: text.count("tok/s") == 2)
+
+        def tiles() -> list[str]:
+            return panel.screen.query_one(Tiles).shown
+
+        await pilot.press("space")
+        await until(pilot, "paused")
+        first = tiles()
+        await pilot.press("tab")
+        await pilot.pause(1.2)
+        moved = tiles()
+        assert moved != first, "which Spark is selected is seen at once"
+        assert panel.node == "spark2"
+        await pilot.press("tab")
+        await pilot.pause()
+        assert tiles() == first, "the figures are those of the pause"
+        await pilot.press("enter")
+        shown = await until(pilot, lambda text: "›" in text and "runs with" not in text.partition("being read")[0])
+        assert "paused" not in shown
+        await pilot.press("escape")
+        await until(pilot, "paused")
+        assert tiles() == first
+
+
+async def test_the_palette_knows_an_action_by_the_word_of_the_footer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        those = entries(panel)
+        for word, does in (
+            ("logs", "logs"),
+            ("doctor", "doctor"),
+            ("stop", "down"),
+            ("down", "down"),
+            ("drop", "drop-caches"),
+        ):
+            assert fitting(those, word)[0].does == does, word
+        assert fitting(those, "quit")[0].does in ("quit", "quit-at-once")
+        assert fitting(those, "theme")[0].does.startswith(THEME)
+        assert not any(one.changes for one in fitting(those, "theme"))
+        assert fitting(those, "xyzzy") == []
+        await pilot.press("ctrl+p", *"rop")
+        shown = await until(pilot, "drop the page cache")
+        assert "▸" not in shown, "what changes something is not chosen by a part of a word"
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "drop the page cache" in screen(pilot), "and enter does nothing then"
+        await pilot.press("down")
+        await until(pilot, "▸ drop the page cache")
 
 
 REFUSED = [
