@@ -24,6 +24,19 @@ def fit_sign(fit: Fit | None, ascii_only: bool) -> Span:
     return Span(plain if ascii_only else sign, tone)
 
 
+def fit_legend(ascii_only: bool) -> Row:
+    """Return what the signs mean."""
+    told = (
+        (Answer.FITS, "fits"), (Answer.AFTER_DROP_CACHES, "drop caches"), (Answer.IF_STOPPED, "stop first"),
+        (Answer.SHORT, "too big"),
+    )  # fmt: skip
+    parts = [(_SIGNS[answer], words) for answer, words in told]
+    signs = [(plain if ascii_only else sign, tone, words) for (sign, plain, tone), words in parts]
+    return tuple(
+        span for sign, tone, words in signs for span in (Span(f"  {sign}", tone), Span(f" {words}", Tone.LABEL))
+    )
+
+
 def fit_words(fit: Fit | None) -> Span:
     """Return an answer in a few words."""
     if fit is None:

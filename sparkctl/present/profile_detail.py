@@ -9,7 +9,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
 from sparkctl.present.check_rows import check_row, check_rows, fault_rows
-from sparkctl.present.fit_signs import fit_line, fit_sum
+from sparkctl.present.fit_signs import fit_legend, fit_line, fit_sign, fit_sum
 from sparkctl.present.fold import fold
 from sparkctl.present.frame import framed
 from sparkctl.present.scrolled import Page, scrolled
@@ -19,6 +19,8 @@ from sparkctl.present.spans import Row, Span, Tone, cells, cut, row, said, text,
 from sparkctl.present.starting import standing_rows
 from sparkctl.present.symbols import symbol
 
+_ROOMY = 14  # lines from which on all that is said of memory has room above the command
+_SUM_HEAD = [row(Span("what it takes: the figures on the left add up; · is a part of the one above it", Tone.STALE))]
 _NOTE = ("--label dev.sparkctl.", "--label 'dev.sparkctl.")
 
 
@@ -28,7 +30,7 @@ def detail(shelf: Shelf, one: ProfileEntry, columns: int, lines: int) -> Page:
     whose = "shipped" if summary.shipped else "yours, over the shipped one" if summary.overrides_shipped else "yours"
     title = row(said(summary.name, Tone.TITLE), Span(f"  {whose}", Tone.LABEL))
     inner = max(8, columns - 4)
-    body = _whole(shelf, one.profile, inner) if one.profile is not None else _wrong(shelf, one, inner)
+    body = _whole(shelf, one.profile, inner, lines - 2) if one.profile is not None else _wrong(shelf, one, inner)
     page = scrolled(body, shelf.further, lines - 2, shelf.ascii_only)
     return Page(framed(title, page.rows, columns, lines, chosen=False, ascii_only=shelf.ascii_only), page.further)
 
@@ -54,8 +56,9 @@ def _last_row(name: str, shelf: Shelf) -> list[Row]:
     return [row(label, said(f"ready on {one.node} after {spoken(one.seconds)}, {when}", Tone.LABEL))]
 
 
-def _whole(shelf: Shelf, profile: Profile, columns: int) -> list[Row]:
+def _whole(shelf: Shelf, profile: Profile, columns: int, lines: int) -> list[Row]:
     rows: list[Row] = []
+    later: list[Row] = []  # of what memory would be, what comes after the command where there is little room
     if profile.title:
         rows.append(row(said(profile.title, Tone.VALUE)))
     check, last = check_row(shelf), _last_row(profile.name, shelf)
@@ -67,13 +70,17 @@ def _whole(shelf: Shelf, profile: Profile, columns: int) -> list[Row]:
         rows.append(
             row(Span(f"for {profile.nodes} Sparks together: sparkctl starts profiles of one, so far", Tone.ATTENTION))
         )
-    rows.append(_nodes_row(shelf))
+    rows.append(_nodes_row(shelf, profile, columns))
     fit = None if shelf.node is None else shelf.fits.get((profile.name, shelf.node))
     is_fitted = (profile.name, shelf.node) in shelf.fits
     rows += fit_line(fit, columns, shelf.ascii_only) if is_fitted else []
     view = next((view for view in shelf.views if view.name == shelf.node), None)
     if view is not None:
-        rows += [cut(each, columns) for each in standing_rows(profile, view, shelf.ascii_only, columns, fit)]
+        standing = [cut(each, columns) for each in standing_rows(profile, view, shelf.ascii_only, columns, fit)]
+        if is_fitted and lines < _ROOMY:
+            rows, later = [*rows, *standing[-1:]], standing[:-1]
+        else:
+            rows += standing
         if view.memory is not None and profile.expected_memory is None:
             rows.append(
                 row(Span("then ", Tone.LABEL), Span("not known: the profile has no expected_memory", Tone.STALE))
@@ -88,15 +95,10 @@ def _whole(shelf: Shelf, profile: Profile, columns: int) -> list[Row]:
         )
     infos = check_rows(shelf, columns, (Level.INFO,))
     sums = fit_sum(fit, columns)
-    return [
-        *rows,
-        (),
-        *sums,
-        *([()] if sums else []),
-        *_command(shelf.preview, columns),
-        *([()] if infos else []),
-        *infos,
-    ]
+    command = _command(shelf.preview, columns)
+    legend = [cut(fit_legend(shelf.ascii_only), columns)] if shelf.fits else []
+    blocks = [[*later, *legend], [*_SUM_HEAD, *sums] if sums else [], infos]
+    return [*rows, *command, *(each for block in blocks if block for each in ((), *block))]
 
 
 def _warning_rows(shelf: Shelf, columns: int) -> list[Row]:
@@ -108,12 +110,20 @@ def _warning_rows(shelf: Shelf, columns: int) -> list[Row]:
     ]
 
 
-def _nodes_row(shelf: Shelf) -> Row:
+def _nodes_row(shelf: Shelf, profile: Profile, columns: int) -> Row:
+    """Return the Sparks, the selected one in brackets, each with whether it fits there; what the signs mean where there is
+    room."""
+    if not shelf.names:
+        return row(Span("no Spark is configured", Tone.STALE))
     spans: list[Span] = [Span("on   ", Tone.LABEL)]
     for name in shelf.names:
         mine = name == shelf.node
-        spans.append(said(f"[ {name} ]" if mine else f"  {name}  ", Tone.KEY if mine else Tone.LABEL))
-    return tuple(spans) if shelf.names else row(Span("no Spark is configured", Tone.STALE))
+        tone = Tone.KEY if mine else Tone.LABEL
+        spans.append(said(f"[ {name} ]" if mine else f"  {name}  ", tone))
+        if (profile.name, name) in shelf.fits:
+            spans += [Span(" "), fit_sign(shelf.fits[profile.name, name], shelf.ascii_only), Span(" ")]
+    legend = fit_legend(shelf.ascii_only) if shelf.fits else ()
+    return (*spans, *legend) if width(spans) + width(legend) <= columns else tuple(spans)
 
 
 def _command(preview: Preview, columns: int) -> list[Row]:

@@ -7,30 +7,31 @@ from collections.abc import Sequence
 from sparkctl import engines
 from sparkctl.core.profiles import ProfileEntry
 from sparkctl.model.phase import Phase
+from sparkctl.model.text import clean
 from sparkctl.present.check_rows import badge
 from sparkctl.present.fit_signs import fit_sign, fit_words
 from sparkctl.present.scrolled import seen
 from sparkctl.present.shelf import Shelf, ago
 from sparkctl.present.shelf_order import HEADS, ORDERS, model_words, running_of
-from sparkctl.present.spans import Row, Span, Tone, fit, row, said, width
+from sparkctl.present.spans import Row, Span, Tone, cells, fit, row, said
 from sparkctl.present.symbols import symbol
 
 _GAP = 2
+_LONGEST = 24  # columns of a profile's name
 _BRIEF = 9  # columns of an engine's name where room is short
-_ROOMY = 100  # columns from which on the number of nodes has one, and names are whole
+_ROOMY = 100  # columns from which on engines' names are whole
 _CHECKED = 60  # columns from which on the check has a place there
-_NARROW = 72  # columns from which on the model has a place in the list
-_NAME, _ENGINE, _MODEL, _NODES, _CHECK, _FITS, _RUNS = (
-    HEADS.index(head) for head in ("profile", "engine", "model", "nodes", "check", "fits", "runs on")
-)
+_LEAST_MODEL = 20  # columns of the model: of fewer nobody would read which one it is
+_STARTED, _FAILED = 16, 22  # columns of ``● 6:55, 12 d ago``, and where there is room of ``✕ cuda-oom, 12 min ago``
+_WORDS = 26  # columns of ``spark1: after drop caches``
+_NAME, _ENGINE, _MODEL, _NODES, _CHECK, _FITS, _RUNS, _LAST = range(len(HEADS))
 
 
 def list_rows(shelf: Shelf, columns: int, lines: int) -> list[Row]:
     """Return at most ``lines`` rows: what is filtered by, the heads, and a row for each that has room."""
     shown = shelf.shown
-    table = [_cells(one, shelf, columns) for one in shown]
-    heads = _heads(shelf, columns)
-    wide = _widths(shelf, [heads, *table], columns)
+    heads = _heads(shelf)
+    wide = _widths(shelf, columns)
     rows = []
     if shelf.pattern is not None:
         count = f"{len(shown)}/{len(shelf.entries or ())}"
@@ -41,37 +42,44 @@ def list_rows(shelf: Shelf, columns: int, lines: int) -> list[Row]:
     chosen = shelf.selected
     mark = ">" if shelf.ascii_only else "▸"
     at = 0 if chosen is None else shown.index(chosen)
-    for one, line in [(shown[each], table[each]) for each in seen(len(shown), at, max(1, lines - len(rows)))]:
+    for one in [shown[each] for each in seen(len(shown), at, max(1, lines - len(rows)))]:
+        line = _cells(one, shelf, has_words=wide[_FITS] > _WORDS)
         here = f" {mark} " if one is chosen else "   "
         whole = _line(line, wide, here, one is chosen)
         rows.append(whole if one.profile is not None else _broken(one, line, wide, here, one is chosen))
     return rows
 
 
-def _heads(shelf: Shelf, columns: int) -> list[Row]:
-    """Return the names of the columns; where room is short the check has none: its signs say what they are."""
-    names = ["" if head == "check" and columns < _ROOMY else head + _sorted_by(head, shelf) for head in HEADS]
-    return [(Span(name, Tone.LABEL),) for name in names]
+def _heads(shelf: Shelf) -> list[Row]:
+    return [(Span(head + _sorted_by(head, shelf), Tone.LABEL),) for head in HEADS]
 
 
 def _sorted_by(head: str, shelf: Shelf) -> str:
     return "" if ORDERS.get(head) is not shelf.order else " v" if shelf.ascii_only else " ↓"
 
 
-def _widths(shelf: Shelf, lines: Sequence[Sequence[Row]], columns: int) -> list[int]:
-    """Return how wide each column is, 0 for one that is left out: the model has what the others leave."""
-    wide = [max(width(line[at]) for line in lines) for at in range(len(HEADS))]
-    wide[_NAME] = min(wide[_NAME], max(10, columns // (3 if columns >= _ROOMY else 4)))
-    if columns < _ROOMY:
-        wide[_ENGINE] = min(wide[_ENGINE], _BRIEF)
-        wide[_NODES] = 0
-    if columns < _CHECKED:
-        wide[_CHECK] = 0
-    if not shelf.fits:
-        wide[_FITS] = 0  # there is no Spark to fit on
-    others = [each for at, each in enumerate(wide) if each and at != _MODEL]
-    rest = columns - 3 - sum(others) - _GAP * len(others)
-    wide[_MODEL] = max(0, min(wide[_MODEL], rest)) if columns >= _NARROW and rest >= 8 else 0
+def _widths(shelf: Shelf, columns: int) -> list[int]:
+    """Return how wide each column is, 0 for one that is left out. It depends on what there is, not on what a filter leaves or
+    what runs just now: nothing jumps. The model comes before the number of nodes and the words of the fit."""
+    every = [one.profile for one in shelf.entries or () if one.profile is not None]
+    sparks = max((cells(clean(name)) for name in shelf.names), default=0)
+    wide = [0] * len(HEADS)
+    names = max((cells(clean(one.summary.name)) for one in shelf.entries or ()), default=0)
+    wide[_NAME] = min(max(names, len("profile ↓")), _LONGEST if columns >= _CHECKED else max(10, columns // 4))
+    engine = max((cells(engines.title(one.engine)) for one in every), default=0)
+    wide[_ENGINE] = max(len("engine ↓"), engine if columns >= _ROOMY else min(engine, _BRIEF))
+    wide[_CHECK] = len("check") if columns >= _CHECKED else 0
+    wide[_FITS] = max(len("fits"), len(shelf.names)) if shelf.fits else 0  # without a Spark there is none to fit on
+    wide[_RUNS] = max(len("runs on ↓"), sparks + 2)
+    wide[_LAST] = _FAILED if columns >= _ROOMY else _STARTED
+    models = max((cells(clean(model_words(one) or "")) for one in every), default=0)
+    for nodes, has_words in ((len("nodes"), True), (len("nodes"), False), (0, False)):
+        fits = len(shelf.names) + 1 + _WORDS if has_words and shelf.fits else wide[_FITS]
+        tried = [*wide[:_MODEL], 0, nodes, wide[_CHECK], fits, *wide[_RUNS:]]
+        rest = columns - 3 - sum(tried) - _GAP * sum(1 for each in tried if each)
+        if rest >= _LEAST_MODEL:
+            tried[_MODEL] = max(_LEAST_MODEL, min(models, rest))
+            return tried
     return wide
 
 
@@ -86,7 +94,7 @@ def _line(parts: Sequence[Row], wide: Sequence[int], mark: str, mine: bool = Fal
     return tuple(spans)
 
 
-def _cells(one: ProfileEntry, shelf: Shelf, columns: int) -> list[Row]:
+def _cells(one: ProfileEntry, shelf: Shelf, *, has_words: bool) -> list[Row]:
     profile, name = one.profile, one.summary.name
     ends = [_runs(one, shelf), _last(name, shelf)]  # what is broken now may have been started before
     if profile is None:
@@ -94,7 +102,7 @@ def _cells(one: ProfileEntry, shelf: Shelf, columns: int) -> list[Row]:
     return [
         row(said(profile.name, Tone.VALUE)), row(said(engines.title(profile.engine), Tone.LABEL)),
         row(said(model_words(profile) or "—", Tone.LABEL)), row(Span(str(profile.nodes), Tone.LABEL)),
-        badge(shelf.checks.get(name), shelf.ascii_only), _fits(one, shelf, columns), *ends,
+        badge(shelf.checks.get(name), shelf.ascii_only), _fits(one, shelf, has_words=has_words), *ends,
     ]  # fmt: skip
 
 
@@ -113,13 +121,13 @@ def _broken(one: ProfileEntry, line: Sequence[Row], wide: Sequence[int], mark: s
     return _line([line[0], fault, *line[_RUNS:]], [wide[0], room, *wide[_RUNS:]], mark, mine)
 
 
-def _fits(one: ProfileEntry, shelf: Shelf, columns: int) -> Row:
-    """Return a sign for each node, and where there is room the words for the selected one."""
+def _fits(one: ProfileEntry, shelf: Shelf, *, has_words: bool) -> Row:
+    """Return a sign for each node, and where there is room the words for the selected one, which they name."""
     fits = {node: shelf.fits[one.summary.name, node] for node in shelf.names if (one.summary.name, node) in shelf.fits}
     signs = tuple(fit_sign(fit, shelf.ascii_only) for fit in fits.values())
-    if columns < _ROOMY or shelf.node not in fits:
+    if not has_words or shelf.node not in fits:
         return signs
-    return (*signs, Span(" "), fit_words(fits[shelf.node]))
+    return (*signs, Span(" "), said(f"{shelf.node}: ", Tone.LABEL), fit_words(fits[shelf.node]))
 
 
 def _runs(one: ProfileEntry, shelf: Shelf) -> Row:

@@ -23,13 +23,16 @@ async def test_each_spark_has_its_answer_in_the_list_and_the_sum_below(
 ) -> None:
     async with (
         SimulatedSparks("two-stacks", **FAST) as sparks,
-        on_sparks(sparks, tmp_path, monkeypatch, size=(140, 50)) as pilot,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(150, 100)) as pilot,
     ):
         await until(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("p")
-        await until(pilot, lambda _: "▲▲ stop qwen36-ngram" in cell(pilot, "qwen36"))
+        await until(pilot, lambda _: "▲▲ spark1: stop qwen36-ngram" in cell(pilot, "qwen36"))
         await until(
-            pilot, lambda _: any(sign in cell(pilot, "qwen36-ngram") for sign in ("✓▲ fits, ", "↓▲ after drop"))
+            pilot,
+            lambda _: any(
+                sign in cell(pilot, "qwen36-ngram") for sign in ("✓▲ spark1: fits, ", "↓▲ spark1: after drop")
+            ),
         )
         await until(pilot, lambda _: any(sign in cell(pilot, "qwen36-vllm") for sign in ("▲✓", "▲↓")))
         await select(pilot, "qwen36")
@@ -68,7 +71,7 @@ async def test_an_answer_changes_with_what_stands_there(tmp_path: Path, monkeypa
 
 
 async def test_what_is_not_known_is_shown_as_that(tmp_path: Path) -> None:
-    async with opened(setup((black_hole(),), tmp_path), (120, 40)) as pilot:
+    async with opened(setup((black_hole(),), tmp_path), (160, 40)) as pilot:
         await pilot.press("p")
-        await until(pilot, lambda text: "fits" in text and "? not known" in text)
+        await until(pilot, lambda text: "fits" in text and ": not known" in text)
         await until(pilot, "is not known")

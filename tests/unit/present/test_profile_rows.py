@@ -15,6 +15,7 @@ from sparkctl.core.linting import Checked, Diagnostic
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
 from sparkctl.model.container import ContainerState
+from sparkctl.model.fit import Answer, Fit, Obtained, Part
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.lint import Level, Lint
 from sparkctl.model.memory import Memory
@@ -25,6 +26,7 @@ from sparkctl.operations.preview import planned
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.profile_rows import shelf_rows
 from sparkctl.present.shelf import Preview, Shelf
+from sparkctl.present.shelf_order import HEADS
 from sparkctl.present.spans import text, width
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
@@ -86,8 +88,8 @@ def test_the_list_says_engine_model_where_it_runs_and_how_it_went(shelf: Shelf, 
         rows = shown(replace(shelf, chosen=name), columns, lines).splitlines()
         listed[name] = next(line for line in rows if line.startswith(f" ▸ {name} "))
     assert "SGLang" in listed["qwen36-ngram"]
-    assert "Qwen3.6" in listed["qwen36-ngram"]
-    assert "● spark1  ● 6:55, 2 h ago" in listed["qwen36-ngram"]
+    assert ("Qwen3.6 27B FP8 on" in listed["qwen36-ngram"]) is (columns == 120), "the model is read or left out"
+    assert "● spark1   ● 6:55, 2 h ago" in listed["qwen36-ngram"]
     assert "never" in listed["qwen36-nextn"]
     assert "● " not in listed["qwen36-vllm"]
     assert "broken: line 5: port: must be a whole number" in listed["mine"]
@@ -180,7 +182,7 @@ def test_what_is_broken_may_run_all_the_same_and_its_faults_are_shown_where_they
     words = shown(broken, 120, 30).splitlines()
     listed = next(line for line in words if line.startswith(" ▸ mine"))
     assert "broken: line 5: port: must be a whole number" in listed
-    assert "● spark1  ● 6:55, 2 h ago" in listed
+    assert "● spark1   ● 6:55, 2 h ago" in listed
     below = "\n".join(words)
     assert "     5 │ port: many" in below
     assert "       │       ^" in below
@@ -217,3 +219,46 @@ def test_the_check_is_counted_the_worst_with_its_line_and_what_is_good_to_know_b
         words.index("unknown-flag") < words.index("known-trap") < words.index("docker run") < words.index("no metrics")
     )
     assert "● checked: good" in shown(replace(shelf, checks={"qwen36": Checked(Path("/p"), ())}), 120, 60)
+
+
+def answered(shelf: Shelf) -> Shelf:
+    names = [one.summary.name for one in shelf.entries or ()]
+    stop = {ONE: ("qwen36-ngram",), TWO: ()}
+    answers = {ONE: Answer.IF_STOPPED, TWO: Answer.FITS}
+    parts = (Part("weights", 30 * GIB, Obtained.MEASURED, "two files"),)
+    fits: dict[tuple[str, NodeName], Fit | None] = {
+        (name, node): Fit(node, name, answers[node], parts, stops=stop[node]) for name in names for node in (ONE, TWO)
+    }
+    return replace(shelf, fits=fits)
+
+
+def heads(words: str) -> list[int]:
+    line = next(line for line in words.splitlines() if "last start" in line)
+    return [line.find(head) for head in HEADS]
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_a_filter_moves_no_column_and_each_has_its_head(shelf: Shelf, columns: int) -> None:
+    shelf = answered(shelf)
+    whole = heads(shown(shelf, columns, 30))
+    for typed in ("qwen36-vllm", "mine", "nothing like it"):
+        assert heads(shown(replace(shelf, pattern=logpattern.parse(typed)), columns, 30)) == whole
+    assert whole[HEADS.index("check")] > 0
+    model, after = whole[HEADS.index("model")], next(at for at in whole[3:] if at > 0)
+    assert model == -1 if columns == 80 else after - model >= 22, "a model of fewer columns says nothing"
+
+
+def test_the_signs_of_the_fit_have_a_legend_and_the_words_name_their_spark(shelf: Shelf) -> None:
+    shelf = answered(shelf)
+    for columns in (80, 120):
+        words = shown(shelf, columns, 140)
+        assert "✓ fits  ↓ drop caches  ▲ stop first  ✕ too big" in words
+        assert "[ spark1 ] ▲   spark2   ✓" in words
+    assert "▲✓ spark1: stop qwen36-ngram" in shown(shelf, 200, 40)
+
+
+def test_the_command_comes_before_the_sum_which_says_what_adds_up(shelf: Shelf) -> None:
+    for columns, lines in ((80, 22), (120, 38)):
+        assert "docker run" in shown(answered(shelf), columns, lines), "without a key"
+    words = shown(answered(shelf), 120, 80)
+    assert words.index("docker run") < words.index("figures on the left add up") < words.index("two files")
