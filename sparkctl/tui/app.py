@@ -28,7 +28,7 @@ from sparkctl.tui.overview import Overview
 from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.setup import Setup
 from sparkctl.tui.speech import Speech
-from sparkctl.tui.terminal import Terminal, forget_much
+from sparkctl.tui.terminal import Terminal, forget_much, look_no_more
 from sparkctl.tui.tones import DARK, LIGHT, styles
 
 if TYPE_CHECKING:
@@ -228,6 +228,8 @@ class Panel(Speech):
         self._room.begin(self._sparks)
         self.room_made.set()
         self.set_interval(_TICK, self._tick)
+        if not self.is_headless:  # of a process that is not the panel's alone, nothing is to be kept for good
+            look_no_more()
         self.repaint()
 
     def minded(self, task: asyncio.Task[None]) -> None:

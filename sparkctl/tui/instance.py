@@ -87,7 +87,7 @@ class Instance(PanelScreen):
     def on_screen_resume(self) -> None:
         """Read the end of the log while it is seen."""
         if self._feed is None and (room := self.panel.room) is not None:
-            reader = Reader(self._begin, self._take, self._tell)
+            reader = Reader(self._begin, self._take, self._tell, is_to_wait=self.panel.keyboard.is_ahead)
             self._feed = LogFeed(room, self._node, self._instance, reader, tail=_TAIL)
 
     def on_screen_suspend(self) -> None:

@@ -7,6 +7,7 @@ the app. So what is typed right behind a key that opens a dialog would reach the
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 PATIENCE = 3.0  # seconds: what was typed while a dialog took longer to open was hardly meant for it
+RIGHT_OF_WAY = 0.1  # seconds for which work that can wait lets keys go first, at most: it is not to starve under them
+PAINTING = 0.01  # seconds in which the picture that a key has led to is begun: Textual looks for it every 4 ms
 UNBIDDEN = 0.5  # seconds in which keys that were on their way cannot answer a dialog that nobody called for
 _CALM = 2  # a key on its way up may post a message, which goes the same way
 
@@ -39,10 +42,25 @@ class Keyboard:
         self._deaf_until = 0.0
         self._is_closed = False
         self._taken: float | None = None
+        self._expected = 0.0  # until when a key may come of what was read of the terminal
+        self._begun = 0.0  # when the first key was taken of those that are still being done
+        self._done = -PAINTING
 
     def rested(self, seconds: float) -> bool:
         """Tell whether nothing was typed for so many seconds."""
         return self._taken is None or asyncio.get_running_loop().time() - self._taken >= seconds
+
+    def is_ahead(self) -> bool:
+        """Tell whether a key is on its way, being done, or its picture still to be painted: what can wait for some ms does."""
+        now = time.monotonic()
+        if self._typing is not None and not self._typing.done():
+            return now - self._begun < RIGHT_OF_WAY
+        return now < self._expected or now - self._done < PAINTING
+
+    def hear(self, patience: float | None = None) -> None:
+        """Know that a key is on its way, or may be one after so many seconds of patience. Called by the thread that reads
+        the terminal."""
+        self._expected = time.monotonic() + (patience or 0.0) + PAINTING
 
     @property
     def is_opening(self) -> bool:
@@ -62,6 +80,7 @@ class Keyboard:
             return
         self._typed.append(event)
         if self._typing is None or self._typing.done():
+            self._begun = time.monotonic()
             self._typing = self._panel.spawn(self._type())
 
     def wait_for(self, opening: asyncio.Task[None]) -> None:
@@ -103,6 +122,7 @@ class Keyboard:
             event = self._typed.popleft()
             if await _through(self._panel, partial(self._panel.hand_over, event)):
                 await self._settled()
+        self._done = time.monotonic()
 
     async def _settled(self) -> None:
         """Return when everything that a key has led to is done: messages, screens, and what opens beside the loop."""

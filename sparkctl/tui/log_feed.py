@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sparkctl.tui.room import Room
 
 AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of work
+WAIT = 0.002  # s between two looks whether a key is done
 _AGAIN = 5.0  # s at least until a node that could not be asked is asked again
 _LOOK = 1.0  # s between two looks whether the instance was started anew
 _REPLAYED = 0.25
@@ -33,14 +34,14 @@ BACK_SAID = 5.0  # s for which it is said that a break is over: one of a moment 
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Who reads: ``begin`` is called before the first line of a container's log, ``take`` with lines in their order, and
-    ``tell`` with what is the matter, None when all is well. ``over``: the log is at its end, and whole. ``rest``: seconds
-    that lines are to wait for now, because a key has the right of way."""
+    ``tell`` with what is the matter, None when all is well. ``over``: the log is at its end, and whole. ``is_to_wait``:
+    whether lines are to wait now, because a key has the right of way."""
 
     begin: Callable[[], None]
     take: Callable[[Sequence[LogLine]], None]
     tell: Callable[[str | None], None]
     over: Callable[[], None] = lambda: None
-    rest: Callable[[], float] = lambda: 0.0
+    is_to_wait: Callable[[], bool] = lambda: False
 
 
 class LogFeed:
@@ -148,7 +149,9 @@ class LogFeed:
     async def _give(self, lines: Sequence[LogLine]) -> None:
         for start in range(0, len(lines), AT_ONCE):
             self._reader.take(lines[start : start + AT_ONCE])
-            await asyncio.sleep(self._reader.rest())
+            await asyncio.sleep(0)
+            while self._reader.is_to_wait():
+                await asyncio.sleep(WAIT)
         self._taken.set()
 
     async def _pace(self) -> None:

@@ -61,6 +61,7 @@ class LogPane(Vertical):
         self._ascii_only = ascii_only
         self._status = LogStatus(ascii_only=ascii_only)
         self._prompt = LogPrompt()
+        self._has_typed = False  # since the prompt was opened
         self._instance = instance
         self._directory = directory
         self._zone = zone
@@ -86,6 +87,7 @@ class LogPane(Vertical):
     @on(LogPrompt.Typed)
     def _pattern_typed(self, event: LogPrompt.Typed) -> None:
         event.stop()
+        self._has_typed = True
         if event.asked is Asked.FIND:
             self.view.back_to_mark()  # every letter looks from where the reader was
         self._apply(event.asked, event.text, jump=True)
@@ -93,7 +95,7 @@ class LogPane(Vertical):
     @on(LogPrompt.Closed)
     def _prompt_closed(self, event: LogPrompt.Closed) -> None:
         event.stop()
-        if not event.is_kept:
+        if not event.is_kept and self._has_typed:  # else nothing has changed that would have to be painted
             self._apply(event.asked, event.text)
             if event.asked is Asked.FIND:
                 self.view.back_to_mark()
@@ -122,6 +124,7 @@ class LogPane(Vertical):
         """Open the prompt."""
         asked = Asked(what)
         self.view.mark_place()
+        self._has_typed = False
         self._prompt.ask(asked, self.view.sight.sought if asked is Asked.FIND else self.view.sight.only)
 
     def action_save(self) -> None:

@@ -128,6 +128,6 @@ class LogPrompt(Horizontal):
         self._close(self._before, is_kept=False)
 
     def _close(self, text: str, *, is_kept: bool) -> None:
-        self.screen.set_focus(self._back)
         self._open(is_open=False)
+        self.screen.set_focus(self._back)
         self.post_message(self.Closed(self._asked, text, is_kept=is_kept))

@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.events import MouseScrollDown, MouseScrollLeft, MouseScrollRight, MouseScrollUp
+from textual.events import (
+    Blur,
+    DescendantBlur,
+    DescendantFocus,
+    Focus,
+    MouseScrollDown,
+    MouseScrollLeft,
+    MouseScrollRight,
+    MouseScrollUp,
+)
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -24,8 +33,6 @@ from sparkctl.tui.log_place import LogPlace
 
 PAINTS = 1 / 20  # s between two paints of what arrived; a key is painted at once
 FLOOD_PAINTS = 1 / 8  # the same where more than a screen has come since: nobody reads that
-RIGHT_OF_WAY = 0.03  # s that a key has, to be painted in
-KEY_REST = 0.005  # s between two slices of lines meanwhile: they come on, at a slower pace
 PAUSED_PAINTS = 1 / 4  # the same while the reader stays: only a count moves
 _WHEEL = 3
 _SIDEWAYS = 12
@@ -82,7 +89,6 @@ class LogScroll(ScrollView, can_focus=True):
         self._painted_end = 0
         self._paint_timer: Timer | None = None
         self._is_placing = False
-        self._key_at = 0.0
 
     def tell(self) -> None:
         """Say where the reader is, for whoever shows that."""
@@ -93,14 +99,6 @@ class LogScroll(ScrollView, can_focus=True):
         """Take lines of a source of the book, in their order."""
         self.book.add(source, lines)
         self.catch_up()
-
-    def key_came(self) -> None:
-        """Know that somebody presses keys."""
-        self._key_at = time.monotonic()
-
-    def rest(self) -> float:
-        """Return the seconds that lines should wait before the next slice of them: what a key leads to is done first."""
-        return KEY_REST if time.monotonic() - self._key_at < RIGHT_OF_WAY else 0.0
 
     def catch_up(self) -> None:
         """Take notice of lines that were added to the book elsewhere."""
@@ -236,6 +234,20 @@ class LogScroll(ScrollView, can_focus=True):
         To ask for it now would make Textual lay it out beside the screen's own round, which then sends it no `Resize`.
         """
         self.call_after_refresh(self.resized)
+
+    def on_focus(self, event: Focus) -> None:
+        """Have the focus, and look as before: Textual would look up every style of this and paint all of the log."""
+        self._focus_is(event, DescendantFocus(self), has_focus=True)
+
+    def on_blur(self, event: Blur) -> None:
+        """Lose the focus, and look as before."""
+        self._focus_is(event, DescendantBlur(self), has_focus=False)
+
+    def _focus_is(self, event: Focus | Blur, news: DescendantFocus | DescendantBlur, *, has_focus: bool) -> None:
+        event.prevent_default()
+        self.set_reactive(Widget.has_focus, has_focus)
+        if self.parent is not None:
+            self.parent.post_message(news)
 
     def on_resize(self) -> None:
         """Keep the place on another screen."""

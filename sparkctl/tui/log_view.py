@@ -262,7 +262,6 @@ class LogView(LogScroll, can_focus=True):
 
     def on_key(self, event: KeyPress) -> None:
         """Let whoever is around the view have a key first."""
-        self.key_came()
         if self.divert is not None and self.divert(event):
             event.prevent_default().stop()
 

@@ -313,10 +313,7 @@ class Logs(PanelScreen):
             if one == self._chosen:
                 self._go_to_wanted()
 
-        def rest() -> float:
-            return 0.0 if self._pane is None else self._pane.view.rest()
-
-        return Reader(begin, take, tell, over, rest)
+        return Reader(begin, take, tell, over, self.panel.keyboard.is_ahead)
 
     def _go_to_wanted(self) -> None:
         line, self._wanted = self._wanted, None

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.reactive import Reactive
 from textual.screen import Screen
+from textual.widget import Widget
 
 from sparkctl.core.actions import ACTIONS, OVERVIEW, Action, Situation, key_name, meant_on
 from sparkctl.present.frame import guard_words, header, too_small
@@ -17,8 +19,6 @@ from sparkctl.present.spans import Row, Span, Tone, said
 from sparkctl.tui.sheet import Sheet
 
 if TYPE_CHECKING:
-    from textual.widget import Widget
-
     from sparkctl.tui.app import Panel
 
 LEAST = (50, 12)
@@ -46,7 +46,13 @@ class Footer(Sheet):
                 panel.act(place.action)
 
 
-class PanelScreen(Screen[None]):
+class CalmScreen(Screen[None]):
+    """Is not painted anew, all of it, where the focus goes from one widget to another: those two paint themselves."""
+
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+
+
+class PanelScreen(CalmScreen):
     """A screen with ``body``. Subclasses give `PLACE`, their ``bound`` keys, `body` and `picture`; an action of which they
     have a ``do_`` method (by the name of its id) is theirs to do."""
 

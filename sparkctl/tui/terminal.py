@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import gc
 import os
 import selectors
 import sys
@@ -50,9 +51,12 @@ class Terminal(LinuxDriver):
                     if not read:
                         self._app.call_later(self._panel.leave)
                         break
+                    self._panel.keyboard.hear()
                     for message in parser.feed(decode(read)):
                         self.process_message(message)
+                    self._panel.keyboard.hear(parser.patience)
                 else:  # what waits to be read decides, however late this thread comes to it
+                    self._panel.keyboard.hear()
                     for message in parser.tick():
                         self.process_message(message)
 
@@ -66,6 +70,14 @@ class Terminal(LinuxDriver):
             if character in EDITING and isinstance(self._app.focused, Input):
                 return True
         return any(key == f"alt+{character}" for _, keys in self._panel.setup.keys for key in keys)
+
+
+def look_no_more() -> None:
+    """Spare the garbage collector all that is there now: the program itself, which stays.
+
+    Else it looks through that again and again while log lines pour in, and no key is answered meanwhile.
+    """
+    gc.freeze()
 
 
 def forget_much() -> None:

@@ -21,6 +21,7 @@ import sparkctl.tui  # noqa: F401 - before Textual, as in the panel: it says how
 # isort: split
 from textual import events
 from textual.app import App, ComposeResult
+from textual.screen import Screen
 from textual.widgets import Label, Log
 
 from sparkctl import engines
@@ -28,9 +29,10 @@ from sparkctl.core.logbook import LogBook
 from sparkctl.core.logmarks import LineMarker
 from sparkctl.model.log import LogLine
 from sparkctl.tui.keyboard import Keyboard
-from sparkctl.tui.log_feed import AT_ONCE
+from sparkctl.tui.log_feed import AT_ONCE, WAIT
 from sparkctl.tui.log_pane import LogPane
-from sparkctl.tui.terminal import Terminal
+from sparkctl.tui.screen import CalmScreen
+from sparkctl.tui.terminal import Terminal, look_no_more
 
 SAMPLES = (
     "(EngineCore_DP0 pid=152) INFO 11-20 15:59:12 [loggers.py:248] Engine 000: Avg prompt throughput: 11.1 tokens/s, "
@@ -74,6 +76,10 @@ class Bench(App[None]):
         self.count = self.taken = 0
         self.figures: dict[str, float] = {}
 
+    def get_default_screen(self) -> Screen[Any]:
+        """Return a screen like the panel's."""
+        return CalmScreen() if self.is_ours else Screen()
+
     def compose(self) -> ComposeResult:
         """The label first."""
         yield self.label
@@ -82,6 +88,7 @@ class Bench(App[None]):
 
     def on_ready(self) -> None:
         """Begin."""
+        look_no_more()
         if self.has_no_log:
             self.label.update("mark 0; full")
             return
@@ -140,7 +147,9 @@ class Bench(App[None]):
             due = start + int(self.rate * (time.monotonic() - begun))
             while self.taken < due:
                 self.take(min(due - self.taken, AT_ONCE))
-                await asyncio.sleep(self.pane.view.rest() if self.is_ours else 0)
+                await asyncio.sleep(0)
+                while self.is_ours and self.keyboard.is_ahead():
+                    await asyncio.sleep(WAIT)
             self.figures["rate"] = (self.taken - start) / (time.monotonic() - begun)
 
     def pages(self) -> float:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from textual.strip import Strip
+from textual.widgets import Input
+
 from sparkctl.cli.commands import CommandLine as Grammar
 from sparkctl.core.actions import ACTIONS, LOGS, key_name
 from sparkctl.core.clock import SystemClock
@@ -63,6 +66,37 @@ async def test_it_is_followed_and_every_action_is_done_by_its_name_too(tmp_path:
         await log(pilot, lambda view: view.state.found)
         await pilot.press("escape", "escape")
         await until(pilot, "spark2 ●")
+
+
+async def test_a_prompt_that_opens_and_closes_leaves_the_log_as_it_is_painted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    painted: list[int] = []
+    paint = LogView.render_line
+
+    def count(view: LogView, y: int) -> Strip:
+        painted.append(y)
+        return paint(view, y)
+
+    monkeypatch.setattr(LogView, "render_line", count)
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        view = await log(pilot, lambda view: len(view.book.spool) > 40)
+        await pilot.press("g")
+        await until(pilot, lambda _: not view.is_following and painted)
+        await pilot.pause(0.5)
+        painted.clear()
+        await pilot.press("slash")
+        await pilot.pause(0.1)
+        assert isinstance(pilot.app.focused, Input)
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert pilot.app.focused is view
+        assert not painted
+        await pilot.press("slash", *"decode", "escape")
+        await pilot.pause(0.1)
+        assert painted, "what was found was marked, and is not any more"
 
 
 async def test_marks_are_those_of_its_engine(tmp_path: Path) -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 from textual import events
+from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
-from sparkctl.tui.keyboard import PATIENCE, UNBIDDEN
+from sparkctl.tui.keyboard import PATIENCE, RIGHT_OF_WAY, UNBIDDEN
 from sparkctl.tui.log_view import LogView
 from sparkctl.tui.room import Room
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, holds, idle, is_idle, on_sparks, screen, toasts, until
+from tests.tui.driving import Driver, holds, idle, is_idle, on, on_sparks, screen, toasts, until
 
 SIGNS = {" ": "space", "-": "minus", ":": "colon", "/": "slash", "?": "question_mark", "\t": "tab", "\r": "enter"}
 
@@ -58,6 +59,24 @@ async def test_a_question_takes_the_keys_behind_the_one_that_asks_it(
         at_once(pilot, "x", "tab", "enter")
         await until(pilot, lambda text: "spark1 ○ nothing runs" in text)
         assert sparks.docker["spark2"].running, "tab was for the question, not for the next Spark"
+
+
+async def test_what_can_wait_waits_for_a_key_but_not_for_good(tmp_path: Path) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on(sparks, tmp_path) as pilot:
+        keyboard = pilot.app.keyboard  # type: ignore[attr-defined]
+        await holds(pilot, lambda: not keyboard.is_ahead())
+        keyboard.hear(5.0)  # an escape was read, and may be the beginning of another key
+        assert keyboard.is_ahead()
+        keyboard.hear()
+        await holds(pilot, lambda: not keyboard.is_ahead())
+        has_opened = asyncio.Event()
+        keyboard.hold_for(has_opened.wait())
+        keyboard.take(events.Key("question_mark", "?"))
+        assert keyboard.is_ahead()
+        await asyncio.sleep(2 * RIGHT_OF_WAY)
+        assert not keyboard.is_ahead(), "what the key waits for itself is not waited for"
+        has_opened.set()
+        await holds(pilot, lambda: isinstance(pilot.app.screen, ModalScreen))
 
 
 @pytest.mark.parametrize("is_clicked", [True, False])
