@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
 from textual.strip import Strip
 from textual.widgets import Input
 
