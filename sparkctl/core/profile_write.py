@@ -18,6 +18,10 @@ from sparkctl.model.units import GIB, MIB
 WIDTH = 110
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_./~${(+]|-[A-Za-z0-9-])[^\n]*")
 _UNSAFE = re.compile(r": |:$| #|[\t\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^[-?] ")
+# What other tools read as something else than text: the booleans of YAML 1.1, and its numbers with colons and underscores.
+_OTHERWISE = re.compile(
+    r"(?i:yes|no|on|off|true|false)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|[-+]?[0-9][0-9_]*_[0-9_]*"
+)
 _IN_FLOW = re.compile(r"[,\[\]{}]")
 _KEY = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./ -]*")
 
@@ -245,13 +249,21 @@ def _scalar(text: str, *, flow: bool = False, words: bool = False) -> str:
 
 
 def _is_plain(text: str, *, flow: bool) -> bool:
+    if _OTHERWISE.fullmatch(text):
+        return False
     if not text or text != text.strip() or not _PLAIN.fullmatch(text) or _UNSAFE.search(text) or text[0] in "{":
         return False
     return not (flow and (_IN_FLOW.search(text) or text.endswith(":")))
 
 
 def _key(text: str, *, flow: bool = False) -> str:
-    plain = _KEY.fullmatch(text) and text == text.strip() and not text.startswith(("- ", "---")) and text != "-"
+    plain = (
+        _KEY.fullmatch(text)
+        and not _OTHERWISE.fullmatch(text)
+        and text == text.strip()
+        and not text.startswith(("- ", "---"))
+        and text != "-"
+    )
     return text if plain and isinstance(resolve(text), str) else _quoted(text)
 
 

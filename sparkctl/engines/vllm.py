@@ -187,8 +187,9 @@ class VLLM:
             return command + _launch.words(profile.args)
         model: tuple[str, ...] = ()
         if profile.model.path is not None and "model" not in _launch.given(profile):
-            # `vllm serve` takes the model as a word; the older api_server module only as a flag.
-            by_flag = any("api_server" in word for word in command)
+            # `vllm serve` takes the model as a word; the older api_server module only as a flag. An image that starts
+            # the server itself may do it either way: both take the flag.
+            by_flag = not command or any("api_server" in word for word in command)
             model = ("--model", profile.model.path) if by_flag else (profile.model.path,)
         return command + model + _launch.serving_words(profile, 8000) + _launch.words(profile.args)
 

@@ -57,6 +57,10 @@ def from_source(source: str, request: Request) -> Written:
 
     Raises `InvalidInput` with what is wrong and where, also for a profile that does not pass the check.
     """
+    if not source.strip():
+        raise InvalidInput(
+            "there is nothing to import: the text is empty", "paste a docker run line in quotes, or name a file"
+        )
     path = Path(source).expanduser() if "\n" not in source and len(source) < 4096 else None
     if path is not None and path.is_file():
         return checked(read_text(_file(path), str(path), _wishes(request, path.parent)))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sparkctl.model.endpoint import Served
+from sparkctl.model.text import clean
 
 FORMS = ("env", "litellm", "openclaw", "opencode", "json")
 _NO_KEY = "none"  # clients want one where the server asks for none
@@ -69,15 +70,53 @@ def _litellm(served: Sequence[Served]) -> list[str]:
     import yaml
 
     models: list[dict[str, Any]] = []
-    for one in served:
+    own = _own_names(served)
+    notes = [
+        f"# {_shown(name)}: its instances take contexts of different lengths, and one name for all would spread requests"
+        f" over them; each has a name of its own: {', '.join(_shown(given) for given in names)}"
+        for name, names in _by_model(own).items()
+    ]
+    for position, one in enumerate(served):
         for model in one.models:
             key = f"os.environ/{key_variable(one)}" if one.needs_key else _NO_KEY
-            entry: dict[str, Any] = {"model_name": model.name}
+            entry: dict[str, Any] = {"model_name": own.get((position, model.name), model.name)}
             entry["litellm_params"] = {"model": f"openai/{model.name}", "api_base": one.url, "api_key": key}
             if model.context is not None:
                 entry["model_info"] = {"max_input_tokens": model.context}
             models.append(entry)
-    return str(yaml.safe_dump({"model_list": models}, sort_keys=False, allow_unicode=True)).rstrip("\n").split("\n")
+    text = str(yaml.safe_dump({"model_list": models}, sort_keys=False, allow_unicode=True))
+    return [*notes, *text.rstrip("\n").split("\n")]
+
+
+def _shown(name: str) -> str:
+    """Return a name for a comment of one line."""
+    return " ".join(clean(name).split())
+
+
+def _own_names(served: Sequence[Served]) -> dict[tuple[int, str], str]:
+    """Return names for models that several endpoints serve with different contexts, by the endpoint's position and the model.
+
+    LiteLLM takes entries of one name for the same model, and balances over them: a long request would end at a short context.
+    """
+    contexts: dict[str, list[int | None]] = {}
+    for one in served:
+        for model in one.models:
+            contexts.setdefault(model.name, []).append(model.context)
+    uneven = {name for name, found in contexts.items() if len(set(found)) > 1}
+    taken = set(contexts)
+    own: dict[tuple[int, str], str] = {}
+    for position, (one, instance) in enumerate(zip(served, _unique(served), strict=True)):
+        for name in dict.fromkeys(model.name for model in one.models if model.name in uneven):
+            own[position, name] = instance if instance not in taken else f"{instance}/{name}"
+            taken.add(own[position, name])
+    return own
+
+
+def _by_model(own: dict[tuple[int, str], str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for (_, name), given in own.items():
+        found.setdefault(name, []).append(given)
+    return found
 
 
 def _openclaw(served: Sequence[Served]) -> list[str]:

@@ -55,14 +55,24 @@ def read(text: str, ledger: Ledger, defined: Mapping[str, str]) -> Draft:
         raise InvalidInput(f"a text of {len(text)} characters is no `docker run` line")
     draft = Draft(Kind.DOCKER, ledger, beside=beside_of(text))
     found: list[Word] | None = None
+    unclosed: str | None = None
     for command in shell.read(text if draft.beside else shell.untangled(text), defined):
+        unclosed = command.unclosed
         words = run_of(command.words)
         if words is not None and found is None:
+            if command.unclosed is not None:
+                raise InvalidInput(
+                    f"a quote is not closed: {command.unclosed}", "is the line cut off? Paste all of it, quotes and all"
+                )
             found = words
             for redirection in command.redirections:
                 ledger.unsupported(redirection, "what it prints is in `sparkctl logs`")
         elif command.words and not _sets(command):
             _besides(draft, command, second=words is not None)
+    if found is None and unclosed is not None:
+        raise InvalidInput(
+            f"a quote is not closed: {unclosed}", "what stands behind it, `docker run` too, is read as one text"
+        )
     if found is None:
         raise InvalidInput("there is no `docker run` in it", "paste the whole line, or name a file")
     take(draft, found)

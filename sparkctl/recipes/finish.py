@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sparkctl.errors import InvalidInput
 from sparkctl.model.plan import Timeouts
 from sparkctl.model.profile import ArgValue, ContainerOptions, JsonText, Model, Profile, StartRules
-from sparkctl.recipes import launch, naming, secrecy
+from sparkctl.recipes import launch, naming, options, secrecy
 from sparkctl.recipes.draft import Draft, Imported, Kind
 from sparkctl.recipes.launch import Launch
 from sparkctl.recipes.references import has_references, literal, settled
@@ -103,7 +103,10 @@ def _launched(draft: Draft, engines: Sequence[str]) -> Launch:
             shell = tuple(word for word in plain if word is not None)
             found = launch.of_script(script, shell, draft.engine_hint)
             found.engine = draft.engine or found.engine
+            _note_script(draft)
             return found
+        if bare.directory is not None:
+            options.apply(draft, "workdir", literal(bare.directory), f"cd {bare.directory}")
         draft.env |= {key: value for key, value in bare.env if key not in draft.env}
         words = [literal(word) for word in bare.words]
     if script is None and (kept := _kept_script(words, draft)) is not None:
@@ -136,8 +139,17 @@ def _kept_script(words: list[str], draft: Draft) -> Launch | None:
             return None
         found = launch.of_script(text, tuple(settled(word) or "" for word in words[:end]), draft.engine_hint)
         found.engine, found.flags = draft.engine or found.engine, flags
+        _note_script(draft)
         return found
     return None
+
+
+def _note_script(draft: Draft) -> None:
+    if draft.engine is None:  # an export of ours has said it once
+        draft.ledger.remark(
+            "The command stays a shell's script: what its engine is told is edited in it; `args` does not reach it.",
+            "command",
+        )
 
 
 def _divided(draft: Draft, found: Launch) -> tuple[str | None, tuple[str, ...] | None]:

@@ -229,25 +229,32 @@ def _module(words: Sequence[str], name: str) -> int | None:
 
 
 def _vllm(words: Sequence[str]) -> Launch | None:
-    if (at := _find(words, "vllm", "serve")) is not None:
-        launch, rest = tuple(words[: at + 2]), list(words[at + 2 :])
-    elif (end := _module(words, _VLLM_MODULE)) is not None:
-        launch, rest = tuple(words[:end]), list(words[end:])
-    else:
+    end = _launch_end(words, "vllm", _VLLM_MODULE)
+    if end is None:
         return None
+    launch, rest = tuple(words[:end]), list(words[end:])
     found = Launch("vllm", None if launch == ("vllm", "serve") else launch)
     return _served(found, _first(found, rest), launch, SHORT)
 
 
 def _sglang(words: Sequence[str]) -> Launch | None:
-    if (at := _find(words, "sglang", "serve")) is not None:
-        launch, rest = tuple(words[: at + 2]), list(words[at + 2 :])
-    elif (end := _module(words, _SGLANG_MODULE)) is not None:
-        launch, rest = tuple(words[:end]), list(words[end:])
-    else:
+    end = _launch_end(words, "sglang", _SGLANG_MODULE)
+    if end is None:
         return None
+    launch = tuple(words[:end])
     found = Launch("sglang", None if launch == ("python", "-m", _SGLANG_MODULE) else launch)
-    return _served(found, rest, launch, {})
+    return _served(found, words[end:], launch, {})
+
+
+def _launch_end(words: Sequence[str], program: str, module: str) -> int | None:
+    """Return where the launch words end: ``PROGRAM serve``, or ``-m MODULE`` of a Python; None where they are neither."""
+    at = _find(words, program, "serve")
+    return _module(words, module) if at is None else at + 2
+
+
+def _is_vllm(launch: tuple[str, ...]) -> bool:
+    """Tell whether launch words are vLLM's own, an image's entry point among them: the model is said behind them again."""
+    return not launch or launch[-1] == _VLLM_MODULE or _find(launch, "vllm", "serve") == len(launch) - 2
 
 
 def _by_word(words: Sequence[str]) -> Launch | None:
@@ -260,6 +267,8 @@ def _by_word(words: Sequence[str]) -> Launch | None:
         launch, rest = tuple(words[:end]), list(words[end:])
         found = Launch(engine, None if launch in (("llama-server",), ("trtllm-serve",)) else launch)
         if engine == "trtllm":
+            if len(rest) > 2 and rest[0].startswith("-") and not any(word.startswith("-") for word in rest[-2:]):
+                rest = [rest[-1], *rest[:-1]]  # behind the last flag's value
             if not rest or rest[0].startswith("-") or has_references(rest[0]):
                 return None  # its model is a word, and may stand anywhere
             found.model, rest = settled(rest[0]), rest[1:]
@@ -315,7 +324,7 @@ def _served(found: Launch, rest: Sequence[str], launch: tuple[str, ...], aliases
                 found.flags.append((key, value))
         elif plain in names and isinstance(value, str) and found.model is None:
             found.model = settled(value)
-            if found.model is None or (found.engine == "vllm" and not any(_VLLM_MODULE in word for word in launch)):
+            if found.model is None or (found.engine == "vllm" and not _is_vllm(launch)):
                 found.flags.append((key, value))
         elif plain == "port" and isinstance(value, str) and value.isdigit() and 0 < int(value) < 65536:
             found.port = int(value)

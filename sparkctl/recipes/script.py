@@ -10,16 +10,18 @@ from sparkctl.recipes import shell
 from sparkctl.recipes.references import has_references, names_in, settled
 
 _SHELLS = ("sh", "bash", "dash", "zsh", "ash")
-_HARMLESS = re.compile(r"^(set\s+[-+]\S+(\s+pipefail)?|cd\s+/\S*)$")
+_HARMLESS = re.compile(r"^(set\s+[-+]\S+(\s+pipefail)?|cd\s+(?P<directory>/\S*))$")
 
 
 @dataclass(frozen=True, slots=True)
 class Unwrapped:
-    """``words`` literal; ``env`` what the script set before its command. None for ``words``: it stays a script."""
+    """``words`` literal; ``env`` what the script set before its command, ``directory`` where it went. None for ``words``: it
+    stays a script."""
 
     words: tuple[str, ...] | None
     env: tuple[tuple[str, str], ...] = ()
     script: str | None = None
+    directory: str | None = None
 
 
 def as_script(words: Sequence[str]) -> str | None:
@@ -47,7 +49,16 @@ def unwrapped(script: str, env: Mapping[str, str]) -> Unwrapped:
     whole = Unwrapped(None, (), script)
     if len(script) > shell.MAX_CHARS:
         return whole
-    rest = [command for command in commands if not _HARMLESS.match(_line(command))]
+    rest: list[shell.Command] = []
+    directory: str | None = None
+    for command in commands:
+        harmless = _HARMLESS.match(_line(command))
+        if harmless is None:
+            rest.append(command)
+        elif (went := harmless["directory"]) is not None:
+            if rest or has_references(went) or command.after not in ("", "&&", ";"):
+                return whole  # something may have been run elsewhere before
+            directory = settled(went)
     for position, command in enumerate(rest):
         if command.redirections or command.after not in ("", "&&", ";") or any(word.unknown for word in command.words):
             return whole
@@ -72,7 +83,7 @@ def unwrapped(script: str, env: Mapping[str, str]) -> Unwrapped:
             return whole
         if any(_would_split(word) for word in words):
             return whole
-        return Unwrapped(tuple(plain), tuple(found.items()))
+        return Unwrapped(tuple(plain), tuple(found.items()), None, directory)
     return whole
 
 

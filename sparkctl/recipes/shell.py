@@ -42,11 +42,13 @@ class Word:
 
 @dataclass(slots=True)
 class Command:
-    """One simple command. ``after``: the operator behind it, empty at the end of a line."""
+    """One simple command. ``after``: the operator behind it, empty at the end of a line; ``unclosed``: how the quote begins
+    that is open where the text ends."""
 
     words: list[Word] = field(default_factory=list)
     redirections: list[str] = field(default_factory=list)
     after: str = ""
+    unclosed: str | None = None
 
 
 def untangled(text: str) -> str:
@@ -115,12 +117,18 @@ class _Reader:
 
     def _single(self) -> None:
         end = self.text.find("'", self.at + 1)
-        end = len(self.text) if end < 0 else end
+        if end < 0:
+            end = len(self.text)
+            self._leave_open(self.at)
         self._put(literal(self.text[self.at + 1 : end]))
         self.quoted = True
         self.at = end + 1
 
+    def _leave_open(self, start: int) -> None:
+        self.command.unclosed = self.text[start : start + 40].split("\n")[0]
+
     def _double(self) -> None:
+        start = self.at
         self.at += 1
         self._put("")
         self.quoted = True
@@ -138,6 +146,8 @@ class _Reader:
                 stop = end.start() if end else len(self.text)
                 self._put(literal(self.text[self.at : stop]))
                 self.at = stop
+        if self.at >= len(self.text):
+            self._leave_open(start)
         self.at += 1
 
     def _dollar(self, *, quoted: bool) -> None:
@@ -182,6 +192,8 @@ class _Reader:
             else:
                 found += self.text[end]
             end += 1
+        if end >= len(self.text):
+            self._leave_open(self.at)
         self._put(literal(found))
         self.quoted = True
         self.at = end + 1

@@ -89,8 +89,8 @@ def compare(reports: Sequence[Report], pages: Sequence[tuple[float, EngineMetric
         numbers = _numbers([(before.when, before.page), *inner, (now.when, now.page)])
         acceptance = numbers.acceptance
         pairs = [
-            ("accept length", now.speculation.accept_length, acceptance and acceptance.length),
-            ("accept rate", now.speculation.accept_rate, acceptance and acceptance.rate),
+            ("accept length", now.speculation.accept_length, None if acceptance is None else acceptance.length),
+            ("accept rate", now.speculation.accept_rate, None if acceptance is None else acceptance.rate),
             ("generated tokens/s", now.decode.generation_rate, numbers.generation_rate),
         ]
         found += [Compared(stretch, what, seconds, theirs, ours) for what, theirs, ours in pairs if theirs]
@@ -121,8 +121,8 @@ def _whole(reports: Sequence[Report], pages: Sequence[tuple[float, EngineMetrics
     generated = sum((one.decode.generation_rate or 0.0) * span for one, span in zip(rest, spans, strict=True))
     acceptance = numbers.acceptance
     pairs = [
-        ("accept length", 1 + accepted / steps if steps else None, acceptance and acceptance.length),
-        ("accept rate", accepted / drafted if drafted else None, acceptance and acceptance.rate),
+        ("accept length", 1 + accepted / steps if steps else None, None if acceptance is None else acceptance.length),
+        ("accept rate", accepted / drafted if drafted else None, None if acceptance is None else acceptance.rate),
         ("generated tokens/s", generated / seconds, numbers.generation_rate),
     ]
     return [Compared(None, what, seconds, theirs, ours) for what, theirs, ours in pairs if theirs]

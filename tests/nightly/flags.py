@@ -437,8 +437,11 @@ class _Anything(str):
 class _StandIn(types.ModuleType):
     """A module in which every name is there and none does anything."""
 
-    __path__: typing.ClassVar[list[str]] = []
     __version__ = "99.0.0"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []
 
     def __getattr__(self, name: str) -> typing.Any:
         if name.startswith("__") or name in _OTHER_DEVICES:
@@ -469,7 +472,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def _asked_by_packages() -> bool:
     """Tell whether it is no module of Python's own that imports: those try what other Pythons have."""
-    frame = sys._getframe(2)
+    frame: types.FrameType | None = sys._getframe(2)
     while frame is not None and (
         "importlib" in frame.f_code.co_filename or frame.f_globals.get("__name__") == __name__
     ):

@@ -66,6 +66,8 @@ def test_a_saved_profile_is_found_and_not_written_over(tmp_path: Path, capsys: p
     ("words", "expected"),
     [
         ((), "name a file"),
+        (("",), "there is nothing to import"),
+        (('docker run --gpus all "unterminated',), 'a quote is not closed: "unterminated'),
         (("x.yaml",), "no such file"),
         ((LINE, "-o", "a", "--save"), "not both"),
         ((LINE, "--name", "a/b"), "is not a name"),

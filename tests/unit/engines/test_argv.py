@@ -50,7 +50,7 @@ def test_vllms_older_module_takes_it_as_a_flag() -> None:
 
 
 def test_an_image_with_its_own_entrypoint_gets_no_launch_words() -> None:
-    assert argv("vllm", command=())[:2] == ("/models/Qwen3.6-27B-FP8", "--host")
+    assert argv("vllm", command=())[:3] == ("--model", "/models/Qwen3.6-27B-FP8", "--host")
 
 
 def test_what_args_set_is_not_set_twice() -> None:

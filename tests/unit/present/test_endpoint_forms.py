@@ -46,6 +46,33 @@ def test_litellm_has_an_entry_for_each_model() -> None:
     assert [entry["litellm_params"]["api_key"] for entry in entries[1:]] == ["os.environ/_1_B_C_API_KEY"] * 2
 
 
+def _served(instance: str, name: str, context: int | None) -> Served:
+    return Served(NodeName("spark1"), instance, f"http://10.0.0.1/{instance}", (ServedModel(name, context),))
+
+
+def test_litellm_balances_only_over_instances_of_one_context() -> None:
+    served = [_served("long", "qwen", 65536), _served("short", "qwen", 8192), _served("a", "glm", 100)]
+    lines = endpoint_text([*served, _served("b", "glm", 100)], "litellm")
+    entries = yaml.safe_load("\n".join(lines))["model_list"]
+    assert [entry["model_name"] for entry in entries] == ["long", "short", "glm", "glm"]
+    assert [entry["litellm_params"]["model"] for entry in entries[:2]] == ["openai/qwen", "openai/qwen"]
+    assert [line for line in lines if line.startswith("#")] == [
+        "# qwen: its instances take contexts of different lengths, and one name for all would spread requests over them; "
+        "each has a name of its own: long, short"
+    ]
+
+
+def test_litellms_own_names_are_of_one_meaning_each() -> None:
+    served = [_served("qwen", "qwen", 65536), _served("b", "qwen", None), _served("c", "x\n- evil: 1", 1)]
+    lines = endpoint_text([*served, _served("d", "x\n- evil: 1", 2)], "litellm")
+    assert [entry["model_name"] for entry in yaml.safe_load("\n".join(lines))["model_list"]] == [
+        "qwen/qwen",
+        "b",
+        "c",
+        "d",
+    ]
+
+
 def test_openclaw_has_a_provider_for_each_endpoint() -> None:
     document = json.loads("\n".join(endpoint_text([ONE, TWO, DUMB], "openclaw")))
     providers = document["models"]["providers"]

@@ -59,7 +59,7 @@ def test_a_service_lands_field_by_field() -> None:
     profile = written.profile
     assert (profile.name, profile.engine, profile.image) == ("llm", "vllm", "vllm/vllm-openai:v0.19.1")
     assert argv(profile) == (
-        "--host", "0.0.0.0", "--port", "8000", "--model", "Qwen/Qwen3-8B", "--max-model-len", "${CTX:-8192}",
+        "--model", "Qwen/Qwen3-8B", "--host", "0.0.0.0", "--port", "8000", "--max-model-len", "${CTX:-8192}",
         "--api-key", "${KEY}", "--chat", "a $b",
     )  # fmt: skip
     assert profile.env == (("HF_TOKEN", "${HF_TOKEN}"), ("NCCL_DEBUG", "INFO"), ("NUMBER", "1.10"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,7 +60,8 @@ def test_a_whole_line_lands_field_by_field() -> None:
 def test_what_surrounds_a_line_changes_nothing(text: str) -> None:
     profile = line(text)
     assert (profile.engine, profile.image, profile.model.path, profile.port) == ("vllm", IMAGE, "a/b", 9000)
-    assert argv(profile) == ("--host", "0.0.0.0", "--port", "9000", "--model", "a/b")
+    assert profile.args == ()
+    assert argv(profile) == ("--model", "a/b", "--host", "0.0.0.0", "--port", "9000")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def test_what_surrounds_a_line_changes_nothing(text: str) -> None:
         "vllm serve a/b --port 9000 --dtype bfloat16",
         "bash -c 'vllm serve a/b --port 9000 --dtype bfloat16'",
         'bash -lc "exec vllm serve a/b --port 9000 \\\n --dtype bfloat16"',
-        "sh -c 'set -e; cd /opt && vllm serve a/b --port $PORT --dtype bfloat16'",
+        "sh -c 'set -e; vllm serve a/b --port $PORT --dtype bfloat16'",
     ],
 )
 def test_a_shell_around_one_command_is_taken_off(command: str) -> None:
@@ -202,3 +205,71 @@ def test_any_text_is_read_or_refused(tail: str) -> None:
     except SparkctlError:
         return
     assert written.profile.image
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("--model /models/X --dtype auto", ("--model", "/models/X")),
+        ("/models/X --dtype auto", ("--model", "/models/X")),
+        ("vllm serve --model /models/X --dtype auto", ("vllm", "serve", "/models/X")),
+        ("python3 -m vllm.entrypoints.openai.api_server --model /models/X --dtype auto",
+         ("python3", "-m", "vllm.entrypoints.openai.api_server", "--model", "/models/X")),
+    ],
+)  # fmt: skip
+def test_a_model_stands_in_one_place_and_what_is_set_there_is_what_starts(command: str, words: tuple[str, ...]) -> None:
+    profile = line(f"docker run --gpus all -p 8000:8000 {IMAGE} {command}")
+    assert (profile.model.path, profile.args) == ("/models/X", (("dtype", "auto"),))
+    assert argv(profile) == (*words, "--host", "0.0.0.0", "--port", "8000", "--dtype", "auto")
+    other = replace(profile, model=replace(profile.model, path="/models/Y"))
+    assert argv(other) == tuple("/models/Y" if word == "/models/X" else word for word in argv(profile))
+
+
+def test_a_program_of_somebodys_own_keeps_its_model_flag() -> None:
+    profile = line(f"docker run --entrypoint /start.sh {IMAGE} --model /models/X")
+    words = [*([profile.container.entrypoint] if profile.container.entrypoint else []), *argv(profile)]
+    assert words[0] == "/start.sh"
+    assert words[words.index("--model") + 1] == "/models/X"
+    assert words.count("/models/X") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        ('docker run --gpus all "unterminated', '"unterminated'),
+        (f'docker run {IMAGE} --model a/b --speculative-config \'{{"method": "mtp"}}', "'{"),
+        (f"docker run {IMAGE} --model a/b --x $'c", "$'c"),
+        (f"Don't do this: docker run {IMAGE}", "'t do this"),
+    ],
+)
+def test_a_quote_that_is_not_closed_is_said(text: str, quote: str) -> None:
+    with pytest.raises(InvalidInput, match="a quote is not closed") as refused:
+        line(text)
+    assert quote in refused.value.message
+    assert refused.value.exit_code == 2
+
+
+def test_an_apostrophe_behind_the_line_is_no_quote_of_it() -> None:
+    assert line(f"docker run {IMAGE} --model a/b\n\nDon't forget the port").model.path == "a/b"
+
+
+@pytest.mark.parametrize(
+    ("command", "directory"),
+    [
+        ("sh -c 'cd /opt/x && python3 -m sglang.launch_server --model-path a/b'", "/opt/x"),
+        ("bash -c 'set -e; cd /opt; cd /srv; python3 -m sglang.launch_server --model-path a/b'", "/srv"),
+    ],
+)
+def test_where_a_shell_went_before_its_command_is_kept(command: str, directory: str) -> None:
+    written = imported(f"docker run -w /elsewhere x/sglang:0.5.12 {command}")
+    assert written.profile.container.options == (("workdir", directory),)
+    assert argv(written.profile)[:3] == ("python3", "-m", "sglang.launch_server")
+
+
+@pytest.mark.parametrize(
+    "script", ["cd models && vllm serve a/b", "cd $HOME && vllm serve a/b", "A=b; pip install x; vllm serve a/b"]
+)
+def test_a_script_that_stays_one_says_where_its_flags_are_edited(script: str) -> None:
+    written = imported(f"docker run x/vllm:1 bash -c '{script}'")
+    assert argv(written.profile) == ("bash", "-c", script)
+    assert "`args` does not reach it" in written.text

@@ -369,3 +369,24 @@ def test_a_server_without_an_engine_of_its_own_keeps_the_model_among_its_words()
     argv = engines.load(found.engine).argv(found)
     assert argv[:2] == ("trtllm-serve", "o/m")
     assert argv.count("o/m") == 1
+
+
+@pytest.mark.parametrize(
+    ("runtime", "command", "engine", "words"),
+    [
+        ("llama-cpp", "llama-server -hf {model} --port {port} -c 8192", "llamacpp", ["-c", "8192"]),
+        ("llama-cpp", "/app/llama-server -hf {model} --port {port} -c 8192", "llamacpp", ["-c", "8192"]),
+        ("trtllm", "trtllm-serve {model} --port {port} --tp_size 1", "trtllm", ["--tp_size", "1"]),
+        ("trtllm", "trtllm-serve serve --port {port} --tp_size 1 {model}", "trtllm", ["--tp_size", "1"]),
+    ],
+)
+def test_recipes_of_other_servers_are_their_engines(runtime: str, command: str, engine: str, words: list[str]) -> None:
+    profile = imported(
+        f"recipe_version: '2'\nmodel: o/m\nruntime: {runtime}\ncontainer: x/y:1\ndefaults: {{port: 8123}}\n"
+        f"command: |\n  {command}\n",
+        "x.yaml",
+    ).profile
+    assert (profile.engine, profile.model.path, profile.port) == (engine, "o/m", 8123)
+    told = list(engines.load(engine).argv(profile))
+    assert told.count("o/m") == 1
+    assert told[told.index(words[0]) :][:2] == words

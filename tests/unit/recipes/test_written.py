@@ -7,6 +7,8 @@ import re
 import string
 from dataclasses import replace
 
+import pytest
+import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -133,3 +135,11 @@ def test_a_file_looks_as_a_person_would_write_it() -> None:
     assert lines[-2].startswith("  # ")
     assert not any(len(line) > 115 for line in lines)
     assert set(written.text) <= set(string.printable)
+
+
+@pytest.mark.parametrize("text", ["on", "off", "Yes", "no", "22:22", "1:30", "1_000", "true"])
+def test_other_tools_read_the_same_text(text: str) -> None:
+    written = imported(f"docker run -e X={text} x/llama:1 llama-server -m /m.gguf --flash-attn {text} --on {text}")
+    data = yaml.safe_load(written.text)
+    assert data["args"]["flash-attn"] == data["env"]["X"] == text
+    assert data["args"].get("on") == text
