@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 from functools import cache
 
 from sparkctl.core import verdicts
-from sparkctl.core.logframes import FRAME, unframe, without_lost_colours
+from sparkctl.core.logframes import FRAME, quotes, shared_quoting, unframe, unquoted, without_lost_colours
 from sparkctl.core.own_questions import is_ours
 from sparkctl.core.reading import LogReader
 from sparkctl.engines import load, names
@@ -24,6 +25,8 @@ from sparkctl.model.verdict import Cause, Verdict
 ANY = "container"  # reads what every program may say
 _ANYTHING_READY = r"^INFO: +Application startup complete\."
 _UNDECIDED = 20_000  # lines after which it is nobody's log
+_HELD = 12  # of the first lines, by which it is seen whether each is quoted
+_RECENT = 40  # lines among which the banner of an engine that begins is looked for
 _HEAD = 240  # characters of a line in which an engine's mark is looked for
 
 
@@ -38,10 +41,32 @@ class Diagnosing:
         self._engine = engine
         self._readers = {name: self._reader(name) for name in ((engine,) if engine else names())}
         self._hints: dict[str, int] = {}
+        self._may_change = engine is None
+        self._recent: deque[LogLine] = deque(maxlen=_RECENT)
+        self._held: list[str] | None = []  # the first lines of a paste, None once it is known what stands before each
+        self._quoting = ""
         self.lines = 0
 
     def feed(self, raw: str) -> None:
         """Take in the next line, as a file has it."""
+        if self._held is not None:
+            if not self._held and raw.strip() and not quotes(raw):
+                self._held = None
+            else:
+                self._held.append(raw)
+                if len(self._held) >= _HELD:
+                    self._release()
+                return
+        self._feed(unquoted(raw, self._quoting) if self._quoting else raw)
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held:
+            self._quoting = shared_quoting(held)
+            for raw in held:
+                self._feed(unquoted(raw, self._quoting))
+
+    def _feed(self, raw: str) -> None:
         plain = raw if raw.isprintable() else ESCAPES.sub("", raw)
         when, text = unframe(without_lost_colours(plain))
         self.feed_line(LogLine(when, text, self.lines + 1))
@@ -51,6 +76,8 @@ class Diagnosing:
         self.lines += 1
         if self._engine is None and self.lines <= _UNDECIDED:
             self._look_for_engine(line.text)
+        elif self._may_change and self._engine is not None:
+            self._look_for_another(line)
         for reader in self._readers.values():
             reader.read_line(line)
 
@@ -80,6 +107,7 @@ class Diagnosing:
         if found is None or found.end() == at:
             return at
         end = found.end()
+        self._recent.clear()
         self.lines += block.count(b"\n", at, end)
         stop, number = end, self.lines
         while stop > at:  # the last of them that is not our own question
@@ -93,6 +121,7 @@ class Diagnosing:
 
     def result(self, plan: LaunchPlan | None = None) -> Diagnosis:
         """Return what the lines tell so far. ``plan``: what was started, for a value to try."""
+        self._release()
         name, reader = self._name, self.reader
         facts = {fact: one for fact, one in reader.facts.items() if fact is not FactName.ENGINE_VERSION}
         version = reader.facts.get(FactName.ENGINE_VERSION)
@@ -110,12 +139,14 @@ class Diagnosing:
             runs=reader.runs,
             run_began=reader.run_began,
             before=None if reader.before is None else verdicts.of_line(reader.before),
+            is_stopped=reader.stopped is not None,
+            sounds_like_an_engine=name is not None or bool(reader.failures),
         )
 
     @property
     def reader(self) -> LogReader:
         """The one that reads for the engine, or for anything at all."""
-        return self._readers.get(self._name or ANY) or self._readers[ANY]
+        return (self._readers.get(self._name or ANY) or self._readers[ANY]).settled()
 
     @property
     def _name(self) -> str | None:
@@ -125,6 +156,32 @@ class Diagnosing:
         engine = load(name)
         rule = ReadyRule(engine.defaults.ready_line or _ANYTHING_READY, None)
         return LogReader(engine, self._ready or rule, whole=True)
+
+    def _look_for_another(self, line: LogLine) -> None:
+        """Go over to another engine where one begins: a log may hold what ran one after the other."""
+        self._recent.append(line)
+        text = line.text[:_HEAD]
+        if not text.startswith(_OTHERS_START) and ": error: " not in text:
+            return
+        for name, opens in _openings():
+            if name == self._engine or not opens(clean(text)):
+                continue
+            old = self._readers[str(self._engine)].settled()
+            fresh = self._reader(name)
+            is_second = bool(old.failures) or old.was_ready or old.has_begun
+            fresh.runs, fresh.before = (old.runs + 1, old.end) if is_second else (1, None)
+            is_mark = next(mark for one, mark, _ in _marks() if one == name)
+            first = [line]
+            for one in list(self._recent)[-2::-1]:
+                if is_mark is None or not is_mark(clean(one.text[:_HEAD])):
+                    break
+                first.insert(0, one)
+            fresh.run_began = first[0].number if is_second else 1
+            for one in first[:-1]:
+                fresh.read_line(one)
+            self._engine, self._readers = name, {name: fresh}
+            self._recent.clear()
+            return
 
     def _look_for_engine(self, text: str) -> None:
         head = clean(text[:_HEAD])
@@ -142,6 +199,13 @@ class Diagnosing:
 def _verdict(reader: LogReader, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
     if verdicts.proves_an_end(reader):
         return verdicts.of_log(reader, plan)
+    if name is not None and (last := reader.unnamed_error) is not None:
+        return Verdict(
+            Cause.CRASHED,
+            "It never became ready, and its log ends on an error that sparkctl has no name for.",
+            verdicts.line(last),
+            "Read the log around this line.",
+        )
     if name is None and reader.last_error is not None and not reader.was_ready:
         return Verdict(
             Cause.CRASHED,
@@ -158,6 +222,39 @@ def _marks() -> tuple[tuple[str, Callable[[str], object] | None, tuple[str, ...]
     return tuple(
         (one.name, re.compile(one.signs.marks).search if one.signs.marks else None, one.signs.hints) for one in every
     )
+
+
+# With what the lines begin that tell of another engine's start; each is looked at more closely.
+_OTHERS_START = ("(", "[", "server_args=", "INFO ", "srv  ", "0.", "error: invalid", "usage: ", "vllm", "launch_server")
+_PREFIXED = rf"^(?:{PREFIXES})*+"
+
+
+@cache
+def _openings() -> tuple[tuple[str, Callable[[str], object]], ...]:
+    """Return for each engine what a line matches with which it begins: how it begins a run, and a mark of its own as well;
+    or the refusal of its command line."""
+    found = []
+    for name in names():
+        signs = load(name).signs
+        if not signs.marks or not signs.begins:
+            continue
+        begins = re.compile(_PREFIXED + "(?:" + "|".join(re.escape(one) for one in signs.begins) + ")").match
+        marks = re.compile(signs.marks).search
+        refusal = re.compile(signs.marks).match
+        found.append((name, _both(begins, marks, refusal)))
+    return tuple(found)
+
+
+def _both(
+    begins: Callable[[str], object], marks: Callable[[str], object], refusal: Callable[[str], object]
+) -> Callable[[str], bool]:
+    def opens(text: str) -> bool:
+        if begins(text):
+            return bool(marks(text))
+        is_refused = ": error: " in text or text.startswith(("usage: ", "error: invalid argument: "))
+        return is_refused and bool(refusal(text))
+
+    return opens
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _NAME = (
     r"(?:\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
@@ -17,6 +18,7 @@ _REST = (
 # In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
 FRAME = f"{_NAME}(?:{_STAMP})?+{_REST}"
 _FRAME = re.compile(f"{_NAME}(?P<when>{_STAMP})?+{_REST}", re.ASCII)
+_QUOTED = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+|(?: {4}|\t)+")
 # A colour whose escape character was lost on the way to a forum.
 _LOST_COLOUR = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")
 
@@ -29,6 +31,29 @@ def unframe(line: str) -> tuple[str, str]:
     if found is None or not found.end():
         return "", line
     return (found["when"] or "").strip(), line[found.end() :]
+
+
+def quotes(line: str) -> bool:
+    """Tell whether a line may be one that somebody quoted or indented as a whole."""
+    return _QUOTED.match(line) is not None
+
+
+def shared_quoting(lines: Sequence[str]) -> str:
+    """Return what all of these lines have before them, as forums and mails quote: ``> ``, or four spaces and more."""
+    told = [line for line in lines if line.strip(" \t>\r\n")]
+    least, most = (min(told), max(told)) if told else ("", "")  # what these two share, all share
+    alike = next((at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other), len(least))
+    found = _QUOTED.match(least[:alike])
+    if found is None or (">" not in found[0] and len(told) < 2):  # one line alone may be a piece of source code
+        return ""
+    return found[0]
+
+
+def unquoted(line: str, quoting: str) -> str:
+    """Return a line without what `shared_quoting` found before every one."""
+    if not quoting:
+        return line
+    return line.removeprefix(quoting) if line.startswith(quoting) else line.removeprefix(quoting.rstrip())
 
 
 def without_lost_colours(line: str) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sparkctl.core.logtime import Moment, moment
 from sparkctl.core.own_questions import is_ours
 from sparkctl.engines.base import Engine, Failure, Signal, Weight, placed
-from sparkctl.engines.lines import LinePreparer
+from sparkctl.engines.lines import LinePreparer, peel
 from sparkctl.model.diagnosis import Took
 from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.log import LogLine
@@ -41,12 +41,38 @@ _ONLY_ASKED = (ASKED,)
 _MOST_FAILURES, _MOST_PARTS = 64, 64
 # Lines of an engine at work after a failure that it has lived through: a dying one prints hardly any.
 LIVED_ON, _LIVED_ON_FATAL = 3, 50
+# Lines that tell of tokens made since: a dying engine's front prints at most one, of the seconds before.
+_MADE_ON = 2
+# How a server ends that was told to: uvicorn's words and the engines' own.
+_STOPS = (
+    *("Shutting down FastAPI HTTP server", "Shutdown initiated", "SIGTERM received", "Application shutdown complete"),
+    *("INFO:     Shutting down", "INFO:     Application shutdown complete", "Received SIGTERM"),
+)
+_OPENS = ("Traceback (most recent call last)", "usage: ")
+# What only a start can say: after readiness it is of a start that came later.
+_OF_A_START = frozenset(
+    {
+        *(Cause.UNKNOWN_FLAG, Cause.BAD_VALUE, Cause.MODEL_NOT_FOUND, Cause.MODEL_FILES, Cause.MODEL_UNSUPPORTED),
+        *(
+            Cause.MODEL_GATED,
+            Cause.HUB_UNREACHABLE,
+            Cause.TRUST_REMOTE_CODE,
+            Cause.TRUNCATED_WEIGHTS,
+            Cause.IMAGE_MISSING,
+        ),
+        *(Cause.STARTUP_MEMORY_CHECK, Cause.WEIGHTS_DO_NOT_FIT, Cause.MEMORY_CHANGED_DURING_START, Cause.IMAGE_ARCH),
+        *(Cause.GPU_RUNTIME_MISSING, Cause.DRIVER_MISMATCH),
+    }
+)
+_ERRORS = frozenset({"ERROR", "CRITICAL"})
+_BANNER = 40  # lines between an engine's name with its version and its settings, at most
+_TAIL = 6  # lines of tidying up that may follow the last error
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A line that may be evidence. ``serving``: the engine was ready by then. ``life`` and ``moves`` count what the
-    log had told of it at work and of its progress until then."""
+    log had told of it at work and of its progress until then, ``made`` the lines that told of tokens made."""
 
     number: int
     text: str
@@ -54,6 +80,7 @@ class Seen:
     serving: bool = False
     life: int = 0
     moves: int = 0
+    made: int = 0
 
 
 @dataclass(slots=True)
@@ -78,7 +105,15 @@ class LogReader:
     runs: int = 1
     run_began: int = 1  # the line at which the last run began
     before: Seen | None = None  # the root of the run before
+    stopped: int | None = None  # the line with which an orderly stop began
     _life: int = 0
+    _made: int = 0
+    _lived_at: int = 0  # the last line of an engine at work
+    _opened_at: int | None = None  # the first line since of a traceback, or of a command line's usage
+    _joined_from: int = 0
+    _level_error: Seen | None = None
+    _banner: tuple[int, EngineFact] | None = None
+    _has_old_version: bool = False
     _moves: int = 0
     _moments: list[tuple[Phase, str | None, Moment | None]] = field(default_factory=list)
     _last_moment: Moment | None = None
@@ -103,8 +138,18 @@ class LogReader:
 
     def read_line(self, line: LogLine) -> None:
         """Take in one line."""
-        for text in self._preparer.feed(line.text):
-            self._read_one(line, text)
+        was_joining = self._preparer.is_joining
+        texts = self._preparer.feed(line.text)
+        is_joined = was_joining and not self._preparer.is_joining and len(texts) == 2
+        if self._preparer.is_joining and "validation error" in line.text:
+            self._joined_from = line.number
+        for at, text in enumerate(texts):
+            if is_joined and at:  # an error over several lines stands where it begins
+                latest = self._latest
+                self._read_one(replace(line, number=self._joined_from or line.number), text)
+                self._latest = latest
+            else:
+                self._read_one(line, text)
 
     @property
     def latest(self) -> Seen | None:
@@ -134,6 +179,7 @@ class LogReader:
     def pass_over(self, latest: LogLine) -> None:
         """Take in `ordinary` lines at once, of which this is the last."""
         self._latest = latest.number, self._preparer.feed(latest.text)[-1]
+        self._lives(latest.number)
 
     @property
     def standing(self) -> list[Seen]:
@@ -152,6 +198,48 @@ class LogReader:
         return _weightiest(
             [seen for seen in self.failures if seen.serving is found.serving and seen.life == found.life]
         )
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether this run was seen to begin, or to move on."""
+        return bool(self._begun) or self._moves > 1
+
+    @property
+    def end(self) -> Seen | None:
+        """The root, where it is more than what a healthy server prints of a client's bad request or of a stop: with an
+        exception that no rule knows some part of the engine says that it ends of it."""
+        root = self.root
+        if root is None or root.failure is None:
+            return None
+        is_the_end = root.failure.weight >= Weight.DEATH or not root.serving or self.fatal is not None
+        return root if is_the_end else None
+
+    @property
+    def unnamed_error(self) -> Seen | None:
+        """The error on which a log ends whose engine never became ready, where no rule knows it."""
+        seen = self._level_error
+        if seen is None or self.was_ready or self._latest is None or self._moves > seen.moves:
+            return None
+        return seen if self._latest[0] - seen.number <= _TAIL else None
+
+    def settled(self) -> LogReader:
+        """Return the reader of the last run: what only a start can say, after readiness, is of a start of its own."""
+        opens = next((seen for seen in self.standing if self._is_of_a_start(seen)), None) if self.whole else None
+        if opens is None:
+            return self
+        fresh = LogReader(self.engine, self.ready, self.whole)
+        fresh.runs, fresh._latest, fresh._moves = self.runs + 1, self._latest, 1
+        fresh.run_began = min(self._opened_at or opens.number, opens.number)
+        earlier = [seen for seen in self.standing if seen.number < fresh.run_began]
+        if any(seen.failure is not None and seen.failure.fatal for seen in earlier):
+            fresh.run_began, fresh.before = opens.number, _weightiest(earlier)
+        for seen in self.failures:
+            if seen.number >= fresh.run_began:
+                fresh.failures.append(replace(seen, serving=False, life=0, moves=1, made=0))
+        version = self.facts.get(FactName.ENGINE_VERSION)
+        if version is not None:
+            fresh.facts[FactName.ENGINE_VERSION] = version
+        return fresh
 
     @property
     def contributing(self) -> tuple[Seen, ...]:
@@ -175,10 +263,33 @@ class LogReader:
     def _lived_through(self, seen: Seen, failure: Failure) -> bool:
         if self.whole and self.was_ready and not seen.serving:
             return True
+        if self.whole and seen.serving and failure.cause in _OF_A_START and self._lived_at > seen.number:
+            return True  # a client's adapter, template or picture: the engine went on
         since = self._life - seen.life
         if failure.fatal:
-            return since >= _LIVED_ON_FATAL
+            if since >= _LIVED_ON_FATAL:
+                return True
+            # A model's own text may quote an error. Of a real one some other part of the engine speaks as well.
+            return seen.serving and self._made - seen.made >= _MADE_ON and not self._has_aftermath(seen)
         return since >= LIVED_ON or self._moves > seen.moves
+
+    def _is_of_a_start(self, seen: Seen) -> bool:
+        failure = seen.failure
+        if failure is None or not seen.serving or failure.cause not in _OF_A_START or failure.weight < Weight.CONCRETE:
+            return False
+        return self.stopped is not None or seen is self.root or failure.cause is Cause.UNKNOWN_FLAG
+
+    def _has_aftermath(self, of: Seen) -> bool:
+        return of.failure is not None and (
+            of.failure.weight <= Weight.DEATH
+            or any(
+                one.serving and one.failure is not None and one.failure.fatal and one.failure.weight <= Weight.DEATH
+                for one in self.failures
+            )
+        )
+
+    def _lives(self, number: int) -> None:
+        self._lived_at, self._opened_at = number, None
 
     def _read_one(self, line: LogLine, text: str) -> None:
         if is_ours(text):
@@ -187,6 +298,11 @@ class LogReader:
         if self.whole and text.startswith(signs.begins):
             self._begin(line, next(begin for begin in signs.begins if text.startswith(begin)))
         self._latest = line.number, text
+        if text.startswith(_OPENS):
+            self._opened_at = self._opened_at or line.number
+        elif self.stopped is None and text.startswith(_STOPS) and self.whole and self.was_ready and self.fatal is None:
+            self.stopped = line.number
+            self._lives(line.number)
         if self.phase is Phase.STARTING:
             self._move(Phase.LOADING, None, line)
         if (
@@ -200,9 +316,13 @@ class LogReader:
             self._move(Phase.WARMING, Step("first token"), line)
         if text.startswith(signs.serving):
             self._life += 1
+            self._lives(line.number)
             self.has_served = self.has_served or (self.whole and self._is_at_work(text))
+            if self.failures and self._life - self.failures[-1].life <= _LIVED_ON_FATAL and self._makes_tokens(text):
+                self._made += 1
             return
         if text.startswith("INFO: ") and (answered := _ANSWERED.match(text)):
+            self._lives(line.number)
             if answered["used"]:
                 self._life += 1
                 self.has_served = self.has_served or self.whole
@@ -212,6 +332,7 @@ class LogReader:
             self._take(signal, line, text)
         elif _sounds_bad(text):
             self.last_error = Seen(line.number, clean(text))
+        self._look_at_level(signal, line, text)
         if (
             not self.ready_line_seen
             and len(self.took) < _MOST_PARTS
@@ -227,6 +348,17 @@ class LogReader:
         signal = self.engine.classify(text)
         return signal is not None and signal.phase is Phase.READY
 
+    def _look_at_level(self, signal: Signal | None, line: LogLine, text: str) -> None:
+        """Keep the last line that the program itself calls an error, while it is not ready and no rule knows it."""
+        if self.was_ready or (signal is not None and signal.failure is not None) or text[:1].isspace():
+            return
+        if not text.startswith(_OPENS) and peel(clean(line.text[:200]))[0] in _ERRORS:
+            self._level_error = Seen(line.number, clean(text), moves=self._moves)
+
+    def _makes_tokens(self, text: str) -> bool:
+        told = self.engine.stats(text)
+        return told is not None and bool(told.generation_rate)
+
     def _is_at_work(self, text: str) -> bool:
         told = self.engine.stats(text)
         return told is not None and told.kind is not LineKind.PREFILL  # a warm-up is that
@@ -234,10 +366,15 @@ class LogReader:
     def _begin(self, line: LogLine, begin: str) -> None:
         """A start begins. Where one has begun before, what was read is of an earlier run."""
         if begin in self._begun or self.failures or (self._moves > 1 and (not self._begun or self.was_ready)):
-            version = self.facts.get(FactName.ENGINE_VERSION)
+            version, banner, ended = self.facts.get(FactName.ENGINE_VERSION), self._banner, self.settled()
             fresh = LogReader(self.engine, self.ready, self.whole)
-            fresh.runs, fresh.run_began, fresh.before = self.runs + 1, line.number, self.root
-            fresh._preparer = self._preparer
+            fresh.runs, fresh.run_began, fresh.before = ended.runs + 1, line.number, ended.end
+            fresh._preparer, fresh._joined_from, fresh._latest = self._preparer, self._joined_from, self._latest
+            if banner is not None and line.number - banner[0] > _BANNER:
+                banner = None
+            if banner is not None:
+                fresh.run_began, version = banner
+            fresh._has_old_version = banner is None
             if version is not None:
                 fresh.facts[FactName.ENGINE_VERSION] = version
             for name in self.__slots__:
@@ -246,6 +383,11 @@ class LogReader:
 
     def _take(self, signal: Signal, line: LogLine, text: str) -> None:
         for fact in signal.facts:
+            if fact.name is FactName.ENGINE_VERSION:
+                if signal.phase is None and (self.failures or self.was_ready or self._moves > 1):
+                    self._banner = line.number, fact  # of the run that begins here, as it seems
+                if self._has_old_version:
+                    self.facts[fact.name], self._has_old_version = fact, False
             if fact.name not in self.facts or (fact.is_fallback and not self.facts[fact.name].is_fallback):
                 self.facts[fact.name] = fact
         if signal.failure is not None:
@@ -255,14 +397,26 @@ class LogReader:
             self._note(placed(signal.failure, text, step, told, is_serving=is_serving), line, text)
         # The engine's own idea of ready is not ours: the rule's line, health and a token decide.
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
+        if signal.step is not None and self._is_late(signal.step):
+            return
         if phase is not None and phase.rank >= self.phase.rank:
             self._move(phase, signal.step or (self.step if phase is self.phase else None), line)
         elif signal.step is not None and phase is None:
             self.step = signal.step
 
+    def _is_late(self, step: Step) -> bool:
+        """Tell whether a bar comes from a part that is over: stderr is not written in step with stdout."""
+        if step.fraction is None or (self.step is not None and step.name == self.step.name):
+            return False
+        if self.fatal is not None and not self.was_ready:
+            return True
+        return step.fraction >= 1 and any(name == step.name for _, name, _ in self._moments)
+
     def _note(self, failure: Failure, line: LogLine, text: str) -> None:
         """Keep a failure; of those that say the same again the first is enough, unless it was lived through."""
         now = self.was_ready and self.whole
+        if self.stopped is not None and failure.weight < Weight.LIKELY:
+            return  # what a server's parts say of each other while it stops
         self._last_moment = moment(line.when, line.text) or self._last_moment
         for at, seen in enumerate(self.failures):
             if seen.failure is not None and (seen.failure.cause, seen.failure.weight, seen.failure.fatal) == (
@@ -271,13 +425,13 @@ class LogReader:
                 del self.failures[at]
                 break
         if len(self.failures) < _MOST_FAILURES:
-            self.failures.append(Seen(line.number, clean(text), failure, now, self._life, self._moves))
+            self.failures.append(Seen(line.number, clean(text), failure, now, self._life, self._moves, self._made))
         else:
             # a client that asks for nonsense for days: the last place is for what is new
             weakest = min(self.failures, key=lambda seen: (_weight(seen), -seen.number))
             if failure.weight > _weight(weakest):
                 self.failures.remove(weakest)
-                self.failures.append(Seen(line.number, clean(text), failure, now, self._life, self._moves))
+                self.failures.append(Seen(line.number, clean(text), failure, now, self._life, self._moves, self._made))
 
     def _move(self, phase: Phase, step: Step | None, line: LogLine) -> None:
         name = None if step is None else step.name

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sparkctl.core.edits import edit
 from sparkctl.core.reading import LogReader, Seen
-from sparkctl.engines.base import Failure, Weight
+from sparkctl.engines.base import Failure
 from sparkctl.model.engine_facts import FactName
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.secrets import redact_word
@@ -49,10 +49,7 @@ def line(seen: Seen | None) -> tuple[Evidence, ...]:
 
 def proves_an_end(log: LogReader) -> bool:
     """Tell whether the root is more than what a healthy server prints of a client's bad request or of a stop."""
-    root = log.root
-    if root is None or root.failure is None:
-        return False
-    return root.failure.fatal or root.failure.weight >= Weight.DEATH or not root.serving
+    return log.end is not None
 
 
 def _meant(log: LogReader, failure: Failure) -> str:

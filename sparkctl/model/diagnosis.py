@@ -24,7 +24,8 @@ class Diagnosis:
     nothing went wrong that it did not live through. ``parts``: what each part of the start took by the stamps of its lines.
 
     Where the log holds several ``runs``, all this is of the last, which began at line ``run_began``; ``before`` is why the
-    one before it ended. ``lines`` counts them all.
+    one before it ended. ``lines`` counts them all. ``is_stopped``: the log ends with a stop that it was told to;
+    ``sounds_like_an_engine``: some line is one that an engine prints.
     """
 
     engine: str | None
@@ -40,3 +41,5 @@ class Diagnosis:
     runs: int = 1
     run_began: int = 1
     before: Verdict | None = None
+    is_stopped: bool = False
+    sounds_like_an_engine: bool = True

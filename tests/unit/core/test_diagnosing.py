@@ -156,7 +156,7 @@ def test_colours_carriage_returns_and_colours_that_lost_their_escape() -> None:
     coloured = [line.replace("(APIServer pid=1)", "\x1b[0;36m(APIServer pid=1)\x1b[0;0m") + "\r" for line in VLLM]
     for log in (coloured, [line.replace("\x1b", "") for line in coloured]):
         assert read(*log).ready, log
-        assert read_bytes("\n".join([*log, NO_SHARE, ""]).encode()).ready
+        assert read_bytes("\n".join([*log, SERVING, ""]).encode()).ready
 
 
 def test_a_secret_is_masked_wherever_it_turns_up() -> None:
@@ -210,6 +210,177 @@ def test_every_death_that_is_known_is_told_of_a_log_that_nobody_named(engine: st
     assert not wrong
 
 
+# how an engine ends that served
+
+
+CORE = "(EngineCore pid=9) ERROR 05-01 10:10:00 [core.py:1108] "
+DEAD = (
+    "(APIServer pid=1) ERROR 05-01 10:10:01 [async_llm.py:707] vllm.v1.engine.exceptions.EngineDeadError: EngineCore "
+    "encountered an issue. See stack trace (above) for the root cause."
+)
+STOPPED = (
+    "(APIServer pid=1) INFO 05-01 10:11:00 [launcher.py:137] Shutting down FastAPI HTTP server.",
+    "(APIServer pid=1) INFO:     Application shutdown complete.",
+)
+ODD = (
+    "KeyError: 'req-17'",
+    "AssertionError",
+    "AssertionError: slots",
+    "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_engine_that_dies_at_work_of_what_no_rule_knows_has_crashed(odd: str) -> None:
+    trace = "Traceback (most recent call last):"
+    vllm = (*VLLM, SERVING, CORE + "EngineCore encountered a fatal error.", CORE + trace, CORE + odd, DEAD, *STOPPED)
+    sglang = (
+        *SGLANG,
+        DECODE,
+        DYING,
+        '  File "scheduler.py", line 3, in run',
+        odd,
+        "",
+        AFTER.replace("Received sig", "SIG"),
+    )
+    for log, number in ((vllm, 11), (sglang, 13), ((*sglang[:-1], AFTER), 13)):
+        for found in (read(*log), read_bytes("\n".join([*log, ""]).encode())):
+            assert found.verdict is not None, log
+            assert (found.ready, found.verdict.cause, found.is_stopped) == (True, Cause.CRASHED, False)
+            assert (found.verdict.evidence[0].line, found.verdict.evidence[0].text) == (number, odd)
+            assert found.verdict.summary.startswith("While serving: ")
+
+
+def test_what_its_parts_say_of_each_other_while_a_server_stops_is_no_end() -> None:
+    found = read(*VLLM, SERVING, *STOPPED, DEAD)
+    assert (found.verdict, found.ready, found.is_stopped) == (None, True, True)
+    assert read(*VLLM, SERVING, STOPPED[0], DEAD, CORE + "EngineCore encountered a fatal error.").verdict is None
+    assert not read(*VLLM, SERVING).is_stopped
+
+
+def test_an_error_in_a_models_own_text_is_none_of_the_engine() -> None:
+    assert read(*VLLM, SERVING, OOM, SERVING, SERVING).verdict is None
+    idle = SERVING.replace("132.3", "0.0")
+    for log in (
+        [OOM, idle, idle, idle],
+        [OOM, SERVING],
+        [CORE + "EngineCore encountered a fatal error.", OOM, *[SERVING] * 3],
+    ):
+        told = read(*VLLM, SERVING, *log).verdict
+        assert told is not None
+        assert told.cause is Cause.CUDA_OUT_OF_MEMORY
+
+
+# several runs in one log
+
+BANNER = "(APIServer pid=1) INFO 05-02 10:11:12 [utils.py:299]  ▄▄ ▄█ █     █     █ ▀▄▀▀ █  version "
+HOWL = "error: unrecognized arguments: --howl"
+NO_CONFIG = (
+    "Traceback (most recent call last):",
+    "ValueError: Unrecognized model in /models/x. Should have a `model_type` key in its config.json.",
+)
+
+
+def test_a_run_of_another_engine_is_a_run() -> None:
+    found = read(*SGLANG, DECODE, DECODE, BANNER + "0.19.1", *VLLM[:4], NO_SHARE, FAILED)
+    assert (found.engine, found.version, found.runs, found.run_began, found.ready) == ("vllm", "0.19.1", 2, 12, False)
+    assert found.verdict is not None
+    assert (found.verdict.cause, found.verdict.evidence[0].line) == (Cause.STARTUP_MEMORY_CHECK, 17)
+    back = read(*VLLM[:4], NO_SHARE, FAILED, *SGLANG, DECODE)
+    assert (back.engine, back.runs, back.run_began, back.ready, back.verdict) == ("sglang", 2, 7, True, None)
+    assert back.before is not None
+    assert back.before.cause is Cause.STARTUP_MEMORY_CHECK
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+@pytest.mark.parametrize(
+    ("served", "words", "engine", "cause"),
+    [
+        (VLLM, ("usage: vllm serve [-h]", f"vllm serve: {HOWL}"), "vllm", Cause.UNKNOWN_FLAG),
+        (SGLANG, ("usage: launch_server.py [-h]", f"launch_server.py: {HOWL}"), "sglang", Cause.UNKNOWN_FLAG),
+        (SGLANG, ("usage: vllm serve [-h]", f"vllm serve: {HOWL}"), "vllm", Cause.UNKNOWN_FLAG),
+        (VLLM, NO_CONFIG, "vllm", Cause.MODEL_FILES),
+        (SGLANG, NO_CONFIG, "sglang", Cause.MODEL_FILES),
+    ],
+)
+def test_what_only_a_start_can_say_is_never_while_serving(
+    served: tuple[str, ...], words: tuple[str, ...], engine: str, cause: Cause, is_stopped: bool
+) -> None:
+    work = SERVING if served is VLLM else DECODE
+    ends = (STOPPED if served is VLLM else ("[2026-05-01 10:11:00] INFO:     Shutting down",)) if is_stopped else ()
+    log = (*served, work, work, *ends, *words)
+    found = read(*log)
+    assert found == read_bytes("\n".join([*log, ""]).encode())
+    assert found.verdict is not None
+    assert (found.engine, found.ready, found.runs, found.verdict.cause) == (engine, False, 2, cause)
+    assert found.run_began == len(log) - 1
+    assert "While serving" not in found.verdict.summary
+    if words is NO_CONFIG:
+        assert read(*served, work, *words, POLL, work, work).ready  # a client's nonsense: it went on
+
+
+def test_a_llama_server_that_refuses_a_flag_after_a_good_run() -> None:
+    good = ("0.00.100.000 I build_info: b7001-abc", "0.24.777.216 I main: server is listening on http://0.0.0.0:8080")
+    found = read(*good, "error: invalid argument: --howl")
+    assert found.verdict is not None
+    assert (found.ready, found.runs, found.verdict.cause) == (False, 2, Cause.UNKNOWN_FLAG)
+
+
+def test_a_run_begins_at_its_banner_with_its_own_version() -> None:
+    old = (BANNER + "0.11.0", VLLM[0], *VLLM[2:4], NO_SHARE, FAILED)
+    found = read(*old, BANNER + "0.19.1", *VLLM, SERVING)
+    assert (found.version, found.runs, found.run_began, found.ready) == ("0.19.1", 2, 7, True)
+    bare = read(*old, *VLLM)  # without a banner the engine says it later
+    assert (bare.version, bare.run_began) == ("0.19.1", 7)
+
+
+# an end that no rule knows
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        (*VLLM[:4], CORE + "Something odd came to pass"),
+        (*VLLM[:4], CORE + "Something odd came to pass", "(APIServer pid=1) INFO:     Finished server process [1]"),
+        ("[12/20/2025-04:21:10] [TRT-LLM] [I] Using LLM with PyTorch backend", "[TensorRT-LLM][ERROR] Something odd"),
+        ("0.00.100.000 I build_info: b7001-abc", "0.24.777.216 E something odd came to pass"),
+    ],
+)
+def test_a_log_that_ends_on_an_error_without_a_name_has_crashed(log: tuple[str, ...]) -> None:
+    found = read(*log)
+    assert found.verdict is not None
+    assert (found.ready, found.verdict.cause) == (False, Cause.CRASHED)
+    assert "omething odd" in found.verdict.evidence[0].text
+    assert read(*log, *[VLLM[2]] * 9).verdict is None or log[0] != VLLM[0]  # it went on
+
+
+def test_a_validation_error_is_proved_by_its_first_line() -> None:
+    error = (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig",
+        "method",
+        "  Input should be 'ngram' [type=literal_error, input_value='howl', input_type=str]",
+        "    For further information visit https://errors.example/2/v/literal_error",
+    )
+    told = read(VLLM[0], *error).verdict
+    assert told is not None
+    assert told.evidence[0].line == 2
+    assert told.evidence[0].text.startswith("1 validation error for SpeculativeConfig: method: Input should")
+
+
+def test_a_late_bar_is_no_step_back() -> None:
+    bar = "Loading safetensors checkpoint shards: 100% Completed | 2/2 [00:20<00:00, 10.1s/it]"
+    found = read(*VLLM[:4], "(EngineCore pid=9) INFO 05-01 10:01:39 [g.py:1] Available KV cache memory: -3.1 GiB", bar)
+    assert (found.phase, found.step) == (Phase.LOADING, "kv-cache")
+
+
+@pytest.mark.parametrize("quoting", ["    ", "> ", ">", "\t", "> > ", "        "])
+def test_a_paste_is_read_though_each_line_is_quoted(quoting: str) -> None:
+    for log in ((*VLLM[:4], NO_SHARE, FAILED), (*VLLM[:4], *ODD[:1], "", NO_SHARE, FAILED), (*VLLM, *[SERVING] * 20)):
+        quoted = [quoting + line if line else quoting.rstrip() for line in log]
+        assert read(*quoted) == read(*log)
+        assert read_bytes("\n".join([*quoted, ""]).encode()) == read(*log)
+
+
 # that it is the same, whichever way it is read
 
 
@@ -233,6 +404,8 @@ PARTS = DYING_LOGS | st.sampled_from(
         "2026-05-01T10:00:00.1Z " + SERVING, "[0;36m" + POLL, DECODE[:21] + "Decode batches failed: no such thing",
         "Decode batch" + chr(0x9B) + "31m", "pydantic_core.ValidationError: 1 validation error for SpeculativeConfig",
         POLL.replace("metrics", "metrics?by=sparkctl"), USED.replace("completions", "completions?by=sparkctl"),
+        *STOPPED, DEAD, BANNER + "0.19.1", f"vllm serve: {HOWL}", *NO_CONFIG, "usage: vllm serve [-h]", CORE + "odd", *ODD,
+        "    indented", "> quoted", "(APIServer pid=41) usage: vllm serve", f"launch_server.py: {HOWL}",
         "method", "  Input should be 'ngram' [type=literal_error, input_value='howl', input_type=str]",
         "    For further information visit https://errors.example/2/v/literal_error", "widget failed: no such thing",
         "(EngineCore pid=9) " * 2 + DECODE, "(Worker_TP0 pid=1) (Worker_TP1 pid=2) " + NO_SHARE, "| " + POLL, "x" * 9000,
