@@ -6,28 +6,38 @@ from sparkctl.engines._vocabulary import ERROR, Rule, rule
 from sparkctl.engines.base import Weight
 from sparkctl.model.verdict import Cause, Change
 
+RAN_OUT = "CUDA ran out of memory."
 _BY_OTHERS = "Drop the page caches before the start, and stop whatever else holds memory on the node."
 
 
-def cuda_memory(lower: str, on: str | None, *, fatal: bool) -> tuple[Rule, ...]:
-    """Return the rules for CUDA memory that ran out; ``lower`` is what to make smaller, ``on`` its profile field."""
+def cuda_memory(
+    lower: str, on: str | None, *, fatal: bool, begins: str | None = None, weight: int = Weight.CONCRETE
+) -> tuple[Rule, ...]:
+    """Return the rules for CUDA memory that ran out; ``lower`` is what to make smaller, ``on`` its profile field.
+
+    ``begins``: a regex for how the engine's own line begins that says so, where it is no exception's.
+    """
     remedy = f"{lower} {_BY_OTHERS}"
+    says = ERROR if begins is None else f"(?:{ERROR}|{begins})"
     cause, change = Cause.CUDA_OUT_OF_MEMORY, Change.LOWER if on else None
     numbers = (
         r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.*? of which (?P<free>[\d.]+ \w+) is free)?"
     )
-    summary = "CUDA ran out of memory: it tried to allocate {size}[ and {free} was free]."
+    summary = f"{RAN_OUT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free]."
     rejected = r"CUDA out of memory\. Allocation was preemptively rejected"
     other = (
         r"CUDA (?:driver )?error: out of memory|Triton Error \[CUDA\]: out of memory|cudaErrorMemoryAllocation"
-        r"|CUBLAS_STATUS_ALLOC_FAILED|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
+        r"|CUBLAS_STATUS_ALLOC_FAILED|cudaMalloc(?:Async)?\b.*: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
     )
-    said = "CUDA ran out of memory."
+
+    def named(pattern: str, summary: str, needle: str | None, *, fatal: bool = fatal) -> Rule:
+        return rule(pattern, cause, summary, remedy, needle=needle, on=on, fatal=fatal, weight=weight, change=change)
+
     return (
-        rule(rf"{ERROR}.*?{numbers}", cause, summary, remedy, needle="CUDA out of", on=on, fatal=fatal, change=change),
-        rule(rf"^{numbers}", cause, summary, remedy, needle="CUDA out of memory", on=on, change=change),
-        rule(rf"{ERROR}.*{rejected}", cause, said, remedy, needle="preempt", on=on, fatal=fatal, change=change),
-        rule(rf"{ERROR}.*(?:{other})", cause, said, remedy, needle="rror: ", on=on, fatal=fatal, change=change),
+        named(rf"{says}.*?{numbers}", summary, "CUDA out of"),
+        named(rf"^{numbers}", summary, "CUDA out of memory", fatal=False),
+        named(rf"{says}.*{rejected}", RAN_OUT, "preempt"),
+        named(rf"{says}.*(?:{other})", RAN_OUT, None),
     )
 
 
@@ -35,6 +45,15 @@ def cuda_memory(lower: str, on: str | None, *, fatal: bool) -> tuple[Rule, ...]:
 _KERNEL = r"^(?:<\d+>)?(?:\[[^\]]{1,40}\] ?|[\w:.+ -]{0,60} kernel: (?:\[[ \d.]+\] )?)?"
 
 HOST = (
+    rule(
+        r"^(?:(?:/\S*/)?(?:ba|da)?sh: )?(?:line )?(?:\d+:? +){0,2}Killed(?: {2,}\S.*)?$",
+        Cause.KILLED,
+        "It was killed (SIGKILL), by the shell's own word.",
+        "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node tells. Let the model claim less, or "
+        "stop what else holds memory there.",
+        needle="Killed",
+        weight=Weight.DEATH,
+    ),
     rule(
         _KERNEL + r"(?:Memory cgroup out of memory|Out of memory): Killed process (?P<pid>\d+) \((?P<name>[^)]*)\)"
         r"(?:.*?anon-rss:(?P<rss>\d+ ?kB))?",
@@ -60,7 +79,7 @@ HOST = (
         Cause.STARTUP_MEMORY_CHECK,
         "The node had no memory left to give[: {size} bytes were asked for].",
         "Stop what else holds memory on the node, or make the model's memory smaller.",
-        needle="",
+        needle=None,
         weight=Weight.CONCRETE,
     ),
 )

@@ -11,6 +11,8 @@ _TOKEN = "env.HF_TOKEN"  # noqa: S105
 _LICENCE = "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account."
 _AGAIN = "Download it again (hf download checks every file), then start it again."
 
+_HUB = r"(?:huggingface\.co|hf\.co|hf-mirror\.com|modelscope\.cn)"
+
 _FOUND = (
     rule(
         rf"{ERROR}.*Repo id must (?:be in the form|use alphanumeric)[^:]*: '(?P<path>[^']*)'",
@@ -26,7 +28,7 @@ _FOUND = (
         Cause.MODEL_NOT_FOUND,
         "The hub has no such model[ ({url})].",
         "Correct model.path; a private model needs env.HF_TOKEN.",
-        needle="",
+        needle=None,
         on=_PATH,
     ),
     rule(
@@ -36,7 +38,7 @@ _FOUND = (
         Cause.MODEL_GATED,
         "The model hub does not let you have this model[ ({model})][ ({named})].",
         _LICENCE,
-        needle="",
+        needle=None,
         on=_TOKEN,
     ),
     rule(
@@ -49,13 +51,39 @@ _FOUND = (
         weight=Weight.LIKELY,
     ),
     rule(
+        rf"{ERROR}.*\b(?P<status>429) (?:Client Error|Too Many Requests).*{_HUB}",
+        Cause.HUB_UNREACHABLE,
+        "The model hub takes no more requests from here for now ({status}).",
+        "Wait some minutes, then start it again; with env.HF_TOKEN set the hub allows more. Or download the model beforehand "
+        "and mount it.",
+        needle="429 ",
+        on=_TOKEN,
+    ),
+    rule(
+        rf"{ERROR}.*\b(?P<status>5\d\d) (?:Server Error|Internal Server|Bad Gateway|Service Unavailable|Gateway Time).*{_HUB}",
+        Cause.HUB_UNREACHABLE,
+        "The model hub did not work ({status}).",
+        "Start it again later, or download the model beforehand and mount it.",
+        needle=None,
+        on=_PATH,
+    ),
+    rule(
+        rf"^(?=.*(?:[Tt]imed out|Timeout)){ERROR}.*?(?P<host>{_HUB})",
+        Cause.HUB_UNREACHABLE,
+        "The model hub did not answer in time ({host}).",
+        "Give the container a way to the hub and start it again (what is downloaded stays), or download the model beforehand "
+        "and mount it.",
+        needle=None,
+        on=_PATH,
+    ),
+    rule(
         r"^(?:[\w.]+\.)?(?:LocalEntryNotFoundError|OfflineModeIsEnabled): "
         rf"|{ERROR}.*We couldn't connect to '(?P<hub>[^']*)' to load"
         rf"|{ERROR}.*(?:outgoing traffic has been disabled|Cannot reach (?P<url>https?://\S+?):? offline mode)",
         Cause.HUB_UNREACHABLE,
         "The model is not on the node, and the hub[ {hub}][ {url}] could not be asked for it.",
         "Download the model beforehand and mount it, or give the container a way to the hub (HF_HUB_OFFLINE unset).",
-        needle="o",
+        needle=None,
         on=_PATH,
     ),
     rule(
@@ -87,7 +115,7 @@ _WHOLE = (
         Cause.TRUNCATED_WEIGHTS,
         "A weight file is cut short[: {what}][: {said}].",
         _AGAIN,
-        needle="e",
+        needle=None,
         on=_PATH,
     ),
     rule(
@@ -96,7 +124,7 @@ _WHOLE = (
         Cause.TRUNCATED_WEIGHTS,
         "A weight file is cut short[: {more} bytes are missing][: it should hold {size} bytes].",
         _AGAIN,
-        needle="e",
+        needle=None,
         on=_PATH,
     ),
     rule(
@@ -130,7 +158,7 @@ _WHOLE = (
         Cause.MODEL_FILES,
         "The model is not whole[: {path} has no {file}][: nothing that can be read for {name}][: {config} is no JSON].",
         "Finish the download, or correct model.path.",
-        needle="o",
+        needle=None,
         on=_PATH,
     ),
     rule(
@@ -139,7 +167,7 @@ _WHOLE = (
         Cause.MODEL_FILES,
         "The model's tokenizer files are missing or of another kind[ ({name})].",
         "Finish the download: tokenizer.json or its like is not there.",
-        needle="o",
+        needle=None,
         on=_PATH,
     ),
     rule(
@@ -157,7 +185,23 @@ _WHOLE = (
         Cause.MODEL_FILES,
         "The weights are not of the kind they are loaded as[: no place for {name}].",
         "Correct args.quantization or the drafter, or take an image that knows this checkpoint.",
-        needle="o",
+        needle=None,
+    ),
+    rule(
+        r"^KeyError: '(?P<name>(?:\w+\.)+\w*(?:weight|scale|bias|zeros|zero_point|g_idx)\w*)'"
+        rf"|{ERROR}Attempted to load weight (?P<has>.{{1,80}}?) into parameter (?P<wants>.{{1,80}})",
+        Cause.MODEL_FILES,
+        "The weights are not of the kind they are loaded as[: no place for {name}][: a weight of {has} for one of {wants}].",
+        "Correct args.quantization or the drafter, or take an image that knows this checkpoint.",
+        needle=None,
+    ),
+    rule(
+        rf"{ERROR}The size of tensor a \((?P<has>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)",
+        Cause.MODEL_FILES,
+        "A weight of the files has another size than the model wants ({has}, {wants}).",
+        "Correct args.quantization or the drafter, or take an image that knows this checkpoint.",
+        needle="The size of tensor a",
+        during="weights",
     ),
     rule(
         rf"{ERROR}.*Cannot find the config file for (?P<kind>\w+)",
@@ -177,7 +221,7 @@ _KNOWN = (
         Cause.TRUST_REMOTE_CODE,
         "The model brings code of its own, which the engine may not run.",
         "If you trust the model's author, set args.trust-remote-code: true.",
-        needle="e",
+        needle=None,
         on="args.trust-remote-code",
         to="true",
     ),
@@ -195,7 +239,7 @@ _KNOWN = (
         Cause.MODEL_UNSUPPORTED,
         "This image does not know the model[ type {type}][ class {arch}].",
         "Take a newer image of the engine.",
-        needle="o",
+        needle=None,
         on="image",
     ),
 )

@@ -15,7 +15,7 @@ _DOCKER = (
         "Docker could not give the container a GPU[ ({device})]: the NVIDIA container toolkit is missing or not set up.",
         "On the node: install nvidia-container-toolkit, then sudo nvidia-ctk runtime configure --runtime=docker and "
         "restart Docker. `nvidia-smi` there says whether the driver itself works.",
-        needle="",
+        needle=None,
         fatal=True,
     ),
     rule(
@@ -26,18 +26,20 @@ _DOCKER = (
         "The container sees no GPU.",
         "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver "
         "update the node wants a reboot.",
-        needle="e",
+        needle=None,
         on="container.gpus",
     ),
     rule(
         r"NVIDIA driver on your system is too old(?: \(found version (?P<found>\d+)\))?|CUDA driver version is insufficient"
         r"|forward compatibility was attempt|requirement error: unsatisfied condition: (?P<wants>[^,\s]+)"
         r"|system has unsupported display driver|^.{0,120}Error 80[34]\b|provided PTX was compiled with an unsupported toolchain"
-        r"|cudaErrorUnsupportedPtxVersion|cudaErrorInsufficientDriver",
+        r"|cudaErrorUnsupportedPtxVersion|cudaErrorInsufficientDriver"
+        r"|^ERROR: This container was built for NVIDIA Driver Release (?P<release>[\d.]+\d)(?:.*version (?P<has>[\d.]*\d) was)?",
         Cause.DRIVER_MISMATCH,
-        "The node's NVIDIA driver is too old for this image[ (it wants {wants})][ (it is for CUDA {found})].",
+        "The node's NVIDIA driver is too old for this image[ (it wants {wants})][ (it is for CUDA {found})]"
+        "[ (it wants {release})][: the node has {has}].",
         "Update the node (DGX OS), or take an image built for its CUDA version.",
-        needle="r",
+        needle=None,
         on="image",
     ),
     rule(
@@ -45,7 +47,7 @@ _DOCKER = (
         Cause.IMAGE_ARCH,
         "The image holds programs of another processor: a Spark is arm64[, and there is none for {platform}].",
         "Take an image built for linux/arm64.",
-        needle="",
+        needle=None,
         on="image",
         fatal=True,
     ),
@@ -59,6 +61,51 @@ _DOCKER = (
         weight=Weight.LIKELY,
     ),
     rule(
+        r"(?:Get|Head) \"?https?://(?P<registry>[^/\"\s]+)/v\d/[^\"]*\"?: (?:(?P<why>unauthorized|denied|net/http: .*"
+        r"|context deadline exceeded|dial tcp.*|EOF|TLS .*|x509: .*|proxyconnect.*))"
+        r"|(?:^|daemon: )(?P<said>unauthorized: (?:authentication|access|incorrect).*)"
+        r"|daemon: (?P<other>net/http: (?:request canceled|TLS handshake timeout).*)",
+        Cause.IMAGE_MISSING,
+        "The image could not be pulled[ from {registry}][: {why}][: {said}][: {other}].",
+        "Log in to its registry on the node (docker login) where it wants that; else look at the node's way to the network, "
+        "and pull again.",
+        needle=None,
+        on="image",
+    ),
+    rule(
+        r"bind source path does not exist: (?P<path>\S*(?:model|huggingface|hf|weights|gguf)\S*?)\.?(?:\s|$)",
+        Cause.MODEL_NOT_FOUND,
+        "There is no {path} on the node, which the container mounts.",
+        "Put the model there, or correct the mount.",
+        needle="bind source path",
+        on="mounts",
+    ),
+    rule(
+        r"bind source path does not exist: (?P<path>\S+?)\.?(?:\s|$)",
+        Cause.BAD_VALUE,
+        "There is no {path} on the node, which the container mounts.",
+        "Make the directory on the node, or correct the mount.",
+        needle="bind source path",
+        on="mounts",
+    ),
+    rule(
+        r"exec: \\?\"(?P<name>[^\"\\]+)\\?\": (?:executable file not found in \$PATH|stat \S+: no such file)"
+        r"|^(?:\S*/)?(?:ba|da)?sh: (?:line )?(?:\d+: )?(?P<known>(?:\S*/)?(?:vllm|sglang|python3?|trtllm-serve|llama-server"
+        r"|ollama|mpirun|ray)): (?:command )?not found$",
+        Cause.BAD_VALUE,
+        "The image has no program [{name}][{known}].",
+        "Correct command (or container.entrypoint), or take an image that has it.",
+        needle=None,
+        on="command",
+    ),
+    rule(
+        r"[Cc]onflict\. The container name \"/?(?P<name>[^\"]+)\" is already in use",
+        Cause.DOCKER_REFUSED,
+        "There is a container named {name} already.",
+        "If nobody needs it: docker rm {name} on the node (docker rm -f, if it still runs). Else choose another name.",
+        needle="is already in use",
+    ),
+    rule(
         r"(?:[Nn]o such image: (?P<name>\S+)|manifest for (?P<tag>\S+) not found|manifest unknown"
         r"|pull access denied for (?P<denied>[^,\s]+)|failed to resolve reference \"(?P<reference>[^\"]+)\""
         r"|daemon: repository \S+ not found|requested access to the resource is denied)",
@@ -66,7 +113,7 @@ _DOCKER = (
         "The image[ {name}][ {tag}][ {denied}][ {reference}] is not on the node and could not be pulled.",
         "Correct image, or log in to its registry on the node (docker login). An image that was built there has to be built "
         "on each node.",
-        needle="",
+        needle=None,
         on="image",
     ),
     rule(
@@ -102,19 +149,20 @@ _CUDA = (
         Cause.KERNEL_UNSUPPORTED,
         "A kernel of this image uses an instruction that the GB10 lacks.",
         "Choose another backend for the MoE or FP4 kernels (not flashinfer_cutlass), or take a newer image.",
-        needle="",
+        needle=None,
         on="image",
     ),
     rule(
         r"[Kk]ernel built for (?P<built>[\w -]+), but running on (?P<arch>sm_?\w+)"
-        rf"|{ERROR}.*(?:No compiled \w+ for (?:a compute capability|CUDA device)|(?:SM|sm_?)12[01]a? (?:is )?not supported"
+        rf"|{ERROR}.*(?:No compiled [\w -]{{1,60}} for (?:a compute capability|CUDA device)"
+        r"|(?:SM|sm_?)12[01]a? (?:is )?(?:not |un)supported"
         r"|not supported (?:on|for|by) (?:SM|sm_?)12[01]|[Uu]nsupported (?:compute capability|SM version|GPU arch\w*)"
         r"|[Cc]ompute capability (?:not supported|12\.1)|is not supported for the current GPU\. Minimum capability"
         r"|RuntimeError: .*requires (?:SM|sm)_?\d+)",
         Cause.KERNEL_UNSUPPORTED,
         "A kernel that the model needs does not run on the GB10 (sm_121)[: it was built for {built}].",
         "Choose another backend for it (attention, MoE, FP4), or take an image built for sm_121.",
-        needle="",
+        needle=None,
         on="image",
     ),
     rule(
@@ -125,14 +173,38 @@ _CUDA = (
         needle="Triton Error",
         on="image",
     ),
+    rule(
+        rf"{ERROR}.*(?:an illegal memory access was encountered|cudaErrorIllegalAddress)",
+        Cause.CRASHED,
+        "A GPU kernel read or wrote outside of its memory; nothing here says which.",
+        "No remedy is known. A newer image may not do it. To find it: start without CUDA graphs (vLLM: args.enforce-eager, "
+        "SGLang: args.disable-cuda-graph), and with env.CUDA_LAUNCH_BLOCKING: 1 the traceback names the kernel.",
+        needle=None,
+        weight=Weight.LIKELY,
+    ),
 )
 _FILES = (
+    rule(
+        rf"(?:{ERROR}|^)DataLoader worker .*killed by signal: Bus error|{ERROR}.*out of shared memory",
+        Cause.DISK_FULL,
+        "The container's shared memory is full.",
+        "Raise container.shm_size, or set container.ipc: host.",
+        needle="shared memory",
+        on="container.shm_size",
+    ),
+    rule(
+        r"(?:\b(?:write|mkdir|copy|extract|open)\S*|: (?:Error )?writing) (?P<path>/[^\s:]+): no space left on device",
+        Cause.DISK_FULL,
+        "The node's disk is full: nothing can be written to {path}.",
+        "Free space on the node: df -h, docker system df, docker system prune.",
+        needle="no space left",
+    ),
     rule(
         rf"{ERROR}.*(?:No space left on device|Disk quota exceeded)|: [Nn]o space left on device|^No space left on device",
         Cause.DISK_FULL,
         "A disk is full on the node, or the container's shared memory is.",
         "Free space (df -h on the node, docker system df); if /dev/shm is meant, raise container.shm_size.",
-        needle="",
+        needle=None,
         on="container.shm_size",
     ),
     rule(
@@ -141,7 +213,7 @@ _FILES = (
         Cause.PERMISSION,
         "The container may not use[ {path}] what it needs[: {what}][: {said}].",
         "Correct the owner or mode of the mounted directory on the node, or mount it writable.",
-        needle="",
+        needle=None,
         on="mounts",
     ),
     rule(
@@ -150,7 +222,7 @@ _FILES = (
         Cause.PORT_IN_USE,
         "The port[ ({host})][ ({bind})] is in use by another process.",
         "Stop the other process (ss -ltnp on the node shows it), or choose another port.",
-        needle="",
+        needle=None,
         on="port",
         fatal=True,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkctl.engines._vocabulary import ERROR, rule
+from sparkctl.engines._vocabulary import ERROR, OTHERS, rule
 from sparkctl.engines.base import Weight
 from sparkctl.model.verdict import Cause, Change
 
@@ -103,7 +103,7 @@ CRASHES = (
         weight=Weight.DEATH,
     ),
     rule(
-        r"^(?P<what>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception): .*)",
+        rf"^(?P<what>(?:(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)|{OTHERS}): .*)",
         Cause.CRASHED,
         "The engine stopped on an error: {what}",
         "Read the log around this line.",

@@ -40,7 +40,7 @@ RANKS = (
         Cause.RAY,
         "Ray lost a worker[ (rank {rank})][: {what}][: {said}].",
         _LOOK,
-        needle="",
+        needle=None,
         weight=Weight.DEATH,
     ),
     rule(
@@ -50,7 +50,7 @@ RANKS = (
         "The other node of this model did not come[: {have} of {of} joined within {seconds} s][: no answer from {peer}].",
         "Start the model on both nodes at about the same time, and check that args.dist-init-addr (master-addr) is reachable "
         f"from the other. {_LOOK}",
-        needle="",
+        needle=None,
         weight=Weight.DEATH,
     ),
     rule(
@@ -61,7 +61,7 @@ RANKS = (
         "NCCL, by which the ranks talk to each other, failed[ ({code})][ (in {op})][: {warn}].",
         "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
         f"{_LOOK}",
-        needle="",
+        needle=None,
         weight=Weight.DEATH,
     ),
     rule(

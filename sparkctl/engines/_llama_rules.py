@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkctl.engines._failures_memory import RAN_OUT, cuda_memory
 from sparkctl.engines._vocabulary import rule
 from sparkctl.engines.base import Weight
 from sparkctl.model.verdict import Cause
@@ -43,21 +44,13 @@ MEMORY = (
     rule(
         r"allocating (?P<size>[\d.]+ \w+) on device \d+: cudaMalloc failed: out of memory",
         Cause.CUDA_OUT_OF_MEMORY,
-        "CUDA ran out of memory: it tried to allocate {size}.",
+        f"{RAN_OUT[:-1]}: it tried to allocate {{size}}.",
         f"{_DROP} {_LESS_CONTEXT}",
         needle="cudaMalloc failed",
         on=CONTEXT,
         weight=Weight.DEATH,  # a line after it says for what
     ),
-    rule(
-        r"^(?:\S+:\d+: )?CUDA error: out of memory",
-        Cause.CUDA_OUT_OF_MEMORY,
-        "CUDA ran out of memory while it served.",
-        f"{_LESS_CONTEXT} Stop what else holds memory on the node.",
-        needle="CUDA error: ",
-        on=CONTEXT,
-        fatal=True,
-    ),
+    *cuda_memory(_LESS_CONTEXT, CONTEXT, fatal=True, begins=r"^(?:\S+:\d+: )?(?=CUDA error: )"),
 )
 CUDA = (
     rule(
@@ -99,6 +92,25 @@ CUDA = (
 )
 MODEL = (
     rule(
+        r"failed to open (?:GGUF file )?(?:'(?P<path>[^']*)'|(?P<bare>/[^:(]*?))(?:: | \()(?:errno = )?Permission denied",
+        Cause.PERMISSION,
+        "[{path}][{bare}] may not be opened by the container's user.",
+        "chmod a+r the file on the node, or run the container as its owner.",
+        needle="failed to open",
+        on=_FILE,
+        fatal=True,
+    ),
+    rule(
+        r"failed to open GGUF file (?:'(?P<path>[^']*)'|(?P<bare>\S+))"
+        r"|failed to open (?:'(?P<other>[^']*\.gguf)'|(?P<it>/\S*\.gguf)): No such file",
+        Cause.MODEL_NOT_FOUND,
+        "There is no [{path}][{bare}][{other}][{it}] in the container.",
+        "Correct model.path, or the mount that should bring it in.",
+        needle="failed to open",
+        on=_FILE,
+        fatal=True,
+    ),
+    rule(
         r"(?:unknown|unsupported) model architecture: '(?P<name>[^']*)'",
         Cause.MODEL_UNSUPPORTED,
         "This build of llama.cpp does not know the architecture {name}.",
@@ -112,7 +124,7 @@ MODEL = (
         Cause.TRUNCATED_WEIGHTS,
         "The GGUF file is shorter than its header says: the download was cut.",
         "Download it again, and compare the size with the hub's.",
-        needle="i",
+        needle=None,
         on=_FILE,
         fatal=True,
     ),
@@ -184,24 +196,6 @@ UNMARKED = (
         fatal=True,
     ),
     rule(
-        r"failed to open GGUF file '(?P<path>[^']*)' \(Permission denied\)",
-        Cause.PERMISSION,
-        "{path} may not be opened by the container's user.",
-        "chmod a+r the file on the node, or run the container as its owner.",
-        needle="failed to open GGUF",
-        on=_FILE,
-        fatal=True,
-    ),
-    rule(
-        r"failed to open GGUF file '(?P<path>[^']*)'",
-        Cause.MODEL_NOT_FOUND,
-        "There is no {path} in the container.",
-        "Correct model.path, or the mount that should bring it in.",
-        needle="failed to open GGUF",
-        on=_FILE,
-        fatal=True,
-    ),
-    rule(
         r"invalid magic characters|invalid magic number",
         Cause.MODEL_FILES,
         "The file is no GGUF.",
@@ -225,7 +219,7 @@ UNMARKED = (
         Cause.TRUNCATED_WEIGHTS,
         "The GGUF file ends before its header does: the download was cut.",
         "Download it again, and compare the size with the hub's.",
-        needle="e",
+        needle=None,
         on=_FILE,
         fatal=True,
     ),
@@ -248,6 +242,16 @@ FLAGS = (
         needle="error while handling argument",
         on="args.{flag}",
         fatal=True,
+    ),
+    rule(
+        rf"^error while handling argument \"{_FLAG}\": error: un\w+ value for --flash-attn: '(?P<given>-[^']*)'",
+        Cause.BAD_VALUE,
+        "llama-server refused the value of {flag}: it got the next flag, {given}, for one.",
+        "-fa needs on, off or auto; the value it got was the next flag.",
+        needle="--flash-attn: ",
+        on="args.{flag}",
+        fatal=True,
+        to="on",
     ),
     rule(
         rf'^error while handling argument "{_FLAG}": (?P<what>.*)',
@@ -303,7 +307,7 @@ ENDS = (
         Cause.CRASHED,
         "The model could not be loaded.",
         "The lines before this one name the reason.",
-        needle=" ",
+        needle=None,
         fatal=True,
         weight=Weight.AFTERMATH,
     ),

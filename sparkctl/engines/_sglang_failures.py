@@ -8,6 +8,7 @@ from sparkctl.engines._failures import CRASHES, KNOWN
 from sparkctl.engines._failures_memory import cuda_memory
 from sparkctl.engines._vocabulary import ERROR, Groups, rule
 from sparkctl.engines.base import Weight
+from sparkctl.model.engine_facts import FactName
 from sparkctl.model.verdict import Cause, Change
 
 FRACTION = "args.mem-fraction-static"
@@ -137,12 +138,13 @@ _FLAGS = (
         Cause.ENGINE_BUG,
         "Speculative decoding is set by half: of steps, top-k and draft tokens one is given and another is missing, which "
         "SGLang 0.5.12 answers with a TypeError.",
-        "Either give what is missing (--set args.speculative-num-draft-tokens=20; speculative-eagle-topk, too, where it is "
-        "not set), or draft without a model: NGRAM needs none of them (args.speculative-algorithm: NGRAM, as in "
-        "qwen36-ngram).",
+        "Either give what is missing (--set args.speculative-num-draft-tokens=20, which is steps x top-k for 5 and 4; "
+        "speculative-eagle-topk, too, where it is not set), or draft without a model: NGRAM needs none of them "
+        "(args.speculative-algorithm: NGRAM, as in qwen36-ngram).",
         needle="'NoneType' and 'int'",
         on="args.speculative-num-draft-tokens",
         to="20",
+        needs=FactName.SPECULATIVE_METHOD,
     ),
     rule(
         rf"{ERROR}.*Only (?P<known>.*) backends are supported on Blackwell GPUs for hybrid GDN models"
@@ -182,6 +184,25 @@ _ENDS = (
         on=FRACTION,
         fatal=True,
         weight=Weight.DEATH,
+    ),
+    rule(
+        r"^Exit code: -9\b",  # after "Rank 0 scheduler is dead", in older versions
+        Cause.WORKER_LOST,
+        "The scheduler was killed while it was starting.",
+        f"{_LOOK_AT_KERNEL} {_LOWER}",
+        needle="Exit code: -9",
+        on=FRACTION,
+        fatal=True,
+        weight=Weight.DEATH,
+    ),
+    rule(
+        r"^Rank \d+ scheduler is dead\.|^Exit code: -\d+",
+        Cause.CRASHED,
+        "The scheduler ended while it was starting.",
+        "The lines before this one name the reason.",
+        needle=None,
+        fatal=True,
+        weight=Weight.DYING,
     ),
     rule(
         r"Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -15\.",
@@ -254,7 +275,7 @@ _ENDS = (
         Cause.CRASHED,
         "The engine ended on an exception.",
         "The lines after this one name it.",
-        needle="i",
+        needle=None,
         fatal=True,
         weight=Weight.DYING,
     ),
@@ -264,7 +285,7 @@ _ENDS = (
         Cause.CRASHED,
         "One of the engine's processes failed.",
         "The lines before this one name the reason.",
-        needle="i",
+        needle=None,
         fatal=True,
         weight=Weight.AFTERMATH,
     ),

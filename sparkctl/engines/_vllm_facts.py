@@ -12,6 +12,7 @@ _PATH = FactName.QUANTIZATION_PATH
 FACTS = (
     fact("vLLM API server version ", r"version v?(?P<it>\d[\w.+-]*)", FactName.ENGINE_VERSION),
     fact("vLLM server version ", r"version v?(?P<it>\d[\w.+-]*)", FactName.ENGINE_VERSION),
+    fact("vLLM Version ", r"^vLLM Version v?(?P<it>\d[\w.+-]*)", FactName.ENGINE_VERSION),  # NVIDIA's images
     # The banner: two of vLLM's four lines of block letters end in a fact.
     fact(" ▄▄ ▄█", r" version (?P<it>\d[\w.+-]*)\s*$", FactName.ENGINE_VERSION),
     fact("  ▄▄ ▄█", r" version (?P<it>\d[\w.+-]*)\s*$", FactName.ENGINE_VERSION),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sparkctl.engines._failures import CRASHES, KNOWN
 from sparkctl.engines._failures_memory import cuda_memory
 from sparkctl.engines._vocabulary import ERROR, Groups, rule
@@ -76,7 +78,7 @@ MEMORY = (
         Cause.KV_CACHE_TOO_SMALL,
         "The KV cache does not hold one request of the full context.",
         f"Lower {_LENGTH}, or raise {SHARE}.",
-        needle="a",
+        needle=None,
         on=_LENGTH,
         fatal=True,
         change=Change.LOWER,
@@ -118,6 +120,16 @@ _SETTINGS = (
         "This model cannot be run with the speculative method {method}.",
         f"Correct or remove {_SPECULATION}.",
         needle="Unsupported speculative method",
+        on=_SPECULATION,
+        fatal=True,
+        change=Change.REMOVE,
+    ),
+    rule(
+        rf"{ERROR}[Ss]pec(?:ulative)? decod(?:e|ing) is not supported",
+        Cause.BAD_VALUE,
+        "This model or this backend cannot be run with speculative decoding.",
+        f"Remove {_SPECULATION}.",
+        needle=" is not supported",
         on=_SPECULATION,
         fatal=True,
         change=Change.REMOVE,
@@ -250,7 +262,7 @@ _ENDS = (
         Cause.CRASHED,
         "The engine core ended on an error.",
         "The lines after this one name it.",
-        needle="r",
+        needle=None,
         fatal=True,
         weight=Weight.DYING,
     ),
@@ -261,15 +273,18 @@ _ENDS = (
         Cause.WORKER_LOST,  # outweighed by any line that names a reason
         "The engine core ended, and no line says why.",
         f"A process that is killed leaves no word. {_KERNEL}",
-        needle="",
+        needle=None,
         fatal=True,
         weight=Weight.AFTERMATH,
     ),
 )
-# In 0.19.1 a worker's own error comes to the core as text: the same cause, told once more.
+# In 0.19.1 a worker's own error comes to the core as text: the same cause, told once more. CUDA's errors have several
+# lines, and only the first is here.
+_QUOTED = rf"{ERROR}Worker failed with error '(?P<what>.*?)(?:', please check the stack trace above.*|'?$)"
+RETOLD = re.compile(_QUOTED)
 _RETOLD = (
     rule(
-        rf"{ERROR}Worker failed with error '(?P<what>.*)', please check the stack trace above",
+        _QUOTED,
         Cause.CRASHED,
         "A worker of the engine failed: {what}",
         "The lines before this one say where.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sparkctl.engines.base import Failure, Signal, Weight
 from sparkctl.engines.lines import bar
@@ -15,8 +15,10 @@ from sparkctl.model.verdict import Cause, Change
 
 # The end of a traceback, or the one-line form of a validation error (see engines.lines): the name of what was raised
 # begins the line, or is the reason another line gives first. A message that is only quoted somewhere does not match.
+OTHERS = r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # such classes have a module before the name
 ERROR = (
     r"^(?:[\w.]+: )?(?:(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
+    rf"{OTHERS}: |"
     r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)"
 )
 
@@ -25,6 +27,18 @@ _SUSPECT = (
     *("rror", "xception", "emory", "ailed", "died", "crash", "exited", "atal", "SIGQUIT", "sigquit", "timeout"),
     *("Timed out", "timed out", "hit an", "leaves no", "didn't", "couldn't", "No module", "No space", "driver"),
     *("bad_alloc", "by peer", "enied", "manifest", "ivileges", "untime", "No such image", "ncclSystem", "oom-kill"),
+    *(
+        "Timeout",
+        "Expired",
+        "Unsupported",
+        "Killed",
+        "is dead",
+        "xit code: -",
+        "o space left",
+        "NVIDIA Driver",
+        "not found",
+    ),
+    *("unauthorized", "net/http", "executable file", "bind source path", "is already in use"),
 )
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 _LONGEST = 400  # characters of a captured part that a sentence can bear
@@ -38,14 +52,15 @@ Groups = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A failure line. ``needle`` is a substring every such line holds, ``pattern`` is searched only then.
+    """A failure line. ``needle`` is a substring every such line holds, ``pattern`` is searched only then; None: no word
+    is common to them.
 
     ``summary``, ``remedy``, ``field`` and ``value`` may name the pattern's groups in braces, and what ``worked_out``
     makes of them; a part in square brackets is left out when one of its groups found nothing, and so is a ``field`` or
     a ``value`` that needs it.
     """
 
-    needle: str
+    needle: str | None
     pattern: re.Pattern[str]
     cause: Cause
     summary: str
@@ -56,10 +71,14 @@ class Rule:
     value: str | None = None
     change: Change | None = None
     worked_out: Callable[[Groups], Groups] | None = None
+    needs: FactName | None = None
+    during: str | None = None
 
     def read(self, line: str) -> Failure | None:
         """Return the failure this line tells of, None if it tells of something else."""
-        if self.needle not in line or (found := self.pattern.search(line)) is None:
+        if self.needle is not None and self.needle not in line:
+            return None
+        if (found := self.pattern.search(line)) is None:
             return None
         groups = {name: shorten(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
         if self.worked_out is not None:
@@ -74,6 +93,8 @@ class Rule:
             weight=self.weight,
             value=value,
             change=self.change if value is None else Change.SET,
+            needs=self.needs,
+            during=self.during,
         )
 
 
@@ -83,16 +104,20 @@ def rule(
     summary: str,
     remedy: str,
     *,
-    needle: str,
+    needle: str | None,
     on: str | None = None,
     fatal: bool = False,
     weight: int = Weight.CONCRETE,
     to: str | None = None,
     change: Change | None = None,
     worked_out: Callable[[Groups], Groups] | None = None,
+    needs: FactName | None = None,
+    during: str | None = None,
 ) -> Rule:
-    """Return a Rule; ``on`` is the profile field to change, ``to`` the value to set, ``change`` which way without one."""
-    return Rule(needle, re.compile(pattern), cause, summary, remedy, on, fatal, weight, to, change, worked_out)
+    """Return a Rule; ``on`` is the profile field to change, ``to`` the value to set, ``change`` which way without one;
+    ``needs`` and ``during`` as in `Failure`."""
+    found = re.compile(pattern)
+    return Rule(needle, found, cause, summary, remedy, on, fatal, weight, to, change, worked_out, needs, during)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +161,15 @@ def _fill(template: str, groups: Groups) -> str:
 class Vocabulary:
     """What one engine says. ``quiet``: beginnings of lines that never mean anything here, however they go on.
     ``phases``: beginning of a line → signal. ``bars``: word in a bar's title → step. ``rules``: first match counts.
-    ``facts``: all that match count; a line that begins like one is never a failure."""
+    ``facts``: all that match count; a line that begins like one is never a failure. ``retold``: a process tells of the
+    error of another, whose text is its group ``what``: if the rules know that one, it is the failure."""
 
     quiet: tuple[str, ...]
     phases: tuple[tuple[str, Signal], ...]
     bars: tuple[tuple[str, str], ...]
     rules: tuple[Rule, ...]
     facts: tuple[FactRule, ...] = ()
+    retold: re.Pattern[str] | None = None
     _phase_starts: tuple[str, ...] = field(init=False)
     _told_starts: tuple[str, ...] = field(init=False)
 
@@ -186,6 +213,13 @@ class Vocabulary:
         else:
             return None
         said = line[:_MOST_SAID]
+        if self.retold is not None and (quoted := self.retold.search(said)) is not None:
+            failure = self._named(f"RuntimeError: {quoted['what']}")
+            if failure is not None and failure.weight > Weight.EXCEPTION:
+                return replace(failure, fatal=True)
+        return self._named(said)
+
+    def _named(self, said: str) -> Failure | None:
         for each in self.rules:
             if (failure := each.read(said)) is not None:
                 return failure

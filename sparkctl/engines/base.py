@@ -16,6 +16,7 @@ from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
+from sparkctl.model.text import shorten
 from sparkctl.model.verdict import Cause, Change
 
 
@@ -34,7 +35,10 @@ class Weight(IntEnum):
 class Failure:
     """A line that says why. ``fatal``: the engine cannot come up any more, even if its process lingers.
     ``weight`` orders candidates: a concrete cause beats a generic aftermath; among equals the first line wins.
-    ``field`` is the profile field to change and ``change`` which way; ``value`` is what the line itself says to set."""
+    ``field`` is the profile field to change and ``change`` which way; ``value`` is what the line itself says to set.
+
+    Its words may mean something else elsewhere: ``needs`` is a fact that the engine has told by then if it told any,
+    ``during`` the step of the start in which they mean this. Then and there it is this failure, else `placed` unnames it."""
 
     cause: Cause
     summary: str
@@ -44,6 +48,8 @@ class Failure:
     weight: int = Weight.CONCRETE
     value: str | None = None
     change: Change | None = None
+    needs: FactName | None = None
+    during: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ def pick(failures: Iterable[tuple[int, str, Failure]]) -> tuple[int, str, Failur
 
 _LOADS_DRAFTS = ("EAGLE", "NEXTN", "STANDALONE", "MTP", "DFLASH", "DRAFT", "DSPARK")  # methods that bring a model
 _TOTAL = re.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
+_LONGEST = 400  # characters of a line that a sentence can bear
 _SPARK = 119.6  # GiB that CUDA says a Spark has
 
 
@@ -73,10 +80,19 @@ def placed(
     failure: Failure, text: str, step: str | None, facts: Mapping[FactName, str], *, is_serving: bool
 ) -> Failure:
     """Return the failure with what only its place in the log tells: CUDA memory that ran out at the start or while
-    serving, and whether the draft model's share is what did not fit.
+    serving, whether the draft model's share is what did not fit, and whether its words mean that there at all.
 
     ``text``: the line it was read from; ``step``: the part of the start it came in; ``is_serving``: ready was reached.
     """
+    is_meant = failure.needs is None or failure.needs in facts or not facts
+    if (failure.needs and is_serving) or not is_meant or failure.during not in (None, step):
+        return Failure(
+            Cause.CRASHED,
+            f"The engine stopped on an error: {shorten(text, _LONGEST)}",
+            "Read the log around this line.",
+            fatal=False,
+            weight=Weight.EXCEPTION,
+        )
     if failure.cause is not Cause.CUDA_OUT_OF_MEMORY:
         return failure
     if is_serving:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import _exposition, _launch
-from sparkctl.engines._failures import COMMON, cuda_memory
+from sparkctl.engines._failures import COMMON
 from sparkctl.engines._fields import number
 from sparkctl.engines._llama_rules import CONTEXT, CUDA, ENDS, FLAGS, MEMORY, MODEL, UNMARKED
 from sparkctl.engines._vocabulary import Vocabulary, loading
@@ -42,7 +42,7 @@ _PHASES = (
     ("srv  llama_server: model loaded", _HTTP),
     ("main: model loaded", _HTTP),
 )
-_RULES = MEMORY + CUDA + MODEL + FLAGS + ENDS + cuda_memory(f"Lower {CONTEXT}.", CONTEXT, fatal=True) + COMMON
+_RULES = MEMORY + CUDA + MODEL + FLAGS + ENDS + COMMON
 _VOCABULARY = Vocabulary(_QUIET, _PHASES, (("Downloading", "download"),), _RULES)
 
 _UNMARKED = ("gguf_", "GGUF", "flash_attn", "path_model")
@@ -174,7 +174,7 @@ class LlamaCpp:
     metrics_setting = "args.metrics: true"
     signs = Signs(
         marks=r"\d+\.\d\d\.\d{3}\.\d{3} [DIWE] |^srv {2,}(?:llama_server|load_model)|llama_model_load|ggml_cuda_|llama_server: "
-        r"|^error: invalid argument: -"  # then the whole log is this line
+        r'|^error: invalid argument: -|^error while handling argument "-|^gguf_init_from_file'  # often the whole log
         r"|main: (?:server is listening|model loaded|binding port)|slot (?:launch_slot_|print_timing|update_slots)",
         hints=("llama-server", "llama.cpp", "llama_"),
         begins=("srv  llama_server: initializing", "build: ", "build_info: "),

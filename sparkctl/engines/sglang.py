@@ -111,7 +111,8 @@ class SGLang:
     signs = Signs(
         marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[, ]|The server is fired up and ready to roll"
         r"|(?:Init torch distributed|Init parallel|Load weight|Capture \w+(?: \w+)* graph) (?:begin|end)"
-        r"|^(?:usage: )?(?:sglang serve|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server",
+        r"|^(?:usage: )?(?:sglang serve|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server"
+        r"|^== SGLang ==|^SGLang Version \d",
         hints=("/sglang/", "sglang.", "sglang::"),
         begins=("server_args=",),
         serving=("Decode batch", "Prefill batch", "Receive: obj=", "Finish: obj="),

@@ -7,7 +7,6 @@ page is elsewhere, and only there with ``return_perf_metrics: true`` in the file
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from sparkctl.engines import _exposition, _launch
 from sparkctl.engines._failures import COMMON, cuda_memory
@@ -87,7 +86,13 @@ _BARS = (
 )
 # torch says what did not fit, and then the engine what for: that is nearer to what has to change.
 _MEMORY = (
-    *(replace(one, weight=Weight.DEATH) for one in cuda_memory(_LOWER, _FRACTION, fatal=True)),
+    *cuda_memory(
+        _LOWER,
+        _FRACTION,
+        fatal=True,
+        begins=r"^(?:Failed to initialize executor|.{0,200}?(?=\bcudaMalloc))",
+        weight=Weight.DEATH,
+    ),
     rule(
         r"Executor creation failed due to insufficient GPU memory|Executor creation failed with an error which might",
         Cause.CUDA_OUT_OF_MEMORY,
@@ -141,7 +146,7 @@ _FLAGS = (
         Cause.MODEL_FILES,
         "The vocabulary of gpt-oss (harmony, tiktoken) is missing: without it chat requests fail.",
         "Put o200k_base.tiktoken into a mounted directory and name it in env.TIKTOKEN_ENCODINGS_BASE.",
-        needle="a",
+        needle=None,
         on="env.TIKTOKEN_ENCODINGS_BASE",
     ),
 )
@@ -151,7 +156,7 @@ _ENDS = (
         Cause.CRASHED,
         "The engine's worker ended.",
         "The lines before this one name the reason.",
-        needle=" ",
+        needle=None,
         fatal=True,
         weight=Weight.AFTERMATH,
     ),

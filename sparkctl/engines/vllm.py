@@ -9,7 +9,7 @@ import re
 from sparkctl.engines import _exposition, _launch
 from sparkctl.engines._fields import fields, number, numbers, share
 from sparkctl.engines._vllm_facts import FACTS
-from sparkctl.engines._vllm_failures import FAILURES, SHARE
+from sparkctl.engines._vllm_failures import FAILURES, RETOLD, SHARE
 from sparkctl.engines._vocabulary import Vocabulary, loading
 from sparkctl.engines.base import Decoding, Defaults, Signal, Signs
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
@@ -63,7 +63,7 @@ _BARS = (
     ("DeepGEMM", "compile"),
     ("Fetching", "download"),
 )
-_VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, FAILURES, FACTS)
+_VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, FAILURES, FACTS, RETOLD)
 
 _LOG_SECONDS = 10.0
 _ENGINE = re.compile(r"(?:Engine (?P<number>\d+)|\d+ Engines Aggregated): (?=Avg )")
@@ -166,7 +166,7 @@ class VLLM:
     signs = Signs(
         marks=r"\((?:APIServer|EngineCore\w*|Worker\w*) pid=|Engine \d{3}: Avg |vLLM (?:API )?server |Initializing a V1 LLM"
         r"|(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[\w+\.py:\d+\]"
-        r"|^(?:usage: )?vllm(?: serve)?(?: \[-h\]|: error: )",
+        r"|^(?:usage: )?vllm(?: serve)?(?: \[-h\]|: error: )|^== vLLM ==|^vLLM Version \d",
         hints=("/vllm/", "vllm."),
         begins=("non-default args: ",),
         serving=("Engine 0", "SpecDecoding metrics: ", "Received request ", "Added request ", "Generated response "),

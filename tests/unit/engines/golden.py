@@ -245,8 +245,9 @@ SGLANG = (
           "models. Got attention_backend=flashinfer.", "args.attention-backend", says="flashinfer"),
     Death(Cause.ATTENTION_BACKEND, "RuntimeError: EAGLE is not supported in attention backend flex_attention",
           "args.attention-backend"),
-    Death(Cause.ENGINE_BUG, "TypeError: '>' not supported between instances of 'NoneType' and 'int'",
-          "args.speculative-num-draft-tokens", "20", where="api"),
+    Death(Cause.ENGINE_BUG, 'Traceback (most recent call last):\n  File "/opt/sglang/srt/server_args.py", line 3838, in check\n'
+          "TypeError: '>' not supported between instances of 'NoneType' and 'int'", "args.speculative-num-draft-tokens", "20",
+          where="bare"),
     Death(Cause.PORT_IN_USE, "[2026-05-02 10:13:09] ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', "
           "30000): address already in use", "port", where="api"),
     Death(Cause.WORKER_LOST, "[2026-05-02 10:13:09] Subprocess scheduler_0 (pid=9) crashed with exit code -9. Triggering SIGQUIT "

@@ -223,17 +223,24 @@ def test_a_slow_path_is_a_fact_with_a_flag_and_no_failure(engine: str, line: str
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("version", "settings"),
     [
-        "ServerArgs(model_path='/m', context_length=None, quantization='fp8', kv_cache_dtype='auto', attention_backend='triton', "
-        "decode_attention_backend=None, speculative_algorithm='EAGLE', speculative_num_steps=5, speculative_num_draft_tokens=20)",
-        "{'model_path': '/m', 'context_length': None, 'quantization': 'fp8', 'kv_cache_dtype': 'auto', 'attention_backend': "
-        "'triton', 'decode_attention_backend': None, 'speculative_algorithm': 'EAGLE', 'speculative_num_steps': 5, "
-        "'speculative_num_draft_tokens': 20}",
+        (
+            "0.5.12",
+            "ServerArgs(model_path='/m', context_length=None, quantization='fp8', kv_cache_dtype='auto', attention_backend="
+            "'triton', decode_attention_backend=None, speculative_algorithm='EAGLE', speculative_num_steps=5, "
+            "speculative_num_draft_tokens=20)",
+        ),
+        (
+            "0.5.23",
+            "{'model_path': '/m', 'context_length': None, 'quantization': 'fp8', 'kv_cache_dtype': 'auto', 'attention_backend': "
+            "'triton', 'decode_attention_backend': None, 'speculative_algorithm': 'EAGLE', 'speculative_num_steps': 5, "
+            "'speculative_num_draft_tokens': 20}",
+        ),
     ],
     ids=["0.5.12", "0.5.23"],
 )
-def test_sglang_tells_how_it_runs(settings: str) -> None:
+def test_sglang_tells_how_it_runs(version: str, settings: str) -> None:
     log = (
         f"[2026-05-02 10:00:00] server_args={settings}\n"
         "[2026-05-02 10:00:01] Load weight begin. avail mem=111.87 GB\n"
@@ -244,6 +251,7 @@ def test_sglang_tells_how_it_runs(settings: str) -> None:
     reading = read("sglang", log)
     assert EngineFact(FactName.ATTENTION_BACKEND, "triton") in reading.facts
     assert facts(reading) == {
+        FactName.ENGINE_VERSION: f"{version} or like it",
         FactName.QUANTIZATION: "fp8",
         FactName.ATTENTION_BACKEND: "triton",
         FactName.SPECULATIVE_METHOD: "EAGLE",

@@ -1,0 +1,163 @@
+"""Lines that name their cause though no other line is there: pasted alone, often before an engine has said who it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core import linting
+from sparkctl.core.diagnosing import Diagnosing
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.engines.base import Failure, Weight, placed
+from sparkctl.model.diagnosis import Diagnosis
+from sparkctl.model.engine_facts import FactName
+from sparkctl.model.lint import Lint
+from sparkctl.model.verdict import Cause
+from tests.unit.engines.logs import read
+
+_DAEMON = "docker: Error response from daemon: "
+_HUB = "for url: https://huggingface.co/api/models/a/b"
+_WORKER = "(EngineCore pid=77) RuntimeError: Worker failed with error '"
+_SETTINGS = "[2026-05-02 10:13:09] server_args=ServerArgs(model_path='/m', speculative_algorithm="
+_NONE_AND_INT = "TypeError: '>' not supported between instances of 'NoneType' and 'int'"
+_FRACTION, _KV_FRACTION = "args.mem-fraction-static", "args.kv_cache_free_gpu_memory_fraction"
+
+DEATHS = [
+    ("requests.exceptions.ReadTimeout: (ReadTimeoutError(\"HTTPSConnectionPool(host='huggingface.co', port=443): Read timed "
+     'out. (read timeout=10)"), \'(Request ID: 1)\')', Cause.HUB_UNREACHABLE, "model.path", "(huggingface.co)"),
+    (f"huggingface_hub.errors.HfHubHTTPError: 429 Client Error: Too Many Requests {_HUB}", Cause.HUB_UNREACHABLE,
+     "env.HF_TOKEN", "429"),
+    (f"huggingface_hub.errors.HfHubHTTPError: 503 Server Error: Service Unavailable {_HUB}", Cause.HUB_UNREACHABLE,
+     "model.path", "503"),
+    ("httpx.ConnectTimeout: timed out", Cause.CRASHED, None, "httpx.ConnectTimeout"),
+    ("torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:", Cause.CRASHED, None, "BackendCompilerFailed"),
+    (f"{_WORKER}CUDA error: an illegal instruction was encountered', please check the stack trace above for the root cause",
+     Cause.KERNEL_UNSUPPORTED, "image", "instruction"),
+    (f"{_WORKER}CUDA error: an illegal instruction was encountered", Cause.KERNEL_UNSUPPORTED, "image", "instruction"),
+    (f"{_WORKER}whatever', please check the stack trace above for the root cause", Cause.CRASHED, None, "failed: whatever"),
+    ("NotImplementedError: No compiled nvfp4 quantization kernel for CUDA device capability: 121", Cause.KERNEL_UNSUPPORTED,
+     "image", "sm_121"),
+    ("RuntimeError: fused_moe: arch sm_121 unsupported", Cause.KERNEL_UNSUPPORTED, "image", "sm_121"),
+    ("[TRT-LLM] [E] Failed to initialize executor on rank 0: CUDA out of memory. Tried to allocate 2.00 GiB.",
+     Cause.CUDA_OUT_OF_MEMORY, _KV_FRACTION, "2.00 GiB"),
+    ("[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, pool, stream): out of memory (/src/b.h:86)",
+     Cause.CUDA_OUT_OF_MEMORY, _KV_FRACTION, "CUDA ran out of memory"),
+    ("gguf_init_from_file: failed to open GGUF file /models/x.gguf", Cause.MODEL_NOT_FOUND, "model.path", "no /models/x.gguf"),
+    ("llama_model_load: error loading model: failed to open /models/x.gguf: Permission denied", Cause.PERMISSION, "model.path",
+     "/models/x.gguf may not"),
+    ("error while handling argument \"-fa\": error: unkown value for --flash-attn: '--port'", Cause.BAD_VALUE, "args.-fa",
+     "--port"),
+    (f"{_SETTINGS}None)\nRank 0 scheduler is dead. Please check if there are relevant logs.\nExit code: -9\nEOFError",
+     Cause.WORKER_LOST, _FRACTION, "killed"),
+    (f"{_SETTINGS}None)\n{_NONE_AND_INT}", Cause.CRASHED, None, "TypeError"),
+    (f"{_SETTINGS}'NEXTN')\n{_NONE_AND_INT}", Cause.ENGINE_BUG, "args.speculative-num-draft-tokens", "half"),
+    (f'  File "/opt/sglang/srt/server_args.py", line 3838\n{_NONE_AND_INT}', Cause.ENGINE_BUG,
+     "args.speculative-num-draft-tokens", "half"),
+    ("write /var/lib/docker/tmp/GetImageBlob1: no space left on device", Cause.DISK_FULL, None, "/var/lib/docker/tmp"),
+    (f'{_DAEMON}Head "https://nvcr.io/v2/nvidia/x/manifests/1": unauthorized: <html>', Cause.IMAGE_MISSING, "image", "nvcr.io"),
+    ('Error response from daemon: Get "https://registry-1.docker.io/v2/": net/http: request canceled while waiting for '
+     "connection", Cause.IMAGE_MISSING, "image", "request canceled"),
+    (f'{_DAEMON}failed to create task for container: runc create failed: exec: "vllm": executable file not found in $PATH: '
+     "unknown.", Cause.BAD_VALUE, "command", "no program vllm."),
+    ("/bin/sh: 1: vllm: not found", Cause.BAD_VALUE, "command", "no program vllm."),
+    ("bash: line 1: vllm: command not found", Cause.BAD_VALUE, "command", "no program vllm."),
+    (f'{_DAEMON}invalid mount config for type "bind": bind source path does not exist: /models/x.', Cause.MODEL_NOT_FOUND,
+     "mounts", "no /models/x on the node"),
+    (f'{_DAEMON}invalid mount config for type "bind": bind source path does not exist: /srv/cache.', Cause.BAD_VALUE, "mounts",
+     "no /srv/cache on the node"),
+    (f'{_DAEMON}Conflict. The container name "/x" is already in use by container "ab12". You have to remove (or rename) it.',
+     Cause.DOCKER_REFUSED, None, "named x "),
+    ("RuntimeError: DataLoader worker (pid 44) is killed by signal: Bus error. It is possible that dataloader's workers are out "
+     "of shared memory.", Cause.DISK_FULL, "container.shm_size", "shared memory"),
+    ("KeyError: 'model.layers.0.mlp.experts.w13_input_scale'", Cause.MODEL_FILES, None, "w13_input_scale"),
+    ("AssertionError: Attempted to load weight (torch.Size([2048])) into parameter (torch.Size([4096]))", Cause.MODEL_FILES,
+     None, "[2048]"),
+    ("ERROR: This container was built for NVIDIA Driver Release 580.82 or later, but version 570.124 was detected and "
+     "compatibility mode is UNAVAILABLE.", Cause.DRIVER_MISMATCH, "image", "580.82): the node has 570.124."),
+    ("WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.", Cause.GPU_RUNTIME_MISSING,
+     "container.gpus", "no GPU"),
+    ("Loading the model\nKilled", Cause.KILLED, None, "SIGKILL"),
+    ("bash: line 1:    12 Killed                  python3 -m server", Cause.KILLED, None, "SIGKILL"),
+    ("RuntimeError: CUDA error: an illegal memory access was encountered", Cause.CRASHED, None, "outside of its memory"),
+    ("(EngineCore pid=77) AssertionError: spec decode is not supported.", Cause.BAD_VALUE, "args.speculative-config",
+     "speculative"),
+]  # fmt: skip
+
+
+def _diagnose(log: str, engine: str | None = None) -> Diagnosis:
+    found = Diagnosing(engine)
+    for line in log.split("\n"):
+        found.feed(line)
+    return found.result()
+
+
+@pytest.mark.parametrize(("log", "cause", "field", "says"), DEATHS, ids=[row[0][-50:] for row in DEATHS])
+def test_a_paste_names_its_cause_though_nobody_said_whose_it_is(
+    log: str, cause: Cause, field: str | None, says: str
+) -> None:
+    verdict = _diagnose(log).verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.field) == (cause, field)
+    assert says in verdict.summary
+    assert "(not said)" not in verdict.summary + verdict.remedy
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Killed the request 4711 that its client left",
+        "sh: 1: lsmod: not found",
+        "INFO: the pool has no space left for more, 3 requests wait",
+        "server unauthorized users: 0",
+    ],
+)
+def test_words_like_these_alone_are_no_failure(line: str) -> None:
+    for engine in ("vllm", "sglang", "llamacpp", "trtllm", "container"):
+        assert read(engine, line).failures == []
+
+
+def test_what_an_nvidia_image_prints_first_tells_engine_and_version() -> None:
+    found = _diagnose(
+        "\n".join(["==========", "== vLLM ==", "==========", "NVIDIA Release 25.11", "vLLM Version 0.11.0+582e4e37"])
+    )
+    assert (found.engine, found.version, found.verdict) == ("vllm", "0.11.0+582e4e37", None)
+
+
+def test_llama_server_that_runs_out_of_cuda_memory_is_not_said_to_have_served() -> None:
+    verdict = _diagnose("/src/ggml-cuda.cu:88: CUDA error: out of memory", "llamacpp").verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.field) == (Cause.CUDA_OUT_OF_MEMORY, "args.ctx-size")
+    assert verdict.summary == "At the start: CUDA ran out of memory."
+
+
+def test_sizes_that_do_not_match_are_the_files_fault_only_while_weights_load() -> None:
+    text = (
+        "RuntimeError: The size of tensor a (4096) must match the size of tensor b (2048) at non-singleton dimension 0"
+    )
+    failure = read("vllm", text).root
+    assert failure.cause is Cause.MODEL_FILES
+    assert placed(failure, text, "weights", {}, is_serving=False) is failure
+    later = placed(failure, text, "graphs", {}, is_serving=False)
+    assert (later.cause, later.weight, text in later.summary) == (Cause.CRASHED, Weight.EXCEPTION, True)
+
+
+def test_a_half_set_speculation_is_none_without_any_or_while_serving() -> None:
+    failure: Failure = read("sglang", _NONE_AND_INT).root
+    drafts = {FactName.SPECULATIVE_METHOD: "NEXTN"}
+    assert placed(failure, _NONE_AND_INT, None, {}, is_serving=False) is failure
+    assert placed(failure, _NONE_AND_INT, None, drafts, is_serving=False) is failure
+    other = {FactName.ATTENTION_BACKEND: "triton"}
+    assert placed(failure, _NONE_AND_INT, None, other, is_serving=False).cause is Cause.CRASHED
+    assert placed(failure, _NONE_AND_INT, None, drafts, is_serving=True).cause is Cause.CRASHED
+
+
+def test_the_check_the_way_up_and_the_verdict_name_the_same_number_of_draft_tokens() -> None:
+    library = ProfileLibrary(Path("/nonexistent"))
+    profile = library.load("qwen36")
+    checked = [one.setting for one in linting.remarks(profile) if one.kind is Lint.KNOWN_TRAP]
+    before_the_start = [one.setting for one in linting.cautions(profile, library) if one.instead]
+    failure = read("sglang", _NONE_AND_INT).root
+    setting = f"{failure.field}={failure.value}"
+    assert checked == before_the_start == [setting] == ["args.speculative-num-draft-tokens=20"]
+    assert setting in failure.remedy
