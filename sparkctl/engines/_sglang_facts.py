@@ -14,7 +14,6 @@ def _setting(key: str, value: str, name: FactName, says: str = "{it}") -> FactRu
 
 
 FACTS = (
-    fact("SGLang Version ", r"^SGLang Version v?(?P<it>\d[\w.+-]*)", FactName.ENGINE_VERSION),
     # It never names its version; how it prints its settings tells the older ones from the newer.
     fact("server_args=ServerArgs(", "", FactName.ENGINE_VERSION, "0.5.12 or like it"),
     fact("server_args={", "", FactName.ENGINE_VERSION, "0.5.23 or like it"),

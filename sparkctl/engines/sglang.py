@@ -112,7 +112,7 @@ class SGLang:
         marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[, ]|The server is fired up and ready to roll"
         r"|(?:Init torch distributed|Init parallel|Load weight|Capture \w+(?: \w+)* graph) (?:begin|end)"
         r"|^(?:usage: )?(?:sglang serve|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server"
-        r"|^== SGLang ==|^SGLang Version \d",
+        r"|^== SGLang ==",
         hints=("/sglang/", "sglang.", "sglang::"),
         begins=("server_args=",),
         serving=("Decode batch", "Prefill batch", "Receive: obj=", "Finish: obj="),

@@ -161,3 +161,9 @@ def test_the_check_the_way_up_and_the_verdict_name_the_same_number_of_draft_toke
     setting = f"{failure.field}={failure.value}"
     assert checked == before_the_start == [setting] == ["args.speculative-num-draft-tokens=20"]
     assert setting in failure.remedy
+
+
+def test_a_banner_before_the_settings_leaves_the_half_set_speculation_what_it_is() -> None:
+    verdict = _diagnose(f"== SGLang ==\n{_NONE_AND_INT}").verdict
+    assert verdict is not None
+    assert verdict.cause is Cause.ENGINE_BUG
