@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a key is looked up without them
     from sparkctl.model.instance import InstanceView
 
 _NODE = ("--node", "-n")
-_VALUED = (*_NODE, "--grace", "--timeout", "--set", "--record", "--format")
+VALUED = (*_NODE, "--grace", "--timeout", "--set", "--record", "--format")
 _MAY_ANSWER = (Phase.READY, Phase.UNKNOWN, None)
 
 
@@ -93,7 +93,7 @@ def meant(words: Sequence[str]) -> tuple[list[str], list[str]]:
     while rest:
         word, *rest = rest
         option, given, value = word.partition("=")
-        if option in _VALUED:
+        if option in VALUED:
             value = value if given else rest.pop(0) if rest else ""
             nodes += [value] if option in _NODE else []
         elif not word.startswith("-"):

@@ -117,14 +117,20 @@ def no_verdict_or_address(now: Situation) -> str | None:
 
 def no_proof(now: Situation) -> str | None:
     """A verdict that another source than the log gave has none there."""
-    return None if now.proof is not None else "no line of its log proves why it failed"
+    return _not_failed(now) or (None if now.proof is not None else "no line of its log proves why it failed")
 
 
 def no_change(now: Situation) -> str | None:
     """A change is started at once: of a recording there is nothing to start."""
     if now.replaying:
         return "this is a recording"
-    return None if now.has_change else "no change is known that would mend it"
+    return _not_failed(now) or (None if now.has_change else "no change is known that would mend it")
+
+
+def _not_failed(now: Situation) -> str | None:
+    one = now.selected
+    has_failed = now.has_verdict or one is None or one.phase is Phase.FAILED
+    return None if has_failed or one is None else f"{one.name} has not failed"
 
 
 def no_plan(now: Situation) -> str | None:

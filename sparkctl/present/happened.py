@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.model.events import (
@@ -61,6 +62,14 @@ def happening(event: Event) -> Happening | None:
             return Happening(event.ts, event.node, words, Tone.BAD, ("phase", event.instance))
         case _:
             return None
+
+
+def refusal(ended: Ended, words: Sequence[str], node: NodeName) -> Happening:
+    """Return that a command line was refused, and why in short."""
+    why = (ended.message or "").splitlines()[0]
+    return Happening(
+        ended.ts, node, f"{' '.join(words[:2])} refused: {why}", Tone.ATTENTION, ("refused", str(ended.ts))
+    )
 
 
 def appeared(event: ContainersListed, phases: dict[tuple[NodeName, str], Phase]) -> list[Happening]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.core.actions import ACTIONS, OVERVIEW, Action, Sense, Situation, for_footer, is_there
+from sparkctl.core import situation as why
+from sparkctl.core.actions import ACTIONS, OVERVIEW, Action, ActionId, Sense, Situation, for_footer, is_there
 from sparkctl.model.text import clean
 from sparkctl.present.spans import Row, Span, Tone, cells, fit, plain_ascii, row
 
@@ -13,6 +14,7 @@ _SHOWN = {
     "up": "↑", "down": "↓", "left": "←", "right": "→", "escape": "esc", "question_mark": "?", "colon": ":",
     "exclamation_mark": "!", "slash": "/",
 }  # fmt: skip
+_LESS = (ActionId.DROP_CACHES, ActionId.PROFILES)  # what matters less than what is wrong
 _APART = 3  # columns between two of the footer
 _PLAIN = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
 
@@ -41,6 +43,11 @@ def footer(
     placed = for_footer([one for one in actions if not (now.replaying and one.changes)])
     can = {one.id: one.why_not(now) is None for one in placed}
     placed = tuple(one for one in placed if one.sense is not Sense.TAKE or can[one.id])
+    if can.get(ActionId.WRONG):  # then it matters more than what can be done at any time
+        wrong = next(one for one in placed if one.id is ActionId.WRONG)
+        others = [one for one in placed if one is not wrong]
+        at = next((at for at, one in enumerate(others) if one.id in _LESS), len(others))
+        placed = (*others[:at], wrong, *others[at:])
     wide = {one.id: cells(key_words(one.keys[0], ascii_only)) + 1 + cells(one.short) for one in placed}
     kept = {placed[-1].id} if placed else set()
     taken = 1 + sum(wide[one] for one in kept)
@@ -65,7 +72,10 @@ def footer(
 
 
 def help_rows(actions: Sequence[Action], now: Situation, ascii_only: bool = False) -> list[Row]:
-    """Return every key of this screen, what it does, its command, and why it cannot be done now."""
+    """Return every key of this screen, what it does, its command, and why it cannot be done now; what cannot be in this kind
+    of panel, of a recording or of what happens now, is not there."""
+    never = {why.not_live} if now.replaying else {why.not_played}  # in this kind of panel
+    actions = [one for one in actions if one.why_not not in never and not (now.replaying and one.changes)]
     keys = [", ".join(key_words(key, ascii_only) for key in one.keys) for one in actions]
     wide = max((len(each) for each in keys), default=0)
     rows = []
@@ -73,8 +83,8 @@ def help_rows(actions: Sequence[Action], now: Situation, ascii_only: bool = Fals
         spans = row(Span(f"{each:>{wide}}", Tone.KEY), Span(f"   {one.title}", Tone.VALUE))
         if one.verb:
             spans = (*spans, Span(f"   :{one.verb}", Tone.LABEL))
-        if why := one.why_not(now):
-            spans = (*spans, Span(f"   ({clean(why)})", Tone.STALE))
+        if because := one.why_not(now):
+            spans = (*spans, Span(f"   ({clean(because)})", Tone.STALE))
         rows.append(spans)
     return rows
 

@@ -8,16 +8,13 @@ from sparkctl.model.events import CachesDropped, Ended, GuardActed, Outcome, War
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import memory_bar
 from sparkctl.model.text import clean_lines
-from sparkctl.model.units import GIB, spoken
-from sparkctl.present.bars import memory_bar as memory_cells
+from sparkctl.model.units import spoken
 from sparkctl.present.fold import fold
 from sparkctl.present.sentences import caches_line, guard_line
-from sparkctl.present.spans import Row, Span, Tone, cut, row, said
+from sparkctl.present.spans import Row, Tone, cut, row, said
 from sparkctl.present.symbols import symbol
 
-_BAR = 40
 _GOOD = (Outcome.READY, Outcome.DONE, Outcome.PLANNED, Outcome.DETACHED)
 _DID = {"up": "started", "down": "stopped"}
 
@@ -67,23 +64,14 @@ def last_of_each(caches: Sequence[CachesDropped]) -> list[CachesDropped]:
     return list({one.node: one for one in caches}.values())
 
 
-def caches_rows(event: CachesDropped, gpu_memory: int | None, ascii_only: bool = False) -> list[Row]:
-    """Return memory before and after a drop as two bars, and what it gave."""
-    rows: list[Row] = [()]
-    for name, memory in (("before", event.before), ("after", event.after)):
-        bar = memory_bar(memory, gpu_memory)
-        figures = (("cache", bar.page_cache), ("free", bar.free), ("available", bar.available))
-        spans: list[Span] = [Span("        ")]
-        for what, size in figures:
-            spans += [Span(f"{what} ", Tone.LABEL), Span(f"{size / GIB:5.1f}   ", Tone.VALUE)]
-        rows.append(row(Span(f"{name:<8}", Tone.LABEL), *memory_cells(bar, _BAR, ascii_only)))
-        rows.append((*spans, Span("GiB", Tone.UNIT)))
-        rows.append(())
-    gain = (event.after.free - event.before.free) / GIB
-    rows.append(row(Span(f"{gain:+.1f} GiB free", Tone.STRONG)))
-    if event.proven is False:
-        rows.append(row(Span("the kernel counted no drop", Tone.ATTENTION)))
-    return [*rows, ()]
+def refused_rows(words: Sequence[str], ended: Ended, columns: int) -> list[Row]:
+    """Return why a start was refused, and each way out on lines of its own."""
+    rows = [row(said(f"sparkctl {' '.join(words)}", Tone.LABEL)), ()]
+    for line in clean_lines(ended.message or ""):
+        rows += [row(said(one, Tone.BAD)) for one in fold(line, columns, 0)]
+    for way in clean_lines(ended.hint or ""):
+        rows += [(), *(row(said(one, Tone.VALUE)) for one in fold(way, columns, 2))]
+    return rows
 
 
 def refusal_rows(message: str, hint: str | None, columns: int, lines: int) -> list[Row]:

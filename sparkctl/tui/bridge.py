@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from sparkctl.core.live import Store, Topic, What
@@ -19,7 +19,7 @@ from sparkctl.model.events import (
 )
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.present.happened import Happening, appeared, happening
+from sparkctl.present.happened import Happening, appeared, happening, refusal
 from sparkctl.present.overview import LastLine
 
 AT_MOST = 0.2  # seconds between two paintings
@@ -122,6 +122,11 @@ class Bridge:
     def ends_on(self, node: NodeName) -> dict[str, Ended]:
         """Return how starts on a node ended, by instance."""
         return {instance: end for (name, instance), end in self.ends.items() if name == node}
+
+    def refused(self, ended: Ended, words: Sequence[str], node: NodeName | None) -> None:
+        """Keep that a command line was refused, and why, among what happened."""
+        if (where := NodeName(ended.node) if ended.node else node) is not None:
+            self.happened.append(refusal(ended, words, where))
 
     def close(self) -> None:
         """Tell nothing more."""

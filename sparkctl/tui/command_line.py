@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -13,6 +13,7 @@ from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from sparkctl.core.serving import VALUED, meant
 from sparkctl.present.results import refusal_rows
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said
 from sparkctl.tui.sheet import Sheet
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
 _SHOWN = 6
 
 
+OF_INSTANCES = ("down", "logs", "diagnose")  # verbs that are about what is there
+
+
 class CommandLine(ModalScreen[str]):
-    """Gives the line that was typed; None where it was left. ``refused``: why ``line`` was, which is there to be edited."""
+    """Gives the line that was typed; None where it was left. ``refused``: why ``line`` was, which is there to be edited.
+    ``instances`` gives what a verb may be about, what is selected first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", show=False),
@@ -37,10 +42,12 @@ class CommandLine(ModalScreen[str]):
     ]
 
     def __init__(
-        self, commands: Commands, typed: Sequence[str], line: str = "", refused: SparkctlError | None = None
-    ) -> None:
+        self, commands: Commands, typed: Sequence[str], line: str = "", refused: SparkctlError | None = None,
+        instances: Callable[[str], Sequence[str]] = lambda verb: (),
+    ) -> None:  # fmt: skip
         super().__init__()
         self._refused = refused
+        self._instances = instances
         self._commands, self._typed, self._begun = commands, typed, line
         self._at = len(typed)
         self._found: tuple[str, ...] = ()
@@ -111,10 +118,19 @@ class CommandLine(ModalScreen[str]):
 
     def _offer(self, line: str) -> None:
         line = line.removeprefix(":")
-        self._found = self._commands.complete(line)
+        self._found = self._meant(line)
         self._stem = line[: line.rfind(" ") + 1]
         self._cycle = -1
         self._show()
+
+    def _meant(self, line: str) -> tuple[str, ...]:
+        """Return what the last word may become: where an instance is meant, those that there are; else as the shell has it."""
+        words = line.split()
+        last = words.pop() if words and not line.endswith(" ") else ""
+        wants = words and words[0] in OF_INSTANCES and last[:1] != "-" and words[-1] not in VALUED
+        if not wants or meant(words[1:])[0]:
+            return self._commands.complete(line)
+        return tuple(name for name in self._instances(words[0]) if name.startswith(last))
 
     def _show(self) -> None:
         sheet = self.query_one("#found", Sheet)

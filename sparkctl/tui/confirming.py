@@ -10,9 +10,10 @@ from sparkctl.core.actions import Action, ActionId, Situation
 from sparkctl.core.parts import parts_of, stands_on
 from sparkctl.core.serving import cut_off, ended_by, is_model_answering, meant, named_by, unseen
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.present.spans import Row, Span, Tone, row, said
-from sparkctl.tui.dialogs import Choice, Dialog, Question, paragraph
+from sparkctl.tui.dialogs import Asking, Choice, Question, paragraph
 
 DO = "do"  # what both dialogs give for a yes
 _STOPS = ("down", "up")
@@ -23,11 +24,11 @@ def asks(one: Action, words: Sequence[str], now: Situation) -> bool:
     return one.confirm or bool(cut_off(now, words) or unseen(now, words))
 
 
-def question(one: Action, words: Sequence[str], now: Situation) -> Dialog[str]:
+def question(one: Action, words: Sequence[str], now: Situation) -> Asking:
     """Return the dialog that asks; it gives `DO` for a yes."""
     if ended := _ended(words, now):
         return _removal(ended, words)
-    line = paragraph(f"sparkctl {' '.join(words)}", Tone.LABEL)
+    line = [*_lost(words, now), *paragraph(f"sparkctl {' '.join(words)}", Tone.LABEL)]
     serving, dark = cut_off(now, words), unseen(now, words)
     if serving or dark:
         names = {each.name for each in serving} or set(meant(words[1:])[0])
@@ -52,7 +53,17 @@ def _ended(words: Sequence[str], now: Situation) -> list[InstanceView]:
     return [] if any(one.is_alive for one in named) else list(named)
 
 
-def _removal(ended: Sequence[InstanceView], words: Sequence[str]) -> Dialog[str]:
+def _lost(words: Sequence[str], now: Situation) -> list[Row]:
+    """Return which of the Sparks that are meant does not answer any more: what is said of it is what was seen last."""
+    nodes = meant(words[1:])[1] or [str(now.node)]
+    rows: list[Row] = []
+    for view in now.views:
+        if view.name in nodes and view.state not in (NodeState.OK, NodeState.UNKNOWN):
+            rows += paragraph(f"{view.name} is {view.state}: it cannot be told anything now.", Tone.BAD)
+    return [*rows, ()] if rows else []
+
+
+def _removal(ended: Sequence[InstanceView], words: Sequence[str]) -> Asking:
     """Return the question for a `down` of what has ended."""
     first = ended[0]
     there = " and ".join(dict.fromkeys(str(one.node) for one in ended))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual import events
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _WIDEST = 76
+_LOOK = 1.0  # seconds between two looks at what is asked about
 _NOTCH = 2  # rows for a notch of the wheel
 _FRAMED = 16, 6  # the least size of a terminal with a frame in it
 _ROOMY = 60, 20  # and of one in which a frame has something around it
@@ -130,7 +131,30 @@ def _as_many(rows: Sequence[Row], most: int) -> Sequence[Row]:
     return rows if len(rows) <= most else [one for one in rows if one][: max(0, most)]
 
 
-class Choice(Dialog[str]):
+class Asking(Dialog[str]):
+    """A question. What it says may be said anew while somebody thinks about it."""
+
+    _body: Sequence[Row] = ()
+    _anew: Callable[[], Asking] | None = None
+
+    def follow(self, anew: Callable[[], Asking]) -> None:
+        """Ask every second as it would be asked now; what is answered stays the same."""
+        self._anew = anew
+
+    def on_mount(self) -> None:
+        """Paint, and look again."""
+        self.draw()
+        if self._anew is not None:
+            self.set_interval(_LOOK, self._look)
+
+    def _look(self) -> None:
+        assert self._anew is not None
+        if (body := self._anew()._body) != self._body:
+            self._body = body
+            self.draw()
+
+
+class Choice(Asking):
     """A question with choices. The first is what Enter does: give the harmless one."""
 
     WRAPS = True
@@ -172,7 +196,7 @@ class Choice(Dialog[str]):
         self.dismiss(self._choices[self._at][0])
 
 
-class Question(Dialog[str]):
+class Question(Asking):
     """A question whose answer is typed; a password is not shown. An empty answer means no, unless it ``may_be_empty``."""
 
     WRAPS = True

@@ -169,9 +169,10 @@ class LogView(LogScroll, can_focus=True):
     def on_mount(self) -> None:
         """Begin with what is there."""
         self._work()
-        self.set_timer(READ, self._wait_no_more)
+        self.set_timer(READ, self.wait_no_more)
 
-    def _wait_no_more(self) -> None:
+    def wait_no_more(self) -> None:
+        """Take it that whatever there is has come."""
         self._was_waited_for = True
         self.tell()
 

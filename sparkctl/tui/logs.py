@@ -310,6 +310,8 @@ class Logs(PanelScreen):
                 self.picture()
 
         def over() -> None:
+            if self._pane is not None and not self._earlier:
+                self._pane.view.wait_no_more()
             if one == self._chosen:
                 self._go_to_wanted()
 

@@ -68,7 +68,9 @@ class Orders:
 
         panel = self._panel
         assert panel.room is not None
-        if await panel.room.dialogs.ask(question(one, words, panel.situation())) != DO:
+        dialog = question(one, words, panel.situation())
+        dialog.follow(lambda: question(one, words, panel.situation()))
+        if await panel.room.dialogs.ask(dialog) != DO:
             return
         try:
             panel.room.run(words)
@@ -128,7 +130,16 @@ class Orders:
             except SparkctlError as error:
                 self.ask_for_line(line, error)
 
-        panel.push_screen(CommandLine(panel.setup.commands, tuple(self._typed), begun, refused), take)
+        panel.push_screen(CommandLine(panel.setup.commands, tuple(self._typed), begun, refused, self._instances), take)
+
+    def _instances(self, verb: str) -> tuple[str, ...]:
+        """Return what is there for a verb, what is selected first; of a log, what was saved, too."""
+        now = self._panel.situation()
+        there = [one for view in now.views for one in view.instances if one.ours or verb == "logs"]
+        names = sorted((one.name for one in there), key=lambda name: name != now.instance)
+        if verb != "down" and self._panel.room is not None and not now.replaying:
+            names += self._panel.room.context.history.instances_with_logs()
+        return tuple(dict.fromkeys(names))
 
 
 def _split(line: str) -> list[str]:

@@ -33,8 +33,8 @@ from sparkctl.present.glance import COMING, Glance, glance, in_order
 from sparkctl.present.keys import key_words
 from sparkctl.present.overview import Scene
 from sparkctl.present.plan_text import plan_lines
-from sparkctl.present.results import caches_rows, guard_notice, last_of_each, result_line, warning_notice
-from sparkctl.present.spans import Row, Tone, row, said
+from sparkctl.present.results import guard_notice, refused_rows, result_line, warning_notice
+from sparkctl.present.spans import Tone, row, said
 from sparkctl.present.wrong import Wrong
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
@@ -317,6 +317,8 @@ class Room:
             self.examine([node for node in panel.sparks if node.name in started.nodes])  # is it mended?
         if started.verb == "up" and job.instance is not None:
             self._warned.update({(NodeName(name), job.instance): tuple(job.warnings) for name in started.nodes})
+        if details is not None and job.ended is not None and job.ended.outcome is Outcome.REFUSED:
+            self.bridge.refused(job.ended, started.words, NodeName(started.nodes[0]) if started.nodes else None)
         self.notice(words, tone, is_shown=details is not None)
         if details is not None:
             panel.push_screen(details)
@@ -339,14 +341,10 @@ class Room:
     def _details(self, job: Job) -> Reader | None:
         """Return what there is to read about what was done, None where one line tells it."""
         panel = self._panel
-        if job.started.verb == "drop-caches" and job.caches:
-            drops = last_of_each(job.caches)
-            rows: list[Row] = []
-            for one in drops:
-                sample = self.bridge.store.last_sample(one.node)
-                rows += [(), row(said(one.node, Tone.TITLE))] if len(drops) > 1 else []
-                rows += caches_rows(one, None if sample is None else sample.gpu_memory, panel.ascii_only)
-            return Reader(f"page cache dropped on {' and '.join(one.node for one in drops)}", rows, Tone.GOOD)
+        ended, wide = job.ended, min(96, panel.size.width - 10)
+        if job.started.verb == "up" and ended is not None and ended.outcome is Outcome.REFUSED and ended.message:
+            rows = refused_rows(job.started.words, ended, wide)
+            return Reader("not started", [(), *rows, ()], Tone.ATTENTION)
         if job.plan is not None and job.ended is not None and job.ended.outcome is Outcome.PLANNED:
             rows = [row(said(line)) for line in plan_lines(job.plan.plan, min(96, panel.size.width - 10))]
             return Reader("a dry run: nothing was changed", [(), *rows, ()])

@@ -19,7 +19,7 @@ from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
 from sparkctl.tui.setup import Setup
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, screen, setup, until
+from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, screen, setup, toasts, until
 
 
 async def test_what_was_found_in_a_recording_is_here_as_of_the_moment_that_is_shown(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_dropping_caches_is_done_from_here_after_a_question(
         await pilot.press("enter")
         await until(pilot, "Run this for spark1?")
         await pilot.press("tab", "enter")
-        await until(pilot, "page cache dropped on spark1")
+        await holds(pilot, lambda: any("caches dropped" in one for one in toasts(pilot)))
 
 
 async def test_read_only_copies_and_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,8 +184,7 @@ async def test_what_was_mended_is_looked_at_again(tmp_path: Path, monkeypatch: p
         await pilot.press("enter")
         await until(pilot, "Run this for spark1?")
         await pilot.press("tab", "enter")
-        await until(pilot, "page cache dropped on spark1")
-        await pilot.press("escape")
+        await holds(pilot, lambda: any("caches dropped" in one for one in toasts(pilot)))
         await until(pilot, lambda text: "examined " in text and "page-cache" not in text)
 
 

@@ -50,7 +50,7 @@ async def test_each_prompt_is_a_dialog_a_lost_link_asks_nothing_and_r_asks_again
             await pilot.press("escape", "escape")
             assert sshd.asked == 1
             await pilot.press("c")  # what somebody starts goes over it as well
-            await until(pilot, "page cache dropped")
+            await until(pilot, "caches dropped")
             await pilot.press("escape", "exclamation_mark")
             await until(pilot, "examined ")
             await pilot.press("escape")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.screen import ModalScreen
 from textual.widgets import Input
 from textual.widgets._toast import Toast
 
@@ -20,6 +21,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.tui.app import Panel
 from sparkctl.tui.confirming import TypedName, question
+from sparkctl.tui.log_view import LogView
 from sparkctl.tui.overview import Tiles
 from sparkctl.tui.palette import THEME, entries, fitting
 from sparkctl.tui.sheet import Sheet
@@ -113,18 +115,7 @@ async def test_a_start_that_fails_says_why_with_its_proof(tmp_path: Path, monkey
         assert "qwen36 failed on spark1" in shown
 
 
-async def test_dropping_caches_shows_memory_before_and_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
-        await until(pilot, lambda text: text.count("● ready") == 2)
-        await pilot.press("c")
-        shown = await until(pilot, "page cache dropped on spark1")
-        assert "before" in shown
-        assert "after" in shown
-        await pilot.press("escape")
-        await until(pilot, "caches dropped")
-
-
-async def test_caches_dropped_on_both_are_shown_of_both_and_with_the_same_figures_everywhere(
+async def test_dropping_caches_says_once_what_it_gave_and_takes_no_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
@@ -132,14 +123,15 @@ async def test_caches_dropped_on_both_are_shown_of_both_and_with_the_same_figure
         on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
     ):
         await until(pilot, lambda text: text.count("● ready") == 2)
-        await type_line(pilot, "drop-caches")
-        shown = await until(pilot, "page cache dropped on spark1 and spark2")
-        assert (shown.count("before"), shown.count("after ")) == (2, 2)
-        bars = re.findall(r"cache +(\d+\.\d) +free", shown)
-        await pilot.press("escape")
+        await pilot.press("c")
         shown = await until(pilot, "caches dropped")
-        told = set(re.findall(r"page cache (\d+\.\d) → (\d+\.\d)", re.sub(r"\s+", " ", shown)))
-        assert told == {tuple(bars[:2]), tuple(bars[2:])}
+        assert re.search(r"page cache \d+\.\d → \d+\.\d", re.sub(r"\s+", " ", shown))
+        assert not isinstance(pilot.app.screen, ModalScreen), "the next key is the panel's"
+        await type_line(pilot, "drop-caches")
+        await until(
+            pilot,
+            lambda text: re.search(r"spark1: .*caches dropped.*; spark2: .*caches dropped", re.sub(r"\s+", " ", text)),
+        )
 
 
 async def test_sudo_asks_for_the_password_in_a_dialog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +177,7 @@ async def test_help_lists_every_key_with_why_it_cannot_be_used(tmp_path: Path, m
         await pilot.press("question_mark")
         shown = await until(pilot, "drop the page cache")
         assert ":drop-caches" in shown
+        assert "recording" not in shown, "what cannot be in a panel of what happens now is not there"
         assert "(nothing runs on spark1)" in shown
 
 
@@ -205,7 +198,7 @@ async def test_a_key_of_the_operators_own_does_it(tmp_path: Path, monkeypatch: p
 async def test_the_line_completes_as_the_shell_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("○ nothing runs") == 2)
-        await pilot.press("colon", *"up qw")
+        await pilot.press("colon", *"up qwen36")
         await until(pilot, "qwen36-ngram")
         await pilot.press("tab")
         assert pilot.app.screen.query_one(Input).value == "up qwen36"
@@ -286,7 +279,7 @@ async def test_the_palette_offers_what_can_be_done_and_nothing_else(
         shown = await until(pilot, "▸ drop the page cache, memory before and after")
         assert "start a profile" not in shown
         await pilot.press("enter")
-        await until(pilot, "page cache dropped on spark1")
+        await until(pilot, "caches dropped")
 
 
 async def test_findings_are_one_line_each_and_all_of_it_on_a_key(
@@ -370,6 +363,53 @@ async def test_the_palette_knows_an_action_by_the_word_of_the_footer(
         await until(pilot, "▸ drop the page cache")
 
 
+async def test_a_line_about_instances_completes_those_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("tab", "colon", *"down ")
+        shown = await until(pilot, "qwen36-vllm")
+        assert "gpt-oss" not in shown, "a profile that does not run cannot be stopped"
+        await pilot.press("tab")
+        line = pilot.app.screen.query_one(Input)
+        assert line.value == "down qwen36-vllm", "the selected one comes first"
+        await pilot.press(*" --node ", "tab")
+        assert line.value == "down qwen36-vllm --node spark1"
+
+
+async def test_a_question_tells_that_its_spark_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("x")
+        await until(pilot, "Stop qwen36-ngram on spark1?")
+        await sparks.sshd["spark1"].close()
+        shown = await until(pilot, "spark1 is unreachable: it cannot be told anything now")
+        assert "Stop qwen36-ngram on spark1?" in shown
+
+
+async def test_what_has_not_failed_has_neither_proof_nor_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("enter")
+        await until(pilot, "› qwen36-ngram")
+        for key in ("enter", "a"):
+            await pilot.press(key)
+            await holds(pilot, lambda: any("qwen36-ngram has not failed" in one for one in toasts(pilot)))
+            pilot.app.clear_notifications()
+
+
+async def test_a_log_of_nothing_says_that_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await type_line(pilot, "logs nothing-here --node spark1")
+        await until(pilot, "no saved log of one")
+        pane = pilot.app.screen.query_one(LogView)
+        await holds(pilot, lambda: pane.state.was_waited_for)
+
+
 REFUSED = [
     ("upp qwen36", "no such verb: upp; did you mean `up`?"),
     ("up qwen36 --node nowhere", "no node is called `nowhere`"),
@@ -416,9 +456,8 @@ async def test_a_result_is_said_once_below_the_tiles_and_in_the_corner_where_the
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("c")
-        await until(pilot, "page cache dropped on spark1")
+        await until(pilot, "caches dropped")
         assert not toasts(pilot)
-        await pilot.press("escape")
         await until(pilot, "spark1: caches dropped")
         assert not toasts(pilot)
         await pilot.press("escape", "enter")
