@@ -7,7 +7,8 @@ from sparkctl.cli.tellers import WordTeller
 from sparkctl.core.record import encode, plain
 from sparkctl.errors import ExitCode
 from sparkctl.model.events import Ended, Event, FitJudged
-from sparkctl.present.fit_rows import document, note_lines, sum_lines
+from sparkctl.model.fit import Fit
+from sparkctl.present.fit_rows import document, last_lines, note_lines, sum_lines, together_lines
 
 
 class FitTeller(WordTeller):
@@ -15,15 +16,18 @@ class FitTeller(WordTeller):
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_first = True
+        self._fits: list[Fit] = []
 
     def tell(self, event: Event) -> None:
-        """Print the answer when it comes."""
+        """Print the answer when it comes, and what comes of all of them at the end."""
+        if isinstance(event, Ended) and (lines := last_lines(self._fits)):
+            output.text()
+            output.texts(lines)
         if not isinstance(event, FitJudged):
             return super().tell(event)
-        if not self._is_first:
+        if self._fits:
             output.text()
-        self._is_first = False
+        self._fits.append(event.fit)
         output.text(event.fit.sentence)
         output.texts(sum_lines(event.fit, output.width()))
         output.texts(note_lines(event.fit, output.width()))
@@ -48,7 +52,12 @@ class FitDocument:
             output.document(encode(event))
             return
         nodes = [document(one.fit, one.commands) for one in self._judged]
-        output.document({"schema": 1, "profile": self._profile, "exit_code": event.exit_code, "nodes": plain(nodes)})
+        fits = [one.fit for one in self._judged]
+        whole = {
+            "schema": 1, "profile": self._profile, "exit_code": event.exit_code, "sparks": max(one.sparks for one in fits),
+            "together": together_lines(fits),
+        }  # fmt: skip
+        output.document({**whole, "nodes": plain(nodes)})
 
     def tick(self) -> None:
         """Nothing lives here."""

@@ -13,13 +13,15 @@ from sparkctl.model.verdict import Edit
 
 
 class Answer(StrEnum):
-    """What the sum comes to. ``if-stopped``: not beside what runs there. ``unknown``: a part of the sum is not known, so
+    """What the sum comes to. ``if-stopped``: not beside what runs there. ``several-sparks``: it is for more Sparks than were
+    asked, and fits on none alone. ``unknown``: a part of the sum is not known, so
     nothing is promised and nothing is refused."""
 
     FITS = "fits"
     AFTER_DROP_CACHES = "after-drop-caches"
     IF_STOPPED = "if-stopped"
     SHORT = "short"
+    SEVERAL = "several-sparks"
     UNKNOWN = "unknown"
 
 
@@ -103,7 +105,8 @@ class Fit:
     ``stops``: whom to stop so that it fits. ``largest``: of the flag that decides, the largest value that would fit.
     ``least``: the smallest, where the share is too small for what must lie in it. ``lacking``: bytes by which it is.
     ``cautions``: what may go wrong all the same, a sentence each. ``estimated``: the sum as it was before an earlier start
-    corrected it. ``absent``: where on the node the weights should lie, and none do.
+    corrected it. ``absent``: where on the node the weights should lie, and none do. ``sparks``: how many of them share the
+    model; of several the sum is of this one's share.
     """
 
     node: NodeName
@@ -119,6 +122,7 @@ class Fit:
     cautions: tuple[str, ...] = ()
     estimated: int | None = None
     absent: str | None = None
+    sparks: int = 1
 
     @property
     def need(self) -> int | None:
@@ -142,21 +146,30 @@ class Fit:
     @property
     def is_refused(self) -> bool:
         """Tell whether a start is refused: by `up` only where the model is there, for what cannot be loaded takes nothing."""
-        return self.answer in (Answer.IF_STOPPED, Answer.SHORT)
+        return self.answer in (Answer.IF_STOPPED, Answer.SHORT, Answer.SEVERAL)
 
     @property
     def sentence(self) -> str:
         """The answer in words."""
-        spare = gib(self.margin or 0)
+        spare, it = gib(self.margin or 0), self.profile
+        if self.sparks > 1:
+            it = f"{self.profile} needs {self.sparks} Sparks{self.each}: its share"
         match self.answer:
             case Answer.FITS:
-                return f"{self.profile} fits on {self.node}, with {spare} to spare"
+                return f"{it} fits on {self.node}, with {spare} to spare"
             case Answer.AFTER_DROP_CACHES:
-                return f"{self.profile} fits on {self.node} once the page cache is dropped, with {spare} to spare"
+                return f"{it} fits on {self.node} once the page cache is dropped, with {spare} to spare"
             case Answer.IF_STOPPED:
                 who = f"{clean(' and '.join(self.stops))} {'stops' if len(self.stops) == 1 else 'stop'}"
-                return f"{self.profile} fits on {self.node} only if {who}: short by {gib(self.short_by)}"
+                return f"{it} fits on {self.node} only if {who}: short by {gib(self.short_by)}"
             case Answer.SHORT:
-                return f"{self.profile} does not fit on {self.node}: short by {gib(self.short_by)}"
+                return f"{it} does not fit on {self.node}: short by {gib(self.short_by)}"
+            case Answer.SEVERAL:
+                return f"{self.profile} does not fit on {self.node} alone: it needs {self.sparks} Sparks{self.each}"
             case Answer.UNKNOWN:
-                return f"whether {self.profile} fits on {self.node} is not known"
+                return f"whether {it} fits on {self.node} is not known"
+
+    @property
+    def each(self) -> str:
+        """What each of several Sparks gives, in words; empty where it is not known."""
+        return "" if self.need is None else f", {gib(self.need)} on each"

@@ -9,14 +9,16 @@ from dataclasses import replace
 from sparkctl.core.context import Context
 from sparkctl.core.fit.claim import Workspace
 from sparkctl.core.fit.judge import claim_of, judge
-from sparkctl.core.fit.subject import absent, places, subject
+from sparkctl.core.fit.readable import impossible, unread
+from sparkctl.core.fit.subject import absent, places, sparks, subject
+from sparkctl.core.fit.words import Words
 from sparkctl.core.session import Session
 from sparkctl.core.store import LoadView
 from sparkctl.core.together import together
-from sparkctl.errors import Refused
+from sparkctl.errors import InvalidInput, Refused
 from sparkctl.model.checkpoint import Checkpoint
 from sparkctl.model.container import Container
-from sparkctl.model.fit import Fit, Holder, Standing
+from sparkctl.model.fit import Answer, Fit, Holder, Standing
 from sparkctl.model.guard import DEFAULT_FLOOR
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label, LaunchPlan, Service
@@ -91,16 +93,26 @@ def standing_of(view: LoadView, instance: str) -> Standing | None:
 
 def fit(
     ctx: Context, profile: Profile, plan: LaunchPlan, look: Look, containers: Sequence[Container],
-    replaced: frozenset[str] = frozenset(), comes: frozenset[str] = frozenset(),
+    replaced: frozenset[str] = frozenset(), comes: frozenset[str] = frozenset(), asked: int = 1,
 ) -> Fit:  # fmt: skip
-    """Return whether the launch fits beside what stands there."""
-    return fit_of(ctx, profile, plan, look.models, standing(look, containers, replaced, comes))
+    """Return whether the launch fits beside what stands there. Raises `InvalidInput` for a flag that cannot be so."""
+    if (wrong := impossible(profile.engine, Words(plan.command))) is not None:
+        raise InvalidInput(*(redact(one, plan.known_secrets) for one in wrong))
+    return fit_of(ctx, profile, plan, look.models, standing(look, containers, replaced, comes), asked)
 
 
 def fit_of(
-    ctx: Context, profile: Profile, plan: LaunchPlan, models: Sequence[Checkpoint], there: Standing | None
+    ctx: Context,
+    profile: Profile,
+    plan: LaunchPlan,
+    models: Sequence[Checkpoint],
+    there: Standing | None,
+    asked: int = 1,
 ) -> Fit:
-    """Return whether the launch fits there. ``models``: what was found of its files; the history is read."""
+    """Return whether the launch fits there. ``models``: what was found of its files; the history is read. ``asked``: how many
+    Sparks are to carry it together."""
+    if (why := _unread(profile, plan)) is not None:
+        return Fit(plan.node, plan.profile, Answer.UNKNOWN, standing=there, cautions=(redact(why, plan.known_secrets),))
     history = ctx.history
     workspace = Workspace.UNKNOWN
     if history.failed_for(plan.profile_hash, Cause.DRAFT_WORKSPACE):
@@ -120,14 +132,28 @@ def fit_of(
     )
     parts = tuple(replace(part, words=redact(part.words, secrets)) for part in made.parts)
     cautions = tuple(redact(one, secrets) for one in cautions)
-    return replace(made, parts=parts, cautions=cautions, absent=missing)
+    wanted = sparks(profile, plan)
+    made = replace(made, parts=parts, cautions=cautions, absent=missing, sparks=wanted)
+    if wanted <= asked:
+        return made
+    return replace(made, answer=Answer.SEVERAL, stops=(), largest=None, least=None)
+
+
+def _unread(profile: Profile, plan: LaunchPlan) -> str | None:
+    """Return why nothing can be summed: a flag that decides is not there yet, or cannot be so."""
+    words = Words(plan.command)
+    if (wrong := impossible(profile.engine, words)) is not None:
+        return wrong[0]
+    if (flag := unread(profile.engine, words)) is not None:
+        return f"{flag[0]} is {flag[1]}, which only the shell of the container knows"
+    return None
 
 
 def commands(one: Fit, again: Callable[[Edit | None], str]) -> tuple[str, ...]:
     """Return what follows from the answer: the start, or each way to make it fit. ``again`` gives the command that starts it,
-    with a field changed."""
+    with a field changed; of a model for several Sparks there is none so far."""
     if not one.is_refused:
-        return (again(None),)
+        return (again(None),) if one.sparks == 1 else ()
     ours = {each.name for each in one.standing.holders if each.ours} if one.standing is not None else set()
     found = [
         shlex.join(["sparkctl", "down", name, "--node", one.node])
@@ -135,7 +161,7 @@ def commands(one: Fit, again: Callable[[Edit | None], str]) -> tuple[str, ...]:
         else f"on {one.node}: {shlex.join(['docker', 'stop', name])}"
         for name in one.stops
     ]
-    settings = (one.largest, one.least)
+    settings = (one.largest, one.least) if one.sparks == 1 else ()
     return (*found, *(again(each) for each in settings if each is not None))
 
 

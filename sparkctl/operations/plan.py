@@ -45,14 +45,16 @@ def plan(ctx: Context, request: PlanRequest) -> AsyncGenerator[Event, None]:
 
     async def run(emit: Emit) -> Ended:
         began = ctx.clock.monotonic()
-        answers = await together(*(_asked(ctx, request, node, emit) for node in request.nodes))
+        answers = await together(*(_asked(ctx, request, node) for node in request.nodes))
+        for asked, one in zip(request.nodes, answers, strict=True):  # in the order of the config, not of the answers
+            _tell(ctx, request, asked, one, emit)
         fits = [one for one in answers if isinstance(one, Fit)]
         silent = [one for one in answers if isinstance(one, NodeError)]
         good = [one for one in fits if not one.is_refused]
-        wanted = request.profile.nodes
+        wanted = max((one.sparks for one in fits), default=1)
         if not fits or (silent and len(good) < wanted):
             raise silent[0]
-        code = ExitCode.DONE if len(good) >= min(wanted, len(fits)) else ExitCode.REFUSED
+        code = ExitCode.DONE if len(good) >= wanted else ExitCode.REFUSED
         outcome = Outcome.PLANNED if code is ExitCode.DONE else Outcome.REFUSED
         node = request.nodes[0].name if len(request.nodes) == 1 else None
         return Ended(
@@ -62,15 +64,18 @@ def plan(ctx: Context, request: PlanRequest) -> AsyncGenerator[Event, None]:
     return stream(ctx, run, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
 
 
-async def _asked(ctx: Context, request: PlanRequest, node: Node, emit: Emit) -> Fit | NodeError:
+async def _asked(ctx: Context, request: PlanRequest, node: Node) -> Fit | NodeError:
     try:
-        one = await _fit(ctx, request, node)
+        return await _fit(ctx, request, node)
     except NodeError as error:
-        if len(request.nodes) > 1:
-            emit(Warned(ctx.clock.now(), node.name, error.message, error.hint))
         return error
-    emit(FitJudged(ctx.clock.now(), node.name, one, fitting.commands(one, request.start(node).again_with)))
-    return one
+
+
+def _tell(ctx: Context, request: PlanRequest, node: Node, one: Fit | NodeError, emit: Emit) -> None:
+    if isinstance(one, Fit):
+        emit(FitJudged(ctx.clock.now(), node.name, one, fitting.commands(one, request.start(node).again_with)))
+    elif len(request.nodes) > 1:
+        emit(Warned(ctx.clock.now(), node.name, one.message, one.hint))
 
 
 async def _fit(ctx: Context, request: PlanRequest, node: Node) -> Fit:
@@ -89,7 +94,9 @@ async def _fit(ctx: Context, request: PlanRequest, node: Node) -> Fit:
             session.look("memory", "processes", "gpu", *fitting.sections(request.profile, made)),
         )
         comes = await fitting.loading(session, look, containers)
-    return fitting.fit(ctx, request.profile, made, look, containers, _replaced(made, containers), comes)
+    return fitting.fit(
+        ctx, request.profile, made, look, containers, _replaced(made, containers), comes, len(request.nodes)
+    )
 
 
 def _replaced(made: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from sparkctl.model.fit import Fit, Obtained, Part, Standing
+from sparkctl.model.fit import Answer, Fit, Obtained, Part, Standing
 from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, gib
 from sparkctl.model.verdict import Edit
@@ -24,7 +24,7 @@ _FIGURE = 9
 
 def sum_lines(one: Fit, columns: int | None = None) -> list[str]:
     """Return the sum, a part a line with how it is known and its formula; broken to ``columns`` where there are any."""
-    lines = [f"{one.profile} claims"]
+    lines = [f"{one.profile} claims" + (f" of each of {one.sparks} Sparks" if one.sparks > 1 else "")]
     names = max((len(clean(part.name)) + 2 * part.within for part in one.parts), default=0)
     lines += [line for part in one.parts for line in _part(part, names, columns)]
     if one.need is not None:
@@ -47,6 +47,51 @@ def note_lines(one: Fit, columns: int | None = None) -> list[str]:
     if one.least is not None:
         notes.append(f"the smallest {one.least.field.removeprefix('args.')} that holds it is {one.least.value}")
     return [line for note in notes for line in _broken(f"note: {note}", 6, columns)]
+
+
+def last_lines(fits: Sequence[Fit]) -> list[str]:
+    """Return what comes of it all where several Sparks were asked, or several are wanted: a short line each."""
+    if not fits or (len(fits) == 1 and fits[0].sparks == 1):
+        return []
+    names = max(len(one.node) for one in fits)
+    lines = [f"{one.node:<{names}}  {_briefly(one)}" for one in fits] if len(fits) > 1 else []
+    return [*lines, *together_lines(fits)]
+
+
+def together_lines(fits: Sequence[Fit]) -> list[str]:
+    """Return the answer over all Sparks for a model that several of them carry; nothing for one that a single one does."""
+    sparks = max(one.sparks for one in fits)
+    if sparks == 1:
+        return []
+    needs = [one.need for one in fits if one.need is not None]
+    what = f"{fits[0].profile} needs {sparks} Sparks" + (f": {gib(max(needs))} on each" if needs else "")
+    bad = [one.node for one in fits if one.is_refused]
+    unknown = [one.node for one in fits if one.answer is Answer.UNKNOWN]
+    if len(fits) < sparks:
+        end = f"; only {' and '.join(one.node for one in fits)} {'was' if len(fits) == 1 else 'were'} asked"
+    elif len(fits) - len(bad) < sparks:
+        end = f"; it does not fit on {' and '.join(bad)} now"
+    elif unknown:
+        end = f"; whether it fits on {' and '.join(unknown)} is not known"
+    else:
+        end = f"; it fits on {' and '.join(one.node for one in fits if not one.is_refused)} together"
+    return [what + end, "sparkctl starts profiles of one Spark, so far: it does not start this one yet"]
+
+
+def _briefly(one: Fit) -> str:
+    match one.answer:
+        case Answer.FITS:
+            return f"fits, {gib(one.margin)} to spare"
+        case Answer.AFTER_DROP_CACHES:
+            return f"fits once the page cache is dropped, {gib(one.margin)} to spare"
+        case Answer.IF_STOPPED:
+            return f"fits only without {clean(' and '.join(one.stops))}, short by {gib(one.short_by)}"
+        case Answer.SHORT:
+            return f"does not fit, short by {gib(one.short_by)}"
+        case Answer.SEVERAL:
+            return f"not alone: it needs {one.sparks} Sparks"
+        case Answer.UNKNOWN:
+            return "not known"
 
 
 def _part(part: Part, names: int, columns: int | None) -> list[str]:
@@ -91,7 +136,8 @@ def document(one: Fit, commands: Sequence[str]) -> dict[str, object]:
     """Return a fit for ``--json``: its fields, and what is counted out of them; sizes in bytes."""
     return {
         "node": one.node, "answer": one.answer.value, "need": one.need, "margin": one.margin, "short_by": one.short_by,
-        "floor": one.floor, "stops": list(one.stops), "largest": _setting(one.largest), "least": _setting(one.least),
+        "floor": one.floor, "sparks": one.sparks, "sentence": one.sentence, "stops": list(one.stops),
+        "largest": _setting(one.largest), "least": _setting(one.least),
         "lacking": one.lacking, "absent": one.absent, "cautions": list(one.cautions), "commands": list(commands),
         "parts": [
             {"name": each.name, "size": each.size, "obtained": each.obtained.value, "words": each.words, "within": each.within}

@@ -12,7 +12,7 @@ from sparkctl.present.spans import Row, Span, Tone, row, said
 _SIGNS = {
     Answer.FITS: ("✓", "+", Tone.GOOD), Answer.AFTER_DROP_CACHES: ("↓", "v", Tone.GOOD),
     Answer.IF_STOPPED: ("▲", "!", Tone.ATTENTION), Answer.SHORT: ("✕", "x", Tone.BAD),
-    Answer.UNKNOWN: ("?", "?", Tone.STALE),
+    Answer.SEVERAL: ("2", "2", Tone.ATTENTION), Answer.UNKNOWN: ("?", "?", Tone.STALE),
 }  # fmt: skip
 
 
@@ -20,6 +20,8 @@ def fit_sign(fit: Fit | None, ascii_only: bool) -> Span:
     """Return the one character for an answer; one that is still being counted is a dot."""
     if fit is None:
         return Span("." if ascii_only else "·", Tone.STALE)
+    if fit.answer is Answer.SEVERAL:
+        return Span(str(min(9, fit.sparks)), Tone.ATTENTION)
     sign, plain, tone = _SIGNS[fit.answer]
     return Span(plain if ascii_only else sign, tone)
 
@@ -51,6 +53,8 @@ def fit_words(fit: Fit | None) -> Span:
             return said(f"stop {' and '.join(fit.stops)}", tone)
         case Answer.SHORT:
             return Span(f"{gib(fit.short_by)} short", tone)
+        case Answer.SEVERAL:
+            return Span(f"for {fit.sparks} Sparks", tone)
         case Answer.UNKNOWN:
             return Span("not known", tone)
 

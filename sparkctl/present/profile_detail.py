@@ -16,7 +16,7 @@ from sparkctl.present.scrolled import Page, scrolled
 from sparkctl.present.shelf import Preview, Shelf, ago
 from sparkctl.present.shelf_order import running_of
 from sparkctl.present.spans import Row, Span, Tone, cells, cut, row, said, text, width
-from sparkctl.present.starting import standing_rows
+from sparkctl.present.starting import for_several, standing_rows
 from sparkctl.present.symbols import symbol
 
 _ROOMY = 14  # lines from which on all that is said of memory has room above the command
@@ -67,9 +67,7 @@ def _whole(shelf: Shelf, profile: Profile, columns: int, lines: int) -> list[Row
     rows += check_rows(shelf, columns, (Level.ERROR, Level.WARNING))
     rows += _warning_rows(shelf, columns)
     if profile.nodes != 1:
-        rows.append(
-            row(Span(f"for {profile.nodes} Sparks together: sparkctl starts profiles of one, so far", Tone.ATTENTION))
-        )
+        rows.append(row(Span(for_several(profile), Tone.ATTENTION)))
     rows.append(_nodes_row(shelf, profile, columns))
     fit = None if shelf.node is None else shelf.fits.get((profile.name, shelf.node))
     is_fitted = (profile.name, shelf.node) in shelf.fits

@@ -40,6 +40,11 @@ def standing_rows(
     return rows
 
 
+def for_several(profile: Profile) -> str:
+    """Return what is to be said of a profile for several Sparks."""
+    return f"for {profile.nodes} Sparks together: sparkctl starts profiles of one, so far"
+
+
 def obstacles(profile: Profile, view: LoadView, fit: Fit | None = None) -> list[str]:
     """Return what stands against a start there, a sentence each: memory that is not there (by the sum, where it is known), a
     port that is taken."""

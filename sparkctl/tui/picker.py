@@ -14,8 +14,9 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import gib
 from sparkctl.present.fit_signs import fit_line
+from sparkctl.present.fold import fold
 from sparkctl.present.spans import Row, Span, Tone, cells, ends, row, said
-from sparkctl.present.starting import obstacles, standing_rows
+from sparkctl.present.starting import for_several, obstacles, standing_rows
 from sparkctl.tui.dialogs import Choice, Dialog, paragraph
 
 _ANYWAY = "anyway"
@@ -125,6 +126,8 @@ class Picker(Dialog[tuple[str, ...]]):
         if chosen is None:
             return []
         fit, plain, wide = self._answer(), self.panel.ascii_only, self.room[0]
+        if chosen.nodes > 1:
+            return [row(said(line, Tone.ATTENTION)) for line in fold(for_several(chosen), wide, 0)]
         return [
             *standing_rows(chosen, self.view, plain, wide, fit),
             *(fit_line(fit, wide, plain) if fit is not None else []),
@@ -137,12 +140,14 @@ class Picker(Dialog[tuple[str, ...]]):
 
     def answers(self) -> Sequence[Row]:
         """Return what keys do."""
+        chosen = self._offers[self._at].profile if self._offers else None
         others = len(self._views) - 1
         words = " the other Spark   " if others == 1 else " another Spark   "
         tab = (Span("tab", Tone.KEY), Span(words, Tone.LABEL)) if others else ()
+        starts = (Span("enter", Tone.KEY), Span(" starts   ", Tone.LABEL)) if chosen and chosen.nodes == 1 else ()
         return [
             row(
-                Span("enter", Tone.KEY), Span(" starts   ", Tone.LABEL), *tab, Span("esc", Tone.KEY),
+                *starts, *tab, Span("esc", Tone.KEY),
                 Span(" leaves", Tone.LABEL),
             )
         ]  # fmt: skip
@@ -161,6 +166,9 @@ class Picker(Dialog[tuple[str, ...]]):
         """Start this one there; another version of it is replaced, as the dialog has said. Asks where it cannot do well."""
         chosen, view = self._offers[self._at].profile, self.view
         if chosen is None:
+            return
+        if chosen.nodes > 1:
+            self.panel.bell()  # why is said below
             return
         runs = any(one.ours and one.is_alive and one.name == chosen.name for one in view.instances)
         words = ("up", self._offers[self._at].name, "--node", view.name, *(("--replace",) if runs else ()))

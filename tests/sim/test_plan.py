@@ -104,6 +104,54 @@ def test_a_drafter_weighs_what_a_drafter_does_and_both_start(profile: str) -> No
     assert demo("up", profile, "--node", "spark1").returncode == 0
 
 
+def test_a_model_for_two_sparks_is_judged_over_both_and_nothing_is_advised_that_up_refuses() -> None:
+    code, document = planned("minimax-m27")
+    assert (code, document["sparks"]) == (0, 2)
+    assert [node["node"] for node in document["nodes"]] == ["spark1", "spark2"], "the order of the config"
+    assert [node["commands"] for node in document["nodes"]] == [[], []]
+    assert all(node["answer"] in ("fits", "after-drop-caches") for node in document["nodes"])
+    assert "does not start this one yet" in document["together"][1]
+    told = demo("plan", "minimax-m27").stdout
+    assert "needs 2 Sparks: 98.1 GiB on each; it fits on spark1 and spark2 together" in told
+    assert "then:" not in told
+
+
+def test_a_model_for_two_sparks_does_not_fit_on_one_alone() -> None:
+    ran = demo("plan", "minimax-m27", "--node", "spark1")
+    assert ran.returncode == 6
+    assert ran.stdout.startswith("minimax-m27 does not fit on spark1 alone: it needs 2 Sparks, 98.1 GiB on each")
+    assert "then:" not in ran.stdout
+    code, document = planned("minimax-m27", "--node", "spark1")
+    assert (code, document["nodes"][0]["answer"], document["nodes"][0]["commands"]) == (6, "several-sparks", [])
+
+
+def test_what_is_there_on_one_of_both_is_told_and_ranks_are_those_of_the_flags() -> None:
+    code, document = planned("minimax-m27", scenario="two-stacks")
+    assert code == 6
+    assert "it does not fit on spark1 and spark2 now" in document["together"][0]
+    assert all(not command.startswith("sparkctl up") for node in document["nodes"] for command in node["commands"])
+    code, document = planned("qwen36-ngram", "--node", "spark1", "--set", "args.tp=2")
+    assert (code, document["nodes"][0]["sparks"]) == (6, 2)
+    ran = demo("up", "qwen36-ngram", "--node", "spark1", "--set", "args.tp=2")
+    assert ran.returncode == 6
+    assert "needs 2 Sparks" in ran.stderr
+
+
+@pytest.mark.parametrize("setting", [f"{SHARE}=abc", f"{SHARE}=2", "args.context-length=banana"])
+@pytest.mark.parametrize("verb", ["plan", "up"])
+def test_a_deciding_flag_that_cannot_be_so_is_refused(verb: str, setting: str) -> None:
+    ran = demo(verb, "qwen36", "--node", "spark1", "--set", setting)
+    assert ran.returncode == 2
+    assert setting.replace("=", " is ") in ran.stderr
+
+
+def test_every_node_that_was_asked_has_a_short_line_at_the_end() -> None:
+    ran = demo("plan", "qwen36-ngram", scenario="two-stacks")
+    first, second = ran.stdout.splitlines()[-2:]
+    assert first.startswith("spark1  fits")
+    assert second.startswith("spark2  fits only without qwen36-vllm, short by")
+
+
 def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() -> None:
     words = ("up", "qwen36", "--node", "spark1", "--set", "memory.draft_workspace=before-weights")
     ran = demo(*words, "--json")

@@ -47,6 +47,25 @@ async def test_what_cannot_fit_is_asked_again_with_the_sum_and_cancel_is_what_en
         await until(pilot, lambda text: "qwen36 " in text)
 
 
+async def test_what_is_for_two_sparks_is_not_said_to_fit_on_one_and_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("empty", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await until(pilot, "○ nothing runs")
+        await picked(pilot, "minimax-m27")
+        shown = await until(pilot, "for 2 Sparks together: sparkctl starts profiles of one, so far")
+        assert "enter starts" not in shown
+        assert "fits on" not in shown
+        await pilot.press("enter")
+        await until(pilot, "start a profile")
+        await pilot.press("escape", "p")
+        await until(pilot, lambda text: any("minimax-m27 " in line and " 22 " in line for line in text.splitlines()))
+        assert not any(node.running for node in sparks.docker.values())
+
+
 @pytest.mark.parametrize(("count", "words"), [(1, None), (2, "tab the other Spark"), (4, "tab another Spark")])
 async def test_it_names_as_many_sparks_as_there_are(
     count: int, words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

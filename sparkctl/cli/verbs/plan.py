@@ -25,7 +25,8 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     sparkctl plan qwen36 -n spark1 --json && sparkctl up qwen36 -n spark1
 
     What the profile claims, by the rule of its engine's version, against what the node has now. The files of the model are
-    measured on the node. Without --node every node is asked, and one that fits is enough; a profile for two Sparks needs both.
+    measured on the node. Without --node every node is asked, and one that fits is enough; a profile for two Sparks needs
+    both, and 0 says then that there is room on each: sparkctl does not start it yet.
 
     Exit 0: `up` would start it, also after dropping the page cache, and where a part of the sum is not known. Exit 6: `up`
     would refuse, also where it fits once something else stops. Exit 3: the node could not be asked.

@@ -63,10 +63,27 @@ def subject(
         layout=layout(own.config) if own is not None else None,
         per_token=told.kv_per_token,
         version=version(profile),
-        ranks=profile.nodes,
+        ranks=ranks(profile, Words(plan.command)),
         expected=profile.expected_memory,
         workspace=Workspace.TAKEN if profile.draft_workspace is not None else workspace,
     )
+
+
+_TENSOR = ("tensor-parallel-size", "tp", "tp-size")
+_PIPELINE = ("pipeline-parallel-size", "pp", "pp-size")
+
+
+def ranks(profile: Profile, words: Words) -> int:
+    """Return among how many Sparks, of a GPU each, the weights are divided: what the flags say, else the profile's nodes."""
+    tensor, pipeline = words.count(*_TENSOR), words.count(*_PIPELINE)
+    if tensor is None and pipeline is None:
+        return profile.nodes
+    return max(1, tensor or 1) * max(1, pipeline or 1)
+
+
+def sparks(profile: Profile, plan: LaunchPlan) -> int:
+    """Return how many Sparks a launch is for."""
+    return max(profile.nodes, ranks(profile, Words(plan.command))) if profile.engine in _WITH_MODELS else profile.nodes
 
 
 def _draft(found: Checkpoint | None, told: int | None) -> Weighed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -77,7 +78,7 @@ def _is_flag(word: str) -> bool:
 
 
 def _script(command: Sequence[str]) -> tuple[str, ...]:
-    if len(command) >= 3 and command[1].startswith("-") and command[1].endswith("c"):
+    if len(command) >= 3 and re.fullmatch("-[A-Za-z]*c", command[1]):
         try:
             return tuple(shlex.split(command[2], comments=True))
         except ValueError:

@@ -1,0 +1,55 @@
+"""Flags that decide: those that cannot be so are told, those that only a shell knows are not guessed."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.core.fit.readable import impossible, unread
+from sparkctl.core.fit.words import Words
+
+
+def told(engine: str, command: str) -> tuple[str, str] | None:
+    return impossible(engine, Words(command.split()))
+
+
+@pytest.mark.parametrize(
+    ("engine", "command"),
+    [
+        ("sglang", "sglang serve --mem-fraction-static 0.8 --context-length 32768"),
+        ("vllm", "vllm serve m --gpu-memory-utilization=1 --max-model-len 8k"),
+        ("vllm", "vllm serve m --max-model-len auto"),
+        ("vllm", "vllm serve m --max-model-len -1"),
+        ("vllm", "vllm serve m --max-model-len 25.6K"),
+        ("vllm", "vllm serve m --gpu-memory-utilization $SHARE"),
+        ("llamacpp", "llama-server -c 0"),
+        ("container", "serve --mem-fraction-static abc"),
+    ],
+)
+def test_what_an_engine_reads_is_not_refused(engine: str, command: str) -> None:
+    assert told(engine, command) is None
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag", "value", "way"),
+    [
+        ("vllm", "gpu-memory-utilization", "80", "=0.8"),
+        ("vllm", "gpu-memory-utilization", "85%", "=0.85"),
+        ("vllm", "gpu-memory-utilization", "-1", "=0.8"),
+        ("vllm", "gpu-memory-utilization", "nan", "=0.8"),
+        ("vllm", "max-model-len", "banana", "=32768"),
+        ("sglang", "mem-fraction-static", "0", "=0.8"),
+        ("sglang", "context-length", "8k", "=32768"),
+        ("trtllm", "kv_cache_free_gpu_memory_fraction", "2", "=0.8"),
+        ("llamacpp", "ctx-size", "x", "=32768"),
+    ],
+)
+def test_what_cannot_be_so_is_named_with_what_to_do(engine: str, flag: str, value: str, way: str) -> None:
+    wrong = told(engine, f"serve --{flag} {value}")
+    assert wrong is not None
+    assert wrong[0].startswith(f"args.{flag} is {value}")
+    assert wrong[1] == f"--set args.{flag}{way}"
+
+
+def test_what_only_a_shell_knows_is_not_known() -> None:
+    assert unread("vllm", Words(["vllm", "serve", "--gpu-memory-utilization", "$SHARE"])) is not None
+    assert unread("vllm", Words(["vllm", "serve", "--gpu-memory-utilization", "0.8"])) is None
