@@ -41,8 +41,23 @@ _ASSIGNED = re.compile(
 _FLAGGED = re.compile(r"(?<![\w.-])(?P<head>--(?P<name>[A-Za-z][\w.-]*)[ \t]+)(?P<value>[^\s-]\S*)")
 # name: value, as YAML, JSON and headers write it; what follows is masked to the end of the line.
 _HEADED = re.compile(
-    r"""(?P<head>["']?(?P<name>[A-Za-z_][\w.-]*)["']?\s*:[ \t]+)(?P<value>"(?:[^"\\\n]|\\.)*"|\S[^\n]*)"""
+    r"""(?P<head>["']?(?P<name>[A-Za-z_][\w.-]*)["']?\s*:[ \t]+)"""
+    r"""(?P<value>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\S[^\n]*)"""
 )
+# The same where a program tells its own settings, {'api_key': ['V']} and ServerArgs(api_key='V'): in quotes only.
+_TOLD = re.compile(
+    r"""(?<![\w.-])(?P<head>["']?(?P<name>[A-Za-z_][\w.-]{0,80})["']?\s?[:=]\s?)"""
+    r"""(?P<value>"(?:[^"\\\n]|\\.)+"|'(?:[^'\\\n]|\\.)+'|[\[(]\s?["'][^\])\n]+[\])])"""
+)
+_QUOTED = re.compile(r"""(?P<quote>["'])(?:(?!(?P=quote))[^\\\n]|\\.)+(?P=quote)""")
+_HEADER = re.compile(
+    r"""(?<![\w-])(?P<head>(?:x-)?api[-_]key|(?:proxy-)?authorization)(?P<colon>["']?\s?:\s?["']?)"""
+    r"""(?!\$|none\b|null\b)(?P<value>(?:(?:bearer|basic|token)\s+)?[^\s"',;{}\[\]()]+)""",
+    re.IGNORECASE,
+)
+# What a name holds whose value these look for; a quick look, over which no name gets that it does not know.
+_WORDS = ("api_key", "api-key", "Api-Key", "API-Key", "API-KEY", "Api_Key", "API_KEY", "apikey", "uthorization", "UTHORIZATION",
+          "assword", "ASSWORD", "ecret", "ECRET", "redential", "_token", "_TOKEN", "private_key", "access_key")  # fmt: skip
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 _SHORTEST = 6  # a shorter value cannot be masked by value: it would take innocent text with it
 
@@ -107,6 +122,7 @@ def may_hold_secret(text: str, secrets: Iterable[str] = ()) -> bool:
     """Tell whether `redact` could change ``text``: a quick look, for a whole batch of lines at once."""
     return (
         any(shape in text for shape in _SHAPES)
+        or any(word in text for word in _WORDS)
         or ("://" in text and "@" in text)
         or any(secret in text for secret in secrets)
     )
@@ -121,7 +137,17 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text = _URL_PASSWORD.sub(rf"\g<head>{MASK}", text)
     if "earer" in text:
         text = _BEARER.sub(rf"\g<head>{MASK}", text)
+    if any(word in text for word in _WORDS):
+        text = _TOLD.sub(_mask_told, text)
+        text = _HEADER.sub(rf"\g<head>\g<colon>{MASK}", text)
     return _SHAPED_SECRET.sub(MASK, text)
+
+
+def _mask_told(found: re.Match[str]) -> str:
+    name = found["name"]
+    if name.upper() in ("TOKEN", "KEY") or not is_secret_name(name):  # a word of a model's own, a map's key
+        return found[0]
+    return found["head"] + _QUOTED.sub(lambda one: f"{one['quote']}{MASK}{one['quote']}", found["value"])
 
 
 def redact_word(text: str, secrets: Iterable[str] = ()) -> str:
@@ -133,7 +159,8 @@ def redact_word(text: str, secrets: Iterable[str] = ()) -> str:
     for pattern in (_ASSIGNED, _FLAGGED):
         text = pattern.sub(lambda m: m["head"] + MASK if is_secret_name(m["name"]) else m[0], text)
     inner = _json(text) is not None  # a list or a map under a name is masked from within, below
-    text = _HEADED.sub(lambda m: m["head"] + _headed(m["value"], inner) if is_secret_name(m["name"]) else m[0], text)
+    for found in reversed(list(_headed_secrets(text))):
+        text = text[: found.start("value")] + _headed(found["value"], inner) + text[found.end() :]
     for value in sorted(_in_json(text), key=len, reverse=True):
         if value:
             text = text.replace(json.dumps(value), f'"{MASK}"').replace(
@@ -168,16 +195,26 @@ def _inside(text: str) -> Iterator[str]:
         yield rest
     for pattern in (_ASSIGNED, _FLAGGED):
         yield from (m["value"].strip("\"'") for m in pattern.finditer(text) if is_secret_name(m["name"]))
-    yield from (_SCHEME.sub("", m["value"].strip()) for m in _HEADED.finditer(text) if is_secret_name(m["name"]))
+    yield from (_SCHEME.sub("", found["value"].strip()) for found in _headed_secrets(text))
     yield from (m["value"] for m in _BEARER.finditer(text))
     yield from (match["value"] for match in _URL_PASSWORD.finditer(text))
     yield from _in_json(text)
 
 
+def _headed_secrets(text: str) -> Iterator[re.Match[str]]:
+    """Yield what stands under names of secrets: a name that is none may have one that is in what follows it."""
+    at = 0
+    while (found := _HEADED.search(text, at)) is not None:
+        is_secret = is_secret_name(found["name"])
+        if is_secret:
+            yield found
+        at = found.end() if is_secret else found.end("head")
+
+
 def _headed(value: str, inner: bool) -> str:
     if inner and value[0] in "[{":
         return value
-    return f'"{MASK}"' if value[0] == '"' and value[-1] == '"' else MASK
+    return f"{value[0]}{MASK}{value[0]}" if value[0] in "\"'" and value[-1] == value[0] else MASK
 
 
 def _in_json(text: str) -> Iterator[str]:

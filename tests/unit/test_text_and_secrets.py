@@ -226,3 +226,39 @@ def test_prose_stays(text: str) -> None:
 def test_json_keeps_its_form() -> None:
     text = '{"model": "mine", "api_key": "sesame", "auth": ["sesame"], "deep": {"hub_token": "sesame"}, "n": 1}'
     assert redact_word(text) == text.replace('"sesame"', f'"{MASK}"')
+
+
+@pytest.mark.parametrize(
+    ("line", "secret"),
+    [
+        ("non-default args: {'model': '/m', 'api_key': ['listsecret99'], 'port': 8000}", "listsecret99"),
+        ("non-default args: {'api_key': ['one-secret', 'two-secret'], 'model': '/m'}", "two-secret"),
+        ('"api_key": "plainsecret77", "model": "/m"', "plainsecret77"),
+        ('{"model":"/m","api_key":"plainsecret77"}', "plainsecret77"),
+        ("server_args=ServerArgs(model_path='/m', api_key='plainsecret77', port=1)", "plainsecret77"),
+        ("got X-Api-Key: zzz999secret from 10.0.0.7 /m", "zzz999secret"),
+        ("headers {'x-api-key': 'zzz999secret', 'path': '/m'}", "zzz999secret"),
+        ("/m Authorization: Bearer abc.def.ghi", "abc.def.ghi"),
+        ("/m authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+        ("'hf_token': 'sesame99', 'model': '/m'", "sesame99"),
+    ],
+)
+def test_what_a_program_prints_of_its_settings_and_its_clients_is_masked(line: str, secret: str) -> None:
+    assert may_hold_secret(line)
+    for told in (redact(line), redact_word(line)):
+        assert secret not in told
+        assert MASK in told
+    assert "/m" in redact(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "non-default args: {'api_key': None, 'model': '/m', 'max_num_batched_tokens': 8192}",
+        "'stop_token_ids': [1, 2], 'token': 'hello', 'skip_special_tokens': 'yes'",
+        "[2026-05-01 10:09:00] Decode batch, #running-req: 3, #token: 422, token usage: 0.00",
+        "Authorization: ${HF_TOKEN}",
+    ],
+)
+def test_what_only_sounds_like_a_secret_stays_in_a_log(line: str) -> None:
+    assert redact(line) == line
