@@ -30,6 +30,7 @@ _LOG_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{12}\.log")
 _UNFINISHED = ".new"  # beside the file that it is to replace; nothing reads it
 _RECEIPT = ".guard.json"
 _VERDICT = ".verdict.json"
+_COMMAND = ".start.txt"  # the command that started it
 _FORGOTTEN = 86400.0  # seconds after which nobody writes an unfinished file any more
 
 
@@ -235,6 +236,18 @@ class History:
         """Write why a start failed beside the container's log, whole or not at all. Raises OSError."""
         return self._keep(instance, node, container_id, _VERDICT, json.dumps(plain(verdict), ensure_ascii=False) + "\n")
 
+    def keep_start(self, instance: str, node: str, container_id: str, command: str) -> None:
+        """Write by which command a container was started, secrets in it masked. Raises OSError."""
+        self._keep(instance, node, container_id, _COMMAND, command + "\n")
+
+    def start_of(self, instance: str, node: str, container_id: str) -> str | None:
+        """Return the command that started a container, None where that was not from here or is long ago."""
+        kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_COMMAND}")), None)
+        try:
+            return None if kept is None else kept.read_text("utf-8").strip() or None
+        except (OSError, ValueError):
+            return None
+
     def kept_verdict(self, saved: SavedLog) -> Verdict | None:
         """Return why the start of this log failed, None where that was not kept or cannot be read any more."""
         try:
@@ -294,7 +307,7 @@ def _prune(folder: Path) -> None:
     """Make room for one more log, and clear away what a crash left unfinished."""
     for old in sorted(folder.glob("*.log"))[: -_KEPT_LOGS + 1]:
         old.unlink(missing_ok=True)
-    for suffix in (_RECEIPT, _VERDICT):
+    for suffix in (_RECEIPT, _VERDICT, _COMMAND):
         for beside in sorted(folder.glob(f"*{suffix}"))[:-_KEPT_LOGS]:
             beside.unlink(missing_ok=True)
     for left in folder.glob(f"*{_UNFINISHED}"):

@@ -28,6 +28,8 @@ from sparkctl.operations.masking import masked
 from sparkctl.wire.logs import LogFollower
 
 _SIGKILLED = 137
+_HEAD = 5  # words of a start before its settings: sparkctl up PROFILE --node NODE
+_OWN_FLAGS = ("--no-guard", "--again", "--force")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ async def of_instance(ctx: Context, instance: str, nodes: Sequence[Node], engine
                 container = await find(session, instance)
                 if container is not None:
                     ended = await session.docker.inspect(container.id)
-                    found = await of_container(session, ended, engine)
+                    start = ctx.history.start_of(ended.label(Label.INSTANCE) or ended.name, node.name, ended.id)
+                    found = await of_container(session, ended, engine, start)
                     state = "runs" if ended.is_alive else "has ended"
                     return Diagnosed(found, f"the log of {instance} on {node.name}, which {state}", node.name, instance)
         except NoSuchContainer:
@@ -78,8 +81,12 @@ async def of_instance(ctx: Context, instance: str, nodes: Sequence[Node], engine
     return replace(_of_saved(ctx, saved, engine), silent=tuple(silent))
 
 
-async def of_container(session: Session, container: Container, engine: str | None = None) -> Diagnosis:
-    """Read a container's whole log; how it ended, and what the guard left, are proofs as well."""
+async def of_container(
+    session: Session, container: Container, engine: str | None = None, start: str | None = None
+) -> Diagnosis:
+    """Read a container's whole log; how it ended, and what the guard left, are proofs as well.
+
+    ``start``: the command that started it, where that is known; its settings are repeated in what is to be tried."""
     plan = read_back(session.node, container, await session.docker.run_of(container.id)).plan
     said = container.label(Label.ENGINE)
     known = engine or (said if said in names() else None)
@@ -92,28 +99,46 @@ async def of_container(session: Session, container: Container, engine: str | Non
             await asyncio.sleep(0)  # a long log holds up nobody else
     found = reading.result(plan)
     if not container.is_alive:
-        found = replace(found, verdict=await _of_end(session, container, plan, reading, secrets))
+        found = replace(found, verdict=await _of_end(session, container, plan, reading, secrets, start))
     elif reading.reader.fatal is None:
         found = replace(found, verdict=None)  # it lives: an error that it printed was not its end
-    return found if found.verdict is None else replace(found, verdict=with_command(found.verdict, plan))
+    return found if found.verdict is None else replace(found, verdict=with_command(found.verdict, plan, start))
 
 
 async def _of_end(
-    session: Session, container: Container, plan: LaunchPlan, reading: Diagnosing, secrets: frozenset[str]
+    session: Session,
+    container: Container,
+    plan: LaunchPlan,
+    reading: Diagnosing,
+    secrets: frozenset[str],
+    start: str | None,
 ) -> Verdict | None:
+    if reading.reader.stopped is not None and reading.reader.end is None:
+        return None  # it was told to end, and did
     if container.exit_code == _SIGKILLED and (receipt := await receipts.of(session, container.id)) is not None:
         claim = load(plan.engine).memory_setting if plan.engine in names() else None
         return judge.of_guard(plan, reading.reader, receipt, claim, None if claim is None else _now(plan, claim))
     if container.error:
         container = replace(container, error=redact(container.error, secrets))  # it quotes the command
-    return judge.of_end(plan, reading.reader, container, _start(plan))
+    return judge.of_end(plan, reading.reader, container, start or _start(plan))
 
 
-def with_command(verdict: Verdict, plan: LaunchPlan) -> Verdict:
-    """Return a verdict with the command that tries its change."""
+def with_command(verdict: Verdict, plan: LaunchPlan, start: str | None = None) -> Verdict:
+    """Return a verdict with the command that tries its change: that of the ``start``, its other settings kept."""
     if verdict.edit is None or not plan.profile:
         return verdict
-    return replace(verdict, again=f"{_start(plan)} --set {shlex.quote(verdict.edit.setting)}")
+    words = shlex.split(start or _start(plan))
+    own = len(words)  # flags of the start itself, no settings, stand last
+    while words[own - 1] in _OWN_FLAGS or words[own - 1].startswith("--timeout="):
+        own -= 1
+    head, pairs = words[:_HEAD], words[_HEAD:own]
+    kept = [
+        word
+        for name, value in zip(pairs[::2], pairs[1::2], strict=False)
+        if value.partition("=")[0] != verdict.edit.field
+        for word in (name, value)
+    ]
+    return replace(verdict, again=shlex.join([*head, *kept, "--set", verdict.edit.setting, *words[own:]]))
 
 
 def _start(plan: LaunchPlan) -> str:

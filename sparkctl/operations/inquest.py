@@ -20,7 +20,9 @@ async def inquest(ctx: Context, node: Node, container_id: str) -> Ended | None:
             container = await session.docker.inspect(container_id)
             if container.label(Label.ENGINE) not in names():
                 return None
-            verdict = (await of_container(session, container)).verdict
+            instance = container.label(Label.INSTANCE) or container.name
+            start = ctx.history.start_of(instance, node.name, container.id)
+            verdict = (await of_container(session, container, start=start)).verdict
         except NoSuchContainer:
             return None
     if verdict is None:

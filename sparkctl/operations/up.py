@@ -305,6 +305,7 @@ class _Up:
         watch.expected = self.timing.expected
         try:
             watch.saved = self.ctx.history.log_writer(plan.instance, plan.node, container_id, secrets_of(plan))
+            self.ctx.history.keep_start(plan.instance, plan.node, container_id, self.request.again)
         except OSError as error:
             self.emit(Warned(self.ctx.clock.now(), plan.node, f"the log will not be saved here: {error}", None))
         guarding = None if self.guard is None else asyncio.create_task(self.guard.attend(watch.loads_weights))

@@ -65,7 +65,10 @@ async def test_one_verdict_by_whichever_way_it_is_asked_for(ctx: Context, node: 
     assert (judged.cause, judged.field, judged.edit) == (ended.verdict.cause, ended.verdict.field, ended.verdict.edit)
     assert judged.evidence[0] == ended.verdict.evidence[0] or judged.cause is Cause.GUARD_STOPPED
     if judged.edit is not None:
-        assert judged.again == f"sparkctl up qwen36 --node spark1 --set {judged.edit.setting}"
+        assert judged.again == ended.verdict.again
+        assert judged.again == (
+            f"sparkctl up qwen36 --node spark1 --set env.SIM_FAULT={fault} --set {judged.edit.setting}"
+        )
         assert "..." not in judged.again
     async with ctx.session(node) as session:
         await session.link.connect()
