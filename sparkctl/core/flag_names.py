@@ -19,4 +19,9 @@ def meant(engine: str, flag: str, version: str | None) -> str | None:
         return None
     asked = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
     found = next((one for one in linting.remarks(asked, chosen) if one.kind in _NAMES), None)
-    return None if found is None else found.message
+    if found is None:
+        return None
+    if chosen.basis is catalogues.Basis.EXACT:
+        return found.message
+    which = "the newest that is known" if version is None else f"the nearest to {version} that is known"
+    return f"{found.message}: by the flags of {chosen.catalogue.version}, {which}"

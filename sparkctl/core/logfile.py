@@ -38,7 +38,9 @@ def opened(path: Path) -> Iterator[Bytes]:
     try:
         file = path.open("rb", buffering=0)
     except FileNotFoundError:
-        raise InvalidInput(f"there is no file {path}", "see what runs: sparkctl status") from None
+        raise InvalidInput(
+            f"there is no file {path}", f"check the path: it was looked for in {path.absolute().parent}"
+        ) from None
     except IsADirectoryError:
         raise InvalidInput(f"{path} is a directory", "name the log file in it") from None
     except OSError as error:

@@ -147,7 +147,12 @@ def _mask_told(found: re.Match[str]) -> str:
     name = found["name"]
     if name.upper() in ("TOKEN", "KEY") or not is_secret_name(name):  # a word of a model's own, a map's key
         return found[0]
-    return found["head"] + _QUOTED.sub(lambda one: f"{one['quote']}{MASK}{one['quote']}", found["value"])
+    return found["head"] + _QUOTED.sub(_mask_quoted, found["value"])
+
+
+def _mask_quoted(one: re.Match[str]) -> str:
+    is_reference = re.fullmatch(r"\$\{\w+(?::?-)?\}", one[0][1:-1]) is not None
+    return one[0] if is_reference else f"{one['quote']}{MASK}{one['quote']}"
 
 
 def redact_word(text: str, secrets: Iterable[str] = ()) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from sparkctl.model.diagnosis import Diagnosis
+from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.phase import PartTime, Step
 from sparkctl.model.text import clean
 from sparkctl.model.units import spoken
@@ -14,6 +17,8 @@ from sparkctl.present.sentences import phase_word, step_name, verdict_lines
 SCHEMA = 1
 _HEAD = 10  # columns of a label
 _SHORTEST = 0.05  # seconds of a part that is worth a word
+_COUNTS = (FactName.KV_CACHE_TOKENS, FactName.CONTEXT_LENGTH, FactName.MAX_CONCURRENCY)
+_ARGUMENT = re.compile(r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?P<value>\d[\d.]*(?<!\.)|[A-Z]{2,}|mp)\b)?")
 
 
 def diagnosis_lines(found: Diagnosis, title: Callable[[str], str], instance: str | None, node: str | None) -> list[str]:
@@ -28,17 +33,18 @@ def diagnosis_lines(found: Diagnosis, title: Callable[[str], str], instance: str
         )
     lines += [f"{'took':{_HEAD}}{_times(found.parts)}"] if sum(one.seconds for one in found.parts) >= _SHORTEST else []
     lines += [
-        f"{'' if at else 'it says':{_HEAD}}{clean(one.what)}: {spoken(one.seconds)} (line {one.line})"
+        f"{'' if at else 'it says':{_HEAD}}{clean(one.what)}: {_spoken(one.seconds)} (line {one.line})"
         for at, one in enumerate(found.took)
     ]
     for at, fact in enumerate(found.facts):
         slow = "   (a slower path than this GPU has)" if fact.is_fallback else ""
-        lines.append(f"{'' if at else 'facts':{_HEAD}}{fact.name.replace('_', ' ')}: {clean(fact.value)}{slow}")
+        lines.append(f"{'' if at else 'facts':{_HEAD}}{fact.name.replace('_', ' ')}: {_value(fact)}{slow}")
     lines.append("")
     if found.verdict is not None:
-        return [*lines, *verdict_lines(found.verdict, instance, node)]
+        return [*lines, *verdict_lines(_for(found.verdict, instance), instance, node)]
     if found.before is not None:
-        lines += ["The run before it ended so:", *(f"  {line}" for line in verdict_lines(found.before)), ""]
+        before = _for(found.before, instance)
+        lines += ["The run before it ended so:", *(f"  {line}" for line in verdict_lines(before)), ""]
     return [*lines, _nothing(found)]
 
 
@@ -52,8 +58,8 @@ def diagnosis_document(found: Diagnosis, source: str, instance: str | None, node
         "phase": str(found.phase),
         "step": found.step,
         "ready": found.ready,
-        "verdict": None if verdict is None else _verdict(verdict),
-        "contributing": [_verdict(one) for one in verdict.contributing] if verdict else [],
+        "verdict": None if verdict is None else _verdict(_for(verdict, instance)),
+        "contributing": [_verdict(_for(one, instance)) for one in verdict.contributing] if verdict else [],
         "facts": {str(one.name): clean(one.value) for one in found.facts},
         "fallbacks": [str(one.name) for one in found.facts if one.is_fallback],
         "seconds": [{"phase": str(one.phase), "step": one.step, "seconds": one.seconds} for one in found.parts],
@@ -61,7 +67,7 @@ def diagnosis_document(found: Diagnosis, source: str, instance: str | None, node
         "lines": found.lines,
         "runs": found.runs,
         "run_began": found.run_began,
-        "before": None if found.before is None else _verdict(found.before),
+        "before": None if found.before is None else _verdict(_for(found.before, instance)),
         "source": clean(source),
         "instance": instance,
         "node": node,
@@ -72,6 +78,34 @@ def cause_lines(meanings: Mapping[Cause, str] = MEANING) -> list[str]:
     """Return the closed set of causes, each with what it means."""
     wide = max(len(cause) for cause in meanings)
     return [f"{cause:{wide}}  {meaning}" for cause, meaning in meanings.items()]
+
+
+def as_typed(remedy: str) -> str:
+    """Return a remedy for a log of which nobody has a profile: flags as they are typed, the first with its name in one."""
+    first = True
+
+    def typed(found: re.Match[str]) -> str:
+        nonlocal first
+        dashes = "-" if len(found["name"]) == 1 else "--"
+        flag = f"{dashes}{found['name']}" + (f" {found['value']}" if found["value"] else "")
+        beside, first = (f" (in a profile: {found[0]})" if first else ""), False
+        return flag + beside
+
+    return _ARGUMENT.sub(typed, remedy)
+
+
+def _for(verdict: Verdict, instance: str | None) -> Verdict:
+    return verdict if instance else replace(verdict, remedy=as_typed(verdict.remedy))
+
+
+def _value(fact: EngineFact) -> str:
+    if fact.name is FactName.AVAILABLE_AT_LOAD:
+        return f"{clean(fact.value)} GiB"
+    return f"{int(fact.value):,}" if fact.name in _COUNTS and fact.value.isdecimal() else clean(fact.value)
+
+
+def _spoken(seconds: float) -> str:
+    return "under 1 s" if seconds < 1 else spoken(seconds)
 
 
 def _first(found: Diagnosis, title: Callable[[str], str]) -> str:
@@ -89,17 +123,21 @@ def _count(lines: int) -> str:
 
 def _times(parts: tuple[PartTime, ...]) -> str:
     told = [
-        f"{step_name(Step(one.step)) if one.step else phase_word(one.phase)} {spoken(one.seconds)}" for one in parts
+        f"{step_name(Step(one.step)) if one.step else phase_word(one.phase)} {_spoken(one.seconds)}" for one in parts
     ]
-    return f"{spoken(sum(one.seconds for one in parts))}: {', '.join(told)}"
+    return f"{_spoken(sum(one.seconds for one in parts))}: {', '.join(told)}"
 
 
 def _nothing(found: Diagnosis) -> str:
     if not found.lines:
         return "The log is empty."
+    if found.ready and found.is_stopped:
+        return "No failure found. The log ends with an orderly shutdown."
     if found.ready:
-        return "Nothing in it says that something went wrong which it did not live through."
-    return "No line of it says why it would not become ready: it may still be starting, or the log breaks off."
+        return "No failure found. The log ends while it was serving."
+    if not found.sounds_like_an_engine:
+        return "This does not look like an engine's log."
+    return "No failure found, and it was not ready: the log breaks off, or it was still starting."
 
 
 def _verdict(verdict: Verdict) -> dict[str, object]:
@@ -109,6 +147,7 @@ def _verdict(verdict: Verdict) -> dict[str, object]:
         "summary": clean(verdict.summary),
         "evidence": [_evidence(one) for one in verdict.evidence],
         "remedy": [clean(one) for one in (verdict.remedy, verdict.again) if one],
+        "again": None if verdict.again is None else clean(verdict.again),
         "field": verdict.field,
         "edit": None if edit is None else {
             "field": edit.field, "value": clean(edit.value), "was": edit.was, "is_first_try": edit.is_first_try

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from sparkctl.model.verdict import Cause
-from tests.unit.core.test_diagnosing import FAILED, NO_SHARE, SERVING, VLLM
+from sparkctl.present.diagnosis import as_typed
+from tests.unit.core.test_diagnosing import FAILED, NO_SHARE, SERVING, SGLANG, STOPPED, VLLM
 
 BROKEN = "\n".join((*VLLM[:4], NO_SHARE, FAILED, ""))
 HEALTHY = "\n".join((*VLLM, SERVING, ""))
@@ -93,3 +94,37 @@ def test_nothing_of_a_log_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:
         told = run(*words, stdin=hostile, cwd=tmp_path).stdout
         assert "\x1b" not in told
         assert "hf_aaaa" not in told
+
+
+def test_how_a_log_without_a_failure_ends_is_said(tmp_path: Path) -> None:
+    stopped = "\n".join((*VLLM, SERVING, *STOPPED, ""))
+    for log, says in (
+        (HEALTHY, "No failure found. The log ends while it was serving."),
+        (stopped, "No failure found. The log ends with an orderly shutdown."),
+        ("\n".join(VLLM[:3]), "the log breaks off, or it was still starting"),
+        ("Dear diary\n", "This does not look like an engine's log."),
+    ):
+        assert says in run("-", stdin=log, cwd=tmp_path).stdout
+    assert "it was looked for in" in run("nofile.log", cwd=tmp_path).stderr
+
+
+def test_a_log_without_a_profile_is_told_flags_as_they_are_typed(tmp_path: Path) -> None:
+    typed = "--gpu-memory-utilization (in a profile: args.gpu-memory-utilization)"
+    assert typed in " ".join(run("-", stdin=BROKEN, cwd=tmp_path).stdout.split())
+    told = document(run("-", "--json", stdin=BROKEN, cwd=tmp_path))["verdict"]
+    assert typed in told["remedy"][0]
+    assert told["again"] is None
+
+
+def test_flags_in_a_remedy_as_they_are_typed() -> None:
+    assert as_typed("Lower args.a-b to 5, or args.a-b.") == "Lower --a-b (in a profile: args.a-b) to 5, or --a-b."
+    assert as_typed("set args.tp: 1, or") == "set --tp 1 (in a profile: args.tp: 1), or"
+    assert as_typed("Remove args.no-such: this image") == "Remove --no-such (in a profile: args.no-such): this image"
+    assert as_typed("Raise container.shm_size.") == "Raise container.shm_size."
+
+
+def test_facts_have_units(tmp_path: Path) -> None:
+    told = run("-", stdin="\n".join(SGLANG), cwd=tmp_path).stdout
+    assert "available at load: 111.87 GiB" in told
+    assert "kv cache tokens: 100,000" in told
+    assert "0.0 s" not in told

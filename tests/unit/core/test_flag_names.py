@@ -33,3 +33,9 @@ def test_the_verdict_on_a_refused_flag_suggests_the_near_one() -> None:
     verdict = reading.result().verdict
     assert verdict is not None
     assert "--gpu-memory-utilization" in verdict.remedy
+
+
+def test_flags_of_another_version_are_said_to_be_those() -> None:
+    assert "by the flags of" not in (meant("vllm", "gpu-memory-utilisation", "0.19.1") or "")
+    assert "the newest that is known" in (meant("vllm", "gpu-memory-utilisation", None) or "")
+    assert "the nearest to 0.19.9 that is known" in (meant("vllm", "gpu-memory-utilisation", "0.19.9") or "")
