@@ -331,33 +331,33 @@ def _model(model: Model) -> dict[str, str | None]:
     }
 
 
+_BINARY = ((GIB, "GiB"), (MIB, "MiB"))
+_DECIMAL = ((10**9, "GB"), (10**6, "MB"))
+_COUNTS = ((10**9, "B"), (10**6, "M"))
+
+
 def _weights(count: int | None) -> str | None:
     """Bytes as model pages have them where they are round so, else binary, else all digits."""
-    if count is None:
-        return None
-    for unit, name in ((10**9, "GB"), (10**6, "MB"), (GIB, "GiB"), (MIB, "MiB")):
-        if count % unit == 0:
-            return f"{count // unit}{name}"
-    return str(count)
+    return _round(count, (*_DECIMAL, *_BINARY))
 
 
 def _size(count: int | None) -> str | None:
-    if count is None:
-        return None
-    for unit, name in ((GIB, "GiB"), (MIB, "MiB")):
-        if count % unit == 0:
-            return f"{count // unit}{name}"
-    return str(count)
+    return _round(count, _BINARY)
 
 
 def _count(count: int | None) -> str | None:
+    text = _round(count, _COUNTS)
+    if count is None or count <= 10**5 or text != str(count):
+        return text
+    short = f"{count / 10**9:.4f}".rstrip("0")
+    return f"{short}B" if round(float(short) * 10**9) == count else text
+
+
+def _round(count: int | None, units: Sequence[tuple[int, str]]) -> str | None:
+    """Return a count in the first unit that it is a whole number of, else all its digits."""
     if count is None:
         return None
-    for unit, name in ((10**9, "B"), (10**6, "M")):
-        if count % unit == 0:
-            return f"{count // unit}{name}"
-    short = f"{count / 10**9:.4f}".rstrip("0")
-    return f"{short}B" if count > 10**5 and round(float(short) * 10**9) == count else str(count)
+    return next((f"{count // unit}{name}" for unit, name in units if count % unit == 0), str(count))
 
 
 def _seconds(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from sparkctl.errors import InvalidInput
@@ -108,7 +109,8 @@ def _bool(loader: Any, node: Any) -> object:
     return {"true": True, "false": False}.get(str(node.value).lower(), node.value)
 
 
-def _doubles(root: Any, twice: list[tuple[str, int]]) -> None:
+def _nodes(root: Any) -> Iterator[Any]:
+    """Yield each node below ``root`` once, itself too: aliases make one stand in several places."""
     import yaml
 
     seen: set[int] = set()
@@ -118,16 +120,23 @@ def _doubles(root: Any, twice: list[tuple[str, int]]) -> None:
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
+        yield node
         if isinstance(node, yaml.SequenceNode):
             waiting += node.value
         elif isinstance(node, yaml.MappingNode):
-            keys: set[str] = set()
-            for key, value in node.value:
-                waiting.append(value)
-                if isinstance(key, yaml.ScalarNode):
-                    if key.value in keys and key.value != "<<":
-                        twice.append((key.value, key.start_mark.line + 1))
-                    keys.add(key.value)
+            waiting += [value for _, value in node.value]
+
+
+def _doubles(root: Any, twice: list[tuple[str, int]]) -> None:
+    import yaml
+
+    for node in _nodes(root):
+        keys: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in keys and key.value != "<<":
+                    twice.append((key.value, key.start_mark.line + 1))
+                keys.add(key.value)
 
 
 def _merges(root: Any) -> None:
@@ -150,18 +159,8 @@ def _merges(root: Any) -> None:
             sizes[id(node)] = total
         return sizes[id(node)]
 
-    seen: set[int] = set()
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if node is None or id(node) in seen:
-            continue
-        seen.add(id(node))
+    for node in _nodes(root):
         size(node)
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        elif isinstance(node, yaml.MappingNode):
-            waiting += [value for _, value in node.value]
 
 
 def _measure(value: object, name: str) -> None:

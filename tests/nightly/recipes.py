@@ -29,6 +29,7 @@ from sparkctl.operations.profile_import import Request, Written, from_source
 
 _SHORT = {"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size",
           "-dcp": "--decode-context-parallel-size", "-q": "--quantization", "-pcp": "--prefill-context-parallel-size"}  # fmt: skip
+_REVISED = re.compile(r"\bvllm serve\b|\bvllm\.entrypoints|\bsglang serve\b|\bsglang\.launch_server\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,10 @@ def own_command(data: dict[str, Any]) -> list[str] | None:
         return None
     values = {"model": data.get("model"), **(data.get("defaults") or {})}
     if str(data.get("recipe_version")) == "1" and "runtime" not in data:
-        text = data["command"].format(**values)
+        try:
+            text = data["command"].format(**values)
+        except (LookupError, ValueError):
+            return None  # single braces: its own tool does not start it either
     else:
         text = by_rule(data["command"], {key: by_rule(str(value), {}) for key, value in values.items()})
     text = re.sub(r"\\[ \t]*\n", " ", text)
@@ -83,6 +87,9 @@ def own_command(data: dict[str, Any]) -> list[str] | None:
         and not any("--served-model-name" in w or "--alias" in w for w in words)
     ):
         words += ["--served-model-name", *str(name).split()]
+    revision = data.get("model_revision")
+    if revision and _REVISED.search(text) and not any(word.startswith("--revision") for word in words):
+        words += ["--revision", str(revision)]
     return words
 
 
@@ -130,6 +137,10 @@ def _flags(words: Sequence[str]) -> Counter[tuple[str, tuple[str, ...]]]:
             found.append((_SHORT.get(name, name), [value] if equals else []))
         else:
             found[-1][1].append(word)
+    model = next((entry for entry in found[1:] if entry[0] == "--model" and len(entry[1]) == 1), None)
+    if model is not None and [word.rpartition("/")[2] for word in found[0][1][-2:]] == ["vllm", "serve"]:
+        found.remove(model)  # `vllm serve --model X` is `vllm serve X`
+        found[0][1].extend(model[1])
     return Counter((name, tuple(_as_meant(value) for value in values)) for name, values in found)
 
 

@@ -12,6 +12,7 @@ from sparkctl.model.suggest import closest
 from sparkctl.model.text import clean, shorten
 
 _LIKE = 0.8  # of a long name much is alike by chance
+_SLIP = 2  # letters at the end of a name that are missing by mistake, not to write less
 
 
 def name_remark(one: Given, reading: Reading, held: Held) -> Remark | None:
@@ -19,13 +20,24 @@ def name_remark(one: Given, reading: Reading, held: Held) -> Remark | None:
     if reading.how is How.EXACT and reading.flag is not None:
         return _old(one, reading.name, reading.flag, held)
     if reading.how is How.ABBREVIATED:
-        message = (
-            f"{shown(one.word)} is short for {reading.name}; a flag that begins alike in another version would break it"
-        )
-        return _remark(Lint.ABBREVIATED_FLAG, Level.INFO, one, message, _rename(one, reading.name))
+        is_slip = _is_cut_short(reading.name, one.word)
+        fragile = "a flag that begins alike in another version would break it"
+        message = f"{shown(one.word)} is short for {reading.name}; {fragile}"
+        if is_slip:
+            message = (
+                f"{shown(one.word)} lacks the end of {reading.name}; {held} still takes it for that, and {fragile}"
+            )
+        level = Level.WARNING if is_slip else Level.INFO
+        return _remark(Lint.ABBREVIATED_FLAG, level, one, message, _rename(one, reading.name))
     if reading.how is How.AMBIGUOUS:
         return _ambiguous(one, reading, held)
     return _unknown(one, reading, held)
+
+
+def _is_cut_short(name: str, word: str) -> bool:
+    """Tell an abbreviation that looks like a slip: one or two letters are missing of a word; on purpose one leaves whole words."""
+    rest = name[len(word.partition("=")[0]) :]
+    return 0 < len(rest) <= _SLIP and "-" not in rest and "_" not in rest
 
 
 def shown(word: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from sparkctl.core import catalogues, linting
 from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.flags import Takes
 from sparkctl.model.lint import Level, Lint
 
 HEADS = {
@@ -395,3 +397,34 @@ def test_any_args_have_findings_in_their_place(
     for each in linting.check(ProfileLibrary(path.parent / "none", path.parent / "none"), path).diagnostics:
         assert each.place.line is not None
         assert str(each).isprintable()
+
+
+def test_each_name_that_a_version_dropped_is_an_error_there(tmp_path: Path) -> None:
+    old, new = catalogues.load("sglang", "0.5.12"), catalogues.load("sglang", "0.5.23")
+    gone = [name for name in old.by_name if name not in new.by_name]
+    flags = [flag for flag in old.flags if not any(name in new.by_name for name in flag.spellings)]
+    assert len(gone) >= len(flags) > 0, "each flag has a name, and some a second one"
+    assert {flag.name for flag in flags} <= set(gone)
+    body = "".join(
+        f"  {name.removeprefix('--')}: {'1' if old.by_name[name].takes is Takes.ONE else 'true'}\n" for name in gone
+    )
+
+    def refused(version: str) -> list[str]:
+        lines = found(tmp_path, HEADS["sglang"] + body, version)
+        return [line for line in lines if "error[removed-flag]" in line or "error[ambiguous-flag]" in line]
+
+    assert refused("0.5.12") == []
+    errors = refused("0.5.23")
+    assert len(errors) == len(gone)
+    for name in gone:
+        assert sum(re.search(rf"{name}(?![\w-])", line.split("; ")[0]) is not None for line in errors) == 1, name
+
+
+@pytest.mark.parametrize(
+    ("word", "level"),
+    [("enable-prefix-cachin", Level.WARNING), ("enable-prefix-cach", Level.INFO), ("max-num-seq", Level.WARNING)],
+)
+def test_an_abbreviation_that_looks_like_a_slip_is_a_warning(tmp_path: Path, word: str, level: Level) -> None:
+    value = "8" if "seq" in word else "true"
+    line = one(found(tmp_path, HEADS["vllm"] + f"  {word}: {value}\n"))
+    assert f"8:3: {level}[abbreviated-flag]: --{word} " in line

@@ -29,3 +29,20 @@ def test_the_tools_rules_fill_in() -> None:
     assert own_command(one) == ["a", "0.7", '{"c":1}']
     two = {"model": "m", "command": "a {model} {b} \\ \n '{\"c\":{}}'", "defaults": {"b": "{model}"}}
     assert own_command(two) == ["a", "m", "m", '{"c":{}}']
+
+
+def test_a_command_that_its_own_tool_cannot_fill_in_is_not_compared() -> None:
+    assert own_command({"recipe_version": "1", "command": "vllm serve m --json '{\"a\": 1}'"}) is None
+
+
+@pytest.mark.parametrize("server", ["vllm serve m", "python3 -m sglang.launch_server --model-path m"])
+def test_a_models_revision_is_told_to_the_engine(server: str) -> None:
+    asked = {"model": "m", "model_revision": "abc", "command": server}
+    assert own_command(asked) == [*server.split(), "--revision", "abc"]
+    assert own_command(asked | {"command": f"{server} --revision x"}) == [*server.split(), "--revision", "x"]
+    assert own_command(asked | {"command": "llama-server -m m"}) == ["llama-server", "-m", "m"]
+
+
+def test_vllms_model_is_the_same_as_a_flag() -> None:
+    assert difference(["vllm", "serve", "--model", "m", "-tp", "2"], ["vllm", "serve", "m", "-tp", "2"]) is None
+    assert difference(["vllm", "serve", "--model", "m"], ["vllm", "serve", "n"]) is not None
