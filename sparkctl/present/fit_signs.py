@@ -65,7 +65,8 @@ def fit_line(fit: Fit | None, columns: int, ascii_only: bool) -> list[Row]:
         return [row(Span("fit  ", Tone.LABEL), Span("being counted ...", Tone.STALE))]
     tone = _SIGNS[fit.answer][2]
     value = Tone.VALUE if tone is Tone.GOOD else tone
-    lines = fold(clean(fit.sentence), max(8, columns - 7), 0)
+    why = f": {fit.cautions[0]}" if fit.answer is Answer.UNKNOWN and not fit.parts and fit.cautions else ""
+    lines = fold(clean(fit.sentence + why), max(8, columns - 7), 0)
     head = row(Span("fit  ", Tone.LABEL), fit_sign(fit, ascii_only), Span(" "))
     return [row(*(head if not at else (Span(" " * 7),)), said(line, value)) for at, line in enumerate(lines)]
 

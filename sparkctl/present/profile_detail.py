@@ -79,7 +79,8 @@ def _whole(shelf: Shelf, profile: Profile, columns: int, lines: int) -> list[Row
             rows, later = [*rows, *standing[-1:]], standing[:-1]
         else:
             rows += standing
-        if view.memory is not None and profile.expected_memory is None:
+        is_counted = fit is not None and fit.need is not None
+        if view.memory is not None and profile.expected_memory is None and not is_counted:
             rows.append(
                 row(Span("then ", Tone.LABEL), Span("not known: the profile has no expected_memory", Tone.STALE))
             )

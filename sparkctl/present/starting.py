@@ -31,7 +31,9 @@ def standing_rows(
     if bar is None:
         return rows or [row(Span("     "), said(f"{view.name} was not looked at yet", Tone.STALE))]
     rows.append(_memory("now", bar, cells, ascii_only))
-    if profile.expected_memory is not None:
+    if fit is not None and (counted := _counted(fit, bar)) is not None:
+        rows.append(_memory("then", counted, cells, ascii_only, expected=True))
+    elif profile.expected_memory is not None:
         back, coming = _given_back(profile, view), _to_come(profile, view)
         then = _then(bar, profile.expected_memory + coming, back)
         rows.append(_memory("then", then, cells, ascii_only, expected=True))
@@ -114,10 +116,23 @@ def _then(bar: MemoryBar, expected: int, back: int) -> MemoryBar:
     return MemoryBar(bar.total, free, gpu, bar.other_used, 0, free, bar.swap_used)
 
 
+def _counted(fit: Fit, bar: MemoryBar) -> MemoryBar | None:
+    """Return the memory with the model in it by the sum that the answer is of; None where it did not come out."""
+    there = fit.standing
+    if there is None or fit.need is None or fit.answer is Answer.UNKNOWN:
+        return None
+    used = there.total - there.to_be_had + fit.need
+    gpu = min(used, fit.need + there.coming + max(0, (bar.gpu_processes or 0) - there.returned))
+    free = max(0, there.total - used)
+    return MemoryBar(there.total, free, gpu, used - gpu, 0, free, bar.swap_used)
+
+
 def _memory(name: str, bar: MemoryBar, cells: int, ascii_only: bool, expected: bool = False) -> Row:
     used = ((bar.gpu_processes or 0) + bar.other_used if expected else bar.total - bar.free - bar.page_cache) / GIB
-    sign = "≈" if expected else " "
+    sign, is_over = "≈" if expected else " ", used * GIB > bar.total
+    drawn = memory_bar(bar, cells - is_over, ascii_only)
+    over = (Span(">" if ascii_only else "▶", Tone.BAD),) if is_over else ()
     return row(
-        Span(f"{name:<5}", Tone.LABEL), *memory_bar(bar, cells, ascii_only), Span(f" {sign}{used:6.1f}", Tone.VALUE),
+        Span(f"{name:<5}", Tone.LABEL), *drawn, *over, Span(f" {sign}{used:6.1f}", Tone.BAD if is_over else Tone.VALUE),
         Span(f" of {bar.total / GIB:.1f} GiB" + (" est." if expected else ""), Tone.UNIT),
     )  # fmt: skip

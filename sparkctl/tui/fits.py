@@ -38,6 +38,7 @@ class Fits:
         self._answers: dict[_Key, Fit] = {}
         self._counted: dict[_Key, object] = {}  # what an answer was counted from
         self._plans: dict[tuple[str, NodeName, str | None], LaunchPlan | None] = {}
+        self._refused: dict[_Key, str] = {}  # why there is no plan
         self._found: dict[tuple[NodeName, str], tuple[float, Checkpoint]] = {}
         self._tried: dict[NodeName, float] = {}
         self._running: dict[NodeName, asyncio.Task[None]] = {}
@@ -80,7 +81,10 @@ class Fits:
         plans = await asyncio.to_thread(self._planned, wanted, node, home)
         if home is not None:
             await self._look(node, view, wanted, plans)
-        if await asyncio.to_thread(self._judge, wanted, plans, view):
+        is_live = not room.is_replaying and view.state is NodeState.OK
+        if is_live and home is None:
+            return  # where the files lie is not known yet: what came of it now would be no result
+        if await asyncio.to_thread(self._judge, wanted, plans, view, is_live and name not in self._tried):
             room.bridge.changed()
 
     def _planned(self, wanted: Sequence[Profile], node: Node, home: str | None) -> list[LaunchPlan | None]:
@@ -89,7 +93,10 @@ class Fits:
         for one in wanted:
             key = one.digest, node.name, home
             if key not in self._plans:
-                self._plans[key] = foreseen(self._room.context, one, node, home, os.environ).plan
+                seen = foreseen(self._room.context, one, node, home, os.environ)
+                self._plans[key] = seen.plan
+                if seen.plan is None and seen.refusal is not None:
+                    self._refused[one.digest, node.name] = seen.refusal.message
         return [self._plans[one.digest, node.name, home] for one in wanted]
 
     async def _look(
@@ -117,20 +124,29 @@ class Fits:
         when, one = self._found.get((node, place), (None, None))
         return when is None or one is None or (now - when > _AGAIN and (not one.is_there or one.unfinished > 0))
 
-    def _judge(self, wanted: Sequence[Profile], plans: Sequence[LaunchPlan | None], view: LoadView) -> bool:
-        """Count what has other premises than the last time; return whether there is a new answer."""
+    def _judge(
+        self, wanted: Sequence[Profile], plans: Sequence[LaunchPlan | None], view: LoadView, is_looked_at: bool
+    ) -> bool:
+        """Count what has other premises than the last time; return whether there is a new answer. ``is_looked_at``: files that
+        were not seen yet are going to be."""
         from sparkctl.core.fit.subject import places
+        from sparkctl.model.fit import Answer, Fit
         from sparkctl.operations.fitting import fit_of, standing_of
 
-        is_news = False
+        is_news, is_now = False, self._room.is_replaying or view.state is NodeState.OK
         for one, plan in zip(wanted, plans, strict=True):
+            key = one.digest, view.name
             if plan is None:
+                why = self._refused.get(key)
+                fit = Fit(view.name, one.name, Answer.UNKNOWN, cautions=() if why is None else (why,))
+                is_news, self._answers[key] = is_news or self._answers.get(key) != fit, fit
                 continue
-            there = standing_of(view, one.name)
-            found = [
-                self._found[view.name, place][1] for place in places(one, plan) if (view.name, place) in self._found
-            ]
-            key, premises = (one.digest, view.name), (_rough(there), tuple(found))
+            wants = places(one, plan)
+            found = [self._found[view.name, place][1] for place in wants if (view.name, place) in self._found]
+            if is_looked_at and len(found) < len(wants):
+                continue
+            there = standing_of(view, one.name) if is_now else None  # what it had before it fell silent is no answer
+            premises = (_rough(there), tuple(found))
             if self._counted.get(key) != premises:
                 self._counted[key] = premises
                 self._answers[key] = fit_of(self._room.context, one, plan, found, there)

@@ -66,7 +66,7 @@ def judge(
     if fits(standing, claim.share):
         at_once = standing.to_be_had - standing.droppable
         answer = Answer.FITS if made.need + floor <= at_once else Answer.AFTER_DROP_CACHES
-        return replace(fit, answer=answer, cautions=(*cautions, *_doubts(claim, standing, fits)))
+        return replace(fit, answer=answer, cautions=(*cautions, *_tight(fit), *_doubts(claim, standing, fits)))
     if unknown := [one.name for one in standing.holders if one.is_replaced and one.held is None]:
         what = f"what {unknown[0]} holds is not known, and so what comes back when it is replaced"
         return replace(fit, lacking=0, cautions=(*cautions, what))
@@ -104,6 +104,15 @@ def _corrected(made: Sum, expected: int | None, seen: Seen | None) -> Sum:
 
 def _unknown(made: Sum) -> list[str]:
     return [f"{part.name}: not known: {part.words}" for part in made.parts if part.size is None and part.words]
+
+
+def _tight(fit: Fit) -> list[str]:
+    """Say where less is to spare than half of what is only estimated in the sum."""
+    guessed = sum(part.size or 0 for part in fit.parts if part.obtained is Obtained.ESTIMATE and not part.within)
+    margin = fit.margin or 0
+    return (
+        [f"tight: {gib(margin)} to spare, and {gib(guessed)} of the sum are estimates"] if margin < guessed // 2 else []
+    )
 
 
 def _doubts(claim: Claim, standing: Standing, fits: Fits) -> list[str]:

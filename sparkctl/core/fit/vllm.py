@@ -86,8 +86,10 @@ def _beyond(subject: Subject) -> list[Part]:
         words = "beyond the share before vLLM 0.21; such a start told 0.62 GiB"
         found.append(Part("CUDA graphs", _GRAPHS, Obtained.ESTIMATE, words))
     if _method(subject) == "dflash":
-        words = "what comes beyond the share: 0.85 was reported unsafe with DFlash, 0.80 is published as running"
-        found.append(Part("drafting with DFlash", _DFLASH, Obtained.ESTIMATE, words))
+        words = (
+            "kept free: 0.85 was reported unsafe with DFlash, 0.80 is published as running; what it takes is not known"
+        )
+        found.append(Part("margin for DFlash", _DFLASH, Obtained.ESTIMATE, words))
     return found
 
 

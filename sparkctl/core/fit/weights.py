@@ -44,7 +44,7 @@ def _of_files(found: Checkpoint) -> Weighed | None:
         return None
     size, missing = sum(bytes_ for _, bytes_ in files), _missing(files)
     if not missing and not found.unfinished:
-        return Weighed(size, Obtained.MEASURED, f"{len(files)} files in {found.place}")
+        return Weighed(size, Obtained.MEASURED, f"{len(files)} file{'' if len(files) == 1 else 's'} in {found.place}")
     lack = f"{missing} of its files are missing" if missing else "a download has not ended"
     if found.index_total is not None and found.index_total >= size:
         return Weighed(found.index_total, Obtained.HEADERS, f"by its index; {lack} in {found.place}")

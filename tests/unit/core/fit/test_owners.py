@@ -187,3 +187,15 @@ def test_one_that_is_enough_is_stopped_before_several_and_ours_before_others() -
 def test_a_sum_on_free_memory_needs_no_drop() -> None:
     assert vllm(0.5).answer is Answer.FITS
     assert vllm(0.8).answer is Answer.AFTER_DROP_CACHES
+
+
+def test_what_is_left_less_than_what_is_guessed_is_called_tight() -> None:
+    share = next(at / 100 for at in range(99, 50, -1) if not vllm_before_021(at / 100).is_refused)
+    assert any(caution.startswith("tight: ") for caution in vllm_before_021(share).cautions)
+    assert not any(caution.startswith("tight: ") for caution in vllm_before_021(share - 0.05).cautions)
+
+
+def vllm_before_021(share: float) -> Fit:
+    command = f"vllm serve /m --gpu-memory-utilization {share} --max-model-len 8192"
+    tight = replace(SPARK, available=int(0.8 * TOTAL) + 2 * GIB)
+    return fit(subject(command, 17, configs.QWEN36_27B, (0, 19, 1)), tight)
