@@ -161,8 +161,12 @@ class Diagnosing:
         """Go over to another engine where one begins: a log may hold what ran one after the other."""
         self._recent.append(line)
         text = line.text[:_HEAD]
-        if not text.startswith(_OTHERS_START) and ": error: " not in text:
-            return
+        for word in _opening_words():
+            if word in text:
+                break
+        else:
+            if not text.startswith("usage: "):
+                return
         for name, opens in _openings():
             if name == self._engine or not opens(clean(text)):
                 continue
@@ -224,9 +228,15 @@ def _marks() -> tuple[tuple[str, Callable[[str], object] | None, tuple[str, ...]
     )
 
 
-# With what the lines begin that tell of another engine's start; each is looked at more closely.
-_OTHERS_START = ("(", "[", "server_args=", "INFO ", "srv  ", "0.", "error: invalid", "usage: ", "vllm", "launch_server")
 _PREFIXED = rf"^(?:{PREFIXES})*+"
+
+
+@cache
+def _opening_words() -> tuple[str, ...]:
+    """Return what a line holds that `_openings` may know: cheap for the others."""
+    engines = (load(name) for name in names())
+    begins = [begin for one in engines if one.signs.marks for begin in one.signs.begins]
+    return (*begins, ": error: ", "error: invalid argument: ")
 
 
 @cache
