@@ -48,6 +48,7 @@ _STOPS = (
     *("Shutting down FastAPI HTTP server", "Shutdown initiated", "SIGTERM received", "Application shutdown complete"),
     *("INFO:     Shutting down", "INFO:     Application shutdown complete", "Received SIGTERM"),
 )
+_REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Params?|Message)\b")  # a client's
 _OPENS = ("Traceback (most recent call last)", "usage: ")
 # What only a start can say: after readiness it is of a start that came later.
 _OF_A_START = frozenset(
@@ -417,6 +418,8 @@ class LogReader:
         now = self.was_ready and self.whole
         if self.stopped is not None and failure.weight < Weight.LIKELY:
             return  # what a server's parts say of each other while it stops
+        if now and _REFUSED_REQUEST.search(text):
+            return
         self._last_moment = moment(line.when, line.text) or self._last_moment
         for at, seen in enumerate(self.failures):
             if seen.failure is not None and (seen.failure.cause, seen.failure.weight, seen.failure.fatal) == (

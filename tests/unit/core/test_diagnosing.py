@@ -367,6 +367,17 @@ def test_a_validation_error_is_proved_by_its_first_line() -> None:
     assert told.evidence[0].text.startswith("1 validation error for SpeculativeConfig: method: Input should")
 
 
+def test_a_client_s_request_that_is_refused_is_no_end() -> None:
+    error = (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ChatCompletionRequest",
+        "messages",
+        "  Field required [type=missing, input_value={}, input_type=dict]",
+        "    For further information visit https://errors.example/2/v/missing",
+    )
+    found = read(*VLLM, SERVING, *error)
+    assert (found.verdict, found.ready, found.runs) == (None, True, 1)
+
+
 def test_a_late_bar_is_no_step_back() -> None:
     bar = "Loading safetensors checkpoint shards: 100% Completed | 2/2 [00:20<00:00, 10.1s/it]"
     found = read(*VLLM[:4], "(EngineCore pid=9) INFO 05-01 10:01:39 [g.py:1] Available KV cache memory: -3.1 GiB", bar)
