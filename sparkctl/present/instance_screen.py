@@ -28,7 +28,7 @@ from sparkctl.present.instance_parts import (
 )
 from sparkctl.present.level import chosen_rows, with_curves
 from sparkctl.present.numbers import IDLE, UNKNOWN
-from sparkctl.present.spans import Row, Span, Tone, row, said, toned
+from sparkctl.present.spans import Row, Span, Tone, cut, row, said, toned
 from sparkctl.present.start_parts import course_parts, start_parts, took_row
 from sparkctl.present.symbols import symbol
 from sparkctl.present.tile_curves import gpu_parts, speed_part
@@ -196,7 +196,7 @@ def _state_parts(scene: InstanceScene, space: Space, *, roomy: bool) -> list[Par
         parts = [Part(1, tuple(away_rows(seen, space)))]
         return parts if one is None else [*parts, *_faded(_about(one, space))]
     if _has_failed(scene):
-        return [*_failure(scene, space, roomy=roomy), *_warnings(scene, space)]
+        return [*_failure(scene, space, roomy=roomy), *_warnings(scene, space)]  # its phases before what it warned of
     if one is None:
         return [Part(0, (row(Span("It is not on this Spark now.", Tone.VALUE)), _saved()))]
     if one.phase in COMING:
@@ -211,12 +211,11 @@ def _state_parts(scene: InstanceScene, space: Space, *, roomy: bool) -> list[Par
 
 
 def _warnings(scene: InstanceScene, space: Space) -> list[Part]:
-    """Return what its start has warned of, with its sign; what to do about it in full, to be copied."""
+    """Return what its start has warned of, with its sign, a line each; the notice and `i` have it in full."""
     sign = symbol(Severity.WARNING, scene.ascii_only)
     return [
-        Part(2, tuple(folded("warned", f"{sign} {words}", space, Tone.ATTENTION, 4)))
+        Part(9, (cut(row(label("warned"), said(f"{sign} {one.message}", Tone.ATTENTION)), space.columns),))
         for one in scene.warnings[-3:]
-        for words in (f"{one.message}  {one.hint}" if one.hint else one.message,)
     ]
 
 

@@ -79,6 +79,7 @@ class Panel(Speech):
         self.register_theme(LIGHT)
         self.setup = setup
         self.ascii_only = setup.ascii_only
+        self.pasted = ""  # what is to be imported, and was left
         self.defect: BaseException | None = None
         self.config_fault: SparkctlError | None = None  # of the file as it is now; what was read before it stays
         self._colourless = colourless

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -79,7 +80,7 @@ def _imported(asked: _Asked) -> Written | SparkctlError | None:
 
 
 class Importer(Dialog[str]):
-    """Gives the name of the profile that was saved."""
+    """Gives the name of the profile that was saved. ``begun`` is what was pasted and left, ``left`` is given what is now."""
 
     CSS = """
     Importer > #box > * { position: absolute; }
@@ -96,8 +97,9 @@ class Importer(Dialog[str]):
         Binding("ctrl+up", "scroll(-3)", show=False, priority=True),
     ]
 
-    def __init__(self) -> None:
+    def __init__(self, begun: str = "", left: Callable[[str], None] = lambda text: None) -> None:
         super().__init__("import a profile")
+        self._begun, self._left = begun, left
         self._asked = _Asked("", "", allow=False)
         self._read: _Asked | None = None  # what the answer is to
         self._answer: Written | SparkctlError | None = None
@@ -108,7 +110,7 @@ class Importer(Dialog[str]):
         """The frame, and over it where something is pasted and named."""
         with Container(id="box"):
             yield Sheet(self.panel.tones)
-            text = Pasted(soft_wrap=True, show_line_numbers=True, compact=True)
+            text = Pasted(self._begun, soft_wrap=True, show_line_numbers=True, compact=True)
             text.ascii_only = self.panel.ascii_only
             yield text
             yield Input(compact=True)
@@ -117,6 +119,13 @@ class Importer(Dialog[str]):
         """Be ready for a paste."""
         self.draw()
         self.set_focus(self.query_one(Pasted))
+        if self._begun:
+            self._ask(self._asked.allow)
+
+    def action_cancel(self) -> None:
+        """Save nothing, and keep what was pasted for the next time."""
+        self._left(self.query_one(Pasted).text)
+        super().action_cancel()
 
     def draw(self) -> None:
         """Show it all, as large as there is room for."""
@@ -270,6 +279,7 @@ class Importer(Dialog[str]):
     def _finish(self, done: Written) -> None:
         over = "; it goes before the shipped one" if done.over_shipped else ""
         self.panel.say(f"{done.profile.name} is in {done.path}{over}")
+        self._left("")
         self.dismiss(done.profile.name)
 
 

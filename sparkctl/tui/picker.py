@@ -15,12 +15,13 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.units import gib
 from sparkctl.present.fit_signs import fit_line
 from sparkctl.present.fold import fold
-from sparkctl.present.spans import Row, Span, Tone, cells, ends, row, said
+from sparkctl.present.spans import Row, Span, Tone, cells, cut, ends, row, said
 from sparkctl.present.starting import for_several, obstacles, standing_rows
 from sparkctl.tui.dialogs import Choice, Dialog, paragraph
 
 _ANYWAY = "anyway"
 
+_NAME = 24  # columns that a name may take in any terminal
 _LOOK = 1.0  # seconds between two looks at the Sparks
 
 
@@ -90,10 +91,13 @@ class Picker(Dialog[tuple[str, ...]]):
     def rows(self) -> Sequence[Row]:
         """Return the profiles, the nodes, and what starting this one there would mean."""
         _, high = self.room
-        below = [(), self._nodes_row(), *self._standing(), ()]
+        below = [(), self._nodes_row(), *self._standing(), ()]  # above the Sparks it is said what more there is
         shown = max(2, high - len(below) - 2)
         first = max(0, min(self._at - shown // 2, len(self._offers) - shown))
-        wide = max((cells(one.name) for one in self._offers), default=0)
+        more = len(self._offers) - first - shown
+        if more > 0:
+            below[0] = row(Span(f"  {'v' if self.panel.ascii_only else '↓'} {more} more", Tone.LABEL))
+        wide = min(max((cells(one.name) for one in self._offers), default=0), max(_NAME, self.room[0] // 3))
         about = max((cells(_about(one.profile)) for one in self._offers if one.profile), default=0)
         rows = [self._offer(at, one, wide, about) for at, one in enumerate(self._offers)][first : first + shown]
         return [(), *rows, *below]
@@ -101,11 +105,12 @@ class Picker(Dialog[tuple[str, ...]]):
     def _offer(self, at: int, one: Offer, wide: int, widest: int) -> Row:
         mine = at == self._at
         mark = (">" if self.panel.ascii_only else "▸") if mine else " "
+        name = cut(row(said(one.name)), wide, "~" if self.panel.ascii_only else "…")[0].text
         if one.profile is None:
-            return row(Span(f"{mark} ", Tone.ACCENT), said(f"{one.name:<{wide}}   {one.trouble}", Tone.STALE))
+            return row(Span(f"{mark} ", Tone.ACCENT), said(f"{name:<{wide}}   {one.trouble}", Tone.STALE))
         size = one.profile.expected_memory
         left = row(
-            Span(f"{mark} ", Tone.ACCENT), said(f"{one.name:<{wide}}", Tone.STRONG if mine else Tone.VALUE),
+            Span(f"{mark} ", Tone.ACCENT), said(f"{name:<{wide}}", Tone.STRONG if mine else Tone.VALUE),
             said(f"   {_about(one.profile)}", Tone.LABEL),
         )  # fmt: skip
         columns = min(self.room[0], wide + widest + 17)

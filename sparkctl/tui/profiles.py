@@ -290,7 +290,11 @@ class Profiles(ListScreen[str]):
                 self._chosen, self._typed = name, ""
                 self.panel.spawn(self._read())
 
-        self.panel.push_screen(Importer(), take)
+        def keep(text: str) -> None:
+            panel.pasted = text
+
+        panel = self.panel
+        panel.push_screen(Importer(panel.pasted, keep), take)
 
     def do_mend_profile(self, _: Action) -> None:
         """Mend in the selected one what is safe to mend; a shipped one is copied to the operator's own first."""

@@ -261,7 +261,13 @@ class Room:
                     found.append(Offer(name, library.load(name)))
                 except SparkctlError as error:
                     found.append(Offer(name, None, error.message.splitlines()[0]))
-            return found
+            return sorted(found, key=rank)
+
+        recent = self.recent
+
+        def rank(one: Offer) -> tuple[bool, int, str]:
+            """What was started last comes first, what cannot be read last."""
+            return one.profile is None, recent.index(one.name) if one.name in recent else len(recent), one.name
 
         return await asyncio.to_thread(read)
 

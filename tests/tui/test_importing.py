@@ -84,6 +84,21 @@ async def test_nothing_is_written_over_without_a_word(tmp_path: Path, mine: Path
         assert "extends" not in written(mine)["qwen3-8b"]
 
 
+async def test_what_was_pasted_and_left_is_there_the_next_time(tmp_path: Path, mine: Path) -> None:
+    async with opened(setup((), tmp_path)) as pilot:
+        await open_and_paste(pilot, LINE)
+        await until(pilot, "qwen3-8b from docker")
+        await pilot.press("escape", "I")
+        await until(pilot, "qwen3-8b from docker: 8 mapped")
+        assert pilot.app.screen.query_one(TextArea).text == LINE
+        await pilot.press("ctrl+s")
+        await until(pilot, "▸ qwen3-8b ")
+        await pilot.press("I")
+        await until(pilot, "Paste a docker run line")
+        assert not pilot.app.screen.query_one(TextArea).text, "it is saved"
+        assert set(written(mine)) == {"qwen3-8b"}
+
+
 async def test_a_fault_has_its_line_and_whatever_is_pasted_is_text(tmp_path: Path, mine: Path) -> None:
     hostile = "model: [a\r\nfoo: bar\n\x1b]52;c;aGk=\x07[/INST] [bold]x\x9b31m\u202e\x00\n" + "\x1b[2J" * 2000
     async with opened(setup((), tmp_path)) as pilot:

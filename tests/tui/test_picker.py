@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.core import paths
 from sparkctl.sim import SimulatedSparks
+from sparkctl.tui.app import Panel
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, idle, on_sparks, until
+from tests.tui.driving import Driver, holds, idle, on_sparks, until
 
 
 async def picked(pilot: Driver, name: str) -> str:
@@ -95,3 +97,25 @@ async def test_the_figures_behind_its_bars_stay_whole(
         shown = await picked(pilot, "qwen36")
         (then,) = [line for line in shown.splitlines() if "≈" in line]
         assert re.search(r"≈ +[0-9.]+ of [0-9.]+ GiB est\.", then), shown
+
+
+async def test_it_begins_with_what_was_started_last_and_says_how_many_more_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = paths.user_profiles_dir()
+    mine.mkdir(parents=True)
+    (mine / "aaa-cannot-be-read.yaml").write_text("engine: [")
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        assert panel.room is not None
+        offers = await panel.room.offers()
+        assert [one.name for one in offers if one.profile is None] == [offers[-1].name] == ["aaa-cannot-be-read"]
+        await pilot.press("colon", *"up qwen36 --node spark1", "enter")
+        await until(pilot, "spark1 ● ready")
+        await holds(pilot, lambda: panel.room is not None and panel.room.recent == ("qwen36",))
+        await pilot.press("u")
+        shown = await until(pilot, "start a profile")
+        assert "▸ qwen36 " in shown
+        assert re.search(r"↓ \d+ more", shown)

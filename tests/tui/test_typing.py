@@ -137,7 +137,7 @@ async def test_keys_wait_for_the_picker_until_profiles_are_read(
         await pilot.pause(0.1)
         assert "Stop " not in screen(pilot)
         read.set()
-        await until(pilot, lambda text: "▸ qwen36 " in text and "[ spark2 ]" in text)
+        await until(pilot, lambda text: "▸ llamacpp-gpt-oss-120b " in text and "[ spark2 ]" in text)
         await pilot.press("escape")
         await until(pilot, lambda text: "start a profile" not in text)
         assert "Stop " not in screen(pilot)

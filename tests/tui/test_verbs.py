@@ -410,6 +410,21 @@ async def test_a_log_of_nothing_says_that_there_is_none(tmp_path: Path, monkeypa
         await holds(pilot, lambda: pane.state.was_waited_for)
 
 
+async def test_a_refused_start_says_why_until_a_key_and_is_among_what_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(80, 30)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await type_line(pilot, "up gpt-oss-120b --node spark1")
+        shown = await until(pilot, "not started")
+        assert any("--force" in line and "sparkctl down" not in line for line in shown.splitlines()), shown
+        await pilot.press("escape")
+        await until(pilot, "up gpt-oss-120b refused: ")
+
+
 REFUSED = [
     ("upp qwen36", "no such verb: upp; did you mean `up`?"),
     ("up qwen36 --node nowhere", "no node is called `nowhere`"),
