@@ -51,7 +51,7 @@ STORY = (
     ),
     Told(
         14,
-        "no room was left for the drafts: enter on spark2 shows the verdict. Now the other stack: up qwen36-vllm",
+        "no room was left for the drafts: j and then enter on spark2 shows the verdict. Now the other stack: up qwen36-vllm",
         ("up", "qwen36-vllm", "--node", "spark2"),
     ),
     Told(

@@ -19,9 +19,11 @@ async def ask(
     body: bytes | None = None,
     headers: http.Headers = (),
     timeout: float,
+    once: bool = False,
 ) -> http.Response:
-    """Ask the engine on that port of the node; ``timeout`` in seconds for each of at most two askings. Raises as `http.request`."""
+    """Ask the engine on that port of the node; ``timeout`` in seconds for each of at most two askings. ``once``: it is known
+    that the query is no obstacle, so an answer is not doubted. Raises as `http.request`."""
     answer = await http.request(link, port, method, marked(path), body=body, headers=headers, timeout=timeout)
-    if answer.status in _NOT_TAKEN:
+    if answer.status in _NOT_TAKEN and not once:
         answer = await http.request(link, port, method, path, body=body, headers=headers, timeout=timeout)
     return answer

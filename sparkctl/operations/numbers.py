@@ -111,6 +111,7 @@ class _Meter:
         self._source = Source.UNASKED
         self._asked = 0.0
         self._readings = 0
+        self._is_query_taken = False  # or is no obstacle: without it the answer was the same
         self._log: _Log | None = None
 
     async def count(self) -> None:
@@ -125,7 +126,11 @@ class _Meter:
         self._asked = now
         self._readings += 1
         try:
-            answer = await ask(self._session.link, self._port, "GET", path, timeout=_TIMEOUT)
+            answer = await ask(self._session.link, self._port, "GET", path, timeout=_TIMEOUT, once=self._is_query_taken)
+            if answer.status in _IS_OFF:
+                self._is_query_taken = (
+                    True  # asked again, it is not said again: that would stand in the engine's own log
+                )
             if answer.ok:
                 page = answer.body.decode("utf-8", "replace")
                 self._window.add(self._clock.monotonic(), self._engine.metrics(page))

@@ -42,17 +42,35 @@ def memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> Row:
     )
 
 
-def claim_bar(held: int, claimed: int | None, total: int, columns: int, ascii_only: bool = False) -> Row:
+def claim_bar(
+    held: int, claimed: int | None, total: int, columns: int, ascii_only: bool = False, tolerance: float = 1.0
+) -> Row:
     """Return what is held of ``total``, on the memory bar's own scale: what is claimed and not held yet is faint, what is
-    held beyond the claim stands out."""
-    within = held if claimed is None else min(held, claimed)
+    held beyond the claim stands out, from ``tolerance`` times the claim on. A mark is where the claim ends."""
+    within = held if claimed is None or held <= tolerance * claimed else claimed
     ends = [within, max(held, within), max(held, claimed or 0)]
     places = [max(0, min(columns, round(end * columns / max(1, total)))) for end in ends]
     full, faint = ("#", ".") if ascii_only else ("█", "░")
     over = full if not ascii_only else "!"
     counts = (places[0], places[1] - places[0], places[2] - places[1], columns - places[2])
     parts = zip((full, over, faint, " "), (Tone.GPU, Tone.ATTENTION, Tone.FREE, Tone.PLAIN), counts, strict=True)
-    return tuple(Span(mark * count, tone) for mark, tone, count in parts if count)
+    made = tuple(Span(mark * count, tone) for mark, tone, count in parts if count)
+    if claimed is None or not 0 < claimed <= total or columns < 8:
+        return made
+    return _marked(made, max(0, round(claimed * columns / total) - 1), Span("|" if ascii_only else "▐", Tone.STRONG))
+
+
+def _marked(spans: Row, at: int, mark: Span) -> Row:
+    """Return the row with ``mark`` in place of the character at ``at``."""
+    made: list[Span] = []
+    for span in spans:
+        here, at = at, at - len(span.text)
+        if 0 <= here < len(span.text):
+            parts = (Span(span.text[:here], span.tone), mark, Span(span.text[here + 1 :], span.tone))
+            made += [part for part in parts if part.text]
+        else:
+            made.append(span)
+    return tuple(made)
 
 
 def _shares(sizes: Sequence[int], total: int, columns: int) -> list[int]:

@@ -146,13 +146,13 @@ def guard_words(guarded: Mapping[NodeName, tuple[str, ...] | None]) -> str | Non
 
 def header(title: Sequence[Span], right: Sequence[Span], columns: int, ascii_only: bool = False) -> Row:
     """Return the first line: what this is on the left; how it stands and the time on the right. The time stays longest, and
-    a column between the two is left."""
+    two columns between the two are left."""
     if ascii_only:  # before anything is fitted: plain signs may be narrower
         title, right = plain_ascii(tuple(title)), plain_ascii(tuple(right))
     left, end = (Span(" "), *title), (*right, Span(" "))
-    if len(title) > 2 and width(left) + width(end) >= columns:
+    if len(title) > 2 and width(left) + width(end) + 2 > columns:
         left = (Span(" "), *title[2:])  # what this program is called is known; where one is in it is not
-    while len(end) > 2 and width(left) + width(end) >= columns:
+    while len(end) > 2 and width(left) + width(end) + 2 > columns:
         end = end[1:]
-    room = max(0, columns - width(end) - 1)
-    return fit((*fit(left, room, "~" if ascii_only else "…"), Span(" "), *end), columns, "")
+    room = max(0, columns - width(end) - 2)
+    return fit((*fit(left, room, "~" if ascii_only else "…"), Span("  "), *end), columns, "")

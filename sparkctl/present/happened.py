@@ -18,13 +18,16 @@ from sparkctl.model.events import (
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.units import clock
+from sparkctl.model.units import GIB, clock
 from sparkctl.present.sentences import caches_line, guard_line, phase_word
 from sparkctl.present.spans import Row, Span, Tone, row, said
 
 _PHASES = {Phase.READY: Tone.GOOD, Phase.FAILED: Tone.BAD}
 _STAY = (Phase.READY, Phase.FAILED)  # what is there until somebody takes it away
 _ACTS = {GuardAct.WARNED: Tone.ATTENTION, GuardAct.KILLED: Tone.BAD, GuardAct.KILL_FAILED: Tone.BAD}
+
+_LEAST = GIB // 20  # bytes of a drop that is shown as other than nothing
+_MOMENT = 2.0  # seconds between two tellings of one thing
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,12 @@ class Happening:
     text: str
     tone: Tone
     what: tuple[str, ...]
+
+    def is_of(self, other: Happening) -> bool:
+        """Tell whether it is the same news as another, told a moment before with fewer words."""
+        same = (self.node, self.what, self.tone) == (other.node, other.what, other.tone)
+        more = self.text.startswith(other.text.partition(", ")[0]) or self.tone is Tone.BAD
+        return same and more and self.what[0] == "phase" and 0 <= self.when - other.when <= _MOMENT
 
     def is_as(self, other: Happening) -> bool:
         """Tell whether another one says the same."""
@@ -49,7 +58,7 @@ def happening(event: Event) -> Happening | None:
             return Happening(
                 event.ts, event.node, _phase(event), _PHASES.get(event.phase, Tone.VALUE), ("phase", event.instance)
             )
-        case CachesDropped():
+        case CachesDropped() if event.proven is False or _is_felt(event):
             return Happening(event.ts, event.node, caches_line(event), Tone.VALUE, ("caches", str(event.ts)))
         case GuardActed() if event.what in _ACTS:
             return Happening(event.ts, event.node, guard_line(event), _ACTS[event.what], ("guard", str(event.at)))
@@ -72,9 +81,17 @@ def refusal(ended: Ended, words: Sequence[str], node: NodeName) -> Happening:
     )
 
 
-def appeared(event: ContainersListed, phases: dict[tuple[NodeName, str], Phase]) -> list[Happening]:
+def _is_felt(event: CachesDropped) -> bool:
+    before, after = event.before, event.after
+    moved = (after.free - before.free, after.available - before.available, after.reclaimable - before.reclaimable)
+    return max(map(abs, moved)) >= _LEAST
+
+
+def appeared(
+    event: ContainersListed, phases: dict[tuple[NodeName, str], Phase], *, is_first: bool = False
+) -> list[Happening]:
     """Return what Docker's list tells that was not told before, and note it in ``phases``: what somebody else started,
-    what ended by itself, what is gone."""
+    what ended by itself, what is gone. Of a node that ``is_first`` looked at it is no news: so it was before."""
     found = []
     for one in event.instances:
         if not one.ours or one.phase is None or phases.get((event.node, one.name)) is one.phase:
@@ -88,7 +105,7 @@ def appeared(event: ContainersListed, phases: dict[tuple[NodeName, str], Phase])
         if phases[node, name] in _STAY:
             del phases[node, name]
             found.append(Happening(event.ts, node, f"{name}: gone from Docker's list", Tone.ATTENTION, ("phase", name)))
-    return found
+    return [] if is_first else found
 
 
 def happened_row(one: Happening, names: int) -> Row:

@@ -23,7 +23,7 @@ from sparkctl.present.bars import claim_bar, gauge
 from sparkctl.present.docker_line import docker_line
 from sparkctl.present.fold import fold
 from sparkctl.present.glance import old
-from sparkctl.present.spans import Row, Span, Tone, cells, cut, row, said, width
+from sparkctl.present.spans import Row, Span, Tone, cells, cut, fit, row, said, width
 from sparkctl.present.tile_parts import Part, Space, folded, label
 
 _ASKED = re.compile(r'"GET /(?:health|metrics)\S* HTTP')
@@ -35,8 +35,8 @@ _MORE = 1.1  # times what is expected: what is nearer is as expected
 # --- a verdict --------------------------------------------------------------------------------------------------------
 
 
-def verdict_parts(verdict: Verdict, space: Space, accepts: str | None = None) -> list[Part]:
-    """Return what happened, the lines that prove it, and what to change; ``accepts`` is the key that does."""
+def verdict_parts(verdict: Verdict, space: Space) -> list[Part]:
+    """Return what happened, the lines that prove it, and what to change."""
     room = max(8, space.columns)
     parts = [Part(0, tuple(row(Span(line.strip(), Tone.STRONG)) for line in fold(clean(verdict.summary), room, 0)))]
     for at, proof in enumerate(verdict.evidence):
@@ -44,13 +44,21 @@ def verdict_parts(verdict: Verdict, space: Space, accepts: str | None = None) ->
         parts.append(Part(2 + at, tuple(folded("proof" if not at else "", where + proof.text, space, Tone.VALUE, 2))))
     parts.append(Part(1, tuple(folded("try", verdict.remedy, space, Tone.VALUE, 4))))
     if verdict.edit is not None:
-        key = () if accepts is None else (Span(f"   {accepts}", Tone.KEY), Span(" tries it", Tone.LABEL))
-        parts.append(Part(1, (cut(row(label("change"), *change_row(verdict.edit), *key), room),)))
+        parts.append(Part(1, tuple(_change_rows(verdict.edit, room))))
     for at, one in enumerate(verdict.contributing):
         line = evidence_line(one)
         where = "" if line is None else f"line {line:<5} "
         parts.append(Part(3 + at, tuple(folded("also" if not at else "", where + one.summary, space, Tone.LABEL, 2))))
     return parts
+
+
+def _change_rows(edit: Edit, columns: int) -> list[Row]:
+    """Return the change on one row, or where it is too long for that the field above and its values below."""
+    field, *values = change_row(edit)
+    if width(whole := row(label("change"), field, *values)) <= columns:
+        return [whole]
+    below = row(Span(values[0].text.lstrip(), values[0].tone), *values[1:])
+    return [cut(row(label("change"), field), columns), cut(row(label(""), *below), columns)]
 
 
 def change_row(edit: Edit) -> Row:
@@ -64,18 +72,26 @@ def change_row(edit: Edit) -> Row:
     return tuple(spans)
 
 
-def verdict_keys(verdict: Verdict, space: Space, more: Sequence[tuple[str, str]] = ()) -> list[Row]:
-    """Return the keys under a verdict, as many rows as it takes; the proof is one of them away. ``more``: a key and what it
-    does."""
+def verdict_keys(
+    verdict: Verdict,
+    space: Space,
+    more: Sequence[tuple[str, str]] = (),
+    accepts: str | None = None,
+    *,
+    roomy: bool = False,
+) -> list[Row]:
+    """Return the keys under a verdict, as many rows as it takes: in one column where it is ``roomy``, else in several. The
+    proof is one of them away. ``more``: a key and what it does; ``accepts``: the one that does what is proposed."""
     line = evidence_line(verdict)
-    keys = [("l", "log") if line is None else ("enter", f"log at line {line}"), *more, ("y", "copy verdict")]
-    rows: list[list[Span]] = [[]]
-    for key, does in keys:
-        spans = [Span(key, Tone.KEY), Span(f" {does}", Tone.LABEL)]
-        if rows[-1] and width(rows[-1]) + 4 + width(spans) > space.columns:
-            rows.append([])
-        rows[-1] += [*([Span("    ")] if rows[-1] else []), *spans]
-    return [tuple(each) for each in rows]
+    tries = [] if accepts is None or verdict.edit is None else [(accepts, "tries the change")]
+    log = ("l", "log") if line is None else ("enter", f"log at line {line}")
+    keys = [*tries, log, *more, ("y", "copy verdict")]
+    names, does = (max(cells(key[at]) for key in keys) for at in range(2))
+    wide = names + 1 + does + 4
+    across = 1 if roomy else max(1, min(len(keys), (space.columns + 4) // wide))
+    made = [row(Span(f"{key:<{names}} ", Tone.KEY), Span(words, Tone.LABEL)) for key, words in keys]
+    lines = [made[begin : begin + across] for begin in range(0, len(made), across)]
+    return [row(*(span for one in line[:-1] for span in fit(one, wide)), *line[-1]) for line in lines]
 
 
 def field_words(field: str, run: Launched | None) -> str:
@@ -198,7 +214,7 @@ def step_cost_row(numbers: Numbers, per_step: PerStep | None) -> Row | None:
 
 def claim_rows(one: InstanceView, total: int | None, space: Space) -> list[Row]:
     """Return what it holds against what it is expected to hold, on the scale of the memory bar; nothing where neither is
-    known."""
+    known. What is near to it is as expected, and needs no words."""
     if one.memory is None:
         if one.expected is None:
             return []
@@ -215,25 +231,19 @@ def claim_rows(one: InstanceView, total: int | None, space: Space) -> list[Row]:
         ()
         if total is None
         else (
-            *claim_bar(one.memory, one.expected if over else _met(one), total, space.bar, space.ascii_only),
+            *claim_bar(one.memory, one.expected, total, space.bar, space.ascii_only, _MORE),
             Span("  "),
         )
     )
     rows = [row(label("holds"), *line, *figure)]
     if one.expected is None:
         rows.append(row(label(""), Span("no claim is known", Tone.LABEL)))
-    elif more > 0:
-        tone = Tone.ATTENTION if over else Tone.LABEL
-        rows.append(row(label(""), Span(f"{gib(more)} more than expected", tone)))
-    else:
+    elif over:
+        rows.append(row(label(""), Span(f"{gib(more)} more than expected", Tone.ATTENTION)))
+    elif one.expected > _MORE * one.memory or (more < 0 and one.phase is not Phase.READY):
         less = "less than expected" if one.phase is Phase.READY else "still to come, as expected"
         rows.append(row(label(""), Span(f"{gib(one.expected - one.memory)} {less}", Tone.LABEL)))
     return rows
-
-
-def _met(one: InstanceView) -> int | None:
-    """Return what is claimed, of a claim that is as good as met what is held."""
-    return one.expected if one.expected is None or one.memory is None else max(one.expected, one.memory)
 
 
 # --- what it runs with ------------------------------------------------------------------------------------------------
@@ -280,8 +290,8 @@ def _unescaped(pattern: str) -> str:
 
 
 def matter_rows(words: str | None, columns: int) -> list[Row]:
-    """Return what is the matter with a log, as `matter_lines`."""
-    return [] if words is None else [row(Span(line, Tone.ATTENTION)) for line in matter_lines(words, columns)]
+    """Return what is the matter with a log, as `matter_lines`, in a tone that no line of an engine has."""
+    return [] if words is None else [row(Span(line, Tone.ACCENT)) for line in matter_lines(words, columns)]
 
 
 def matter_lines(words: str, columns: int) -> list[str]:

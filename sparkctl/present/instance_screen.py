@@ -244,8 +244,8 @@ def _failure(scene: InstanceScene, space: Space, *, roomy: bool) -> list[Part]:
     verdict = None if scene.end is None else scene.end.verdict
     if verdict is not None:
         parts = [
-            *verdict_parts(verdict, space, scene.accepts),
-            *(Part(1, (each,)) for each in verdict_keys(verdict, space, scene.remedies)),
+            *verdict_parts(verdict, space),
+            *(Part(1, (each,)) for each in verdict_keys(verdict, space, scene.remedies, scene.accepts, roomy=roomy)),
         ]
     else:
         assert scene.one is not None

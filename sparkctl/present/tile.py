@@ -11,7 +11,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.present.frame import LEAST, framed
-from sparkctl.present.glance import Glance, in_order, node_badges, old
+from sparkctl.present.glance import Glance, in_order, instance_badge, node_badges, old
 from sparkctl.present.level import BLANK, Sections, levelled, needed
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said, toned
 from sparkctl.present.start_parts import start_parts
@@ -145,7 +145,13 @@ def _instances(seen: Glance, space: Space, roomy: bool) -> list[Part]:
 
 
 def _named(one: InstanceView, seen: Glance, space: Space, marked: bool) -> Row:
-    return instance_row(one, space, marked=marked, badge=True, ready_for=seen.ready_for(one))
+    end = seen.ends.get(one.name)
+    if one.phase is not Phase.FAILED or end is None or end.verdict is None:
+        return instance_row(one, space, marked=marked, badge=True, ready_for=seen.ready_for(one))
+    mark = (">" if space.ascii_only else "▸") if marked else " "
+    state = instance_badge(one, space.ascii_only)
+    why = row(Span(f"  {state.sign} {state.word}: ", state.tone), said(end.verdict.summary, Tone.VALUE))
+    return cut(row(Span(f"{mark} ", Tone.ACCENT), said(one.name, Tone.TITLE), *why), space.columns)
 
 
 def _aged(head: Row, seen: Glance, space: Space) -> Row:

@@ -51,15 +51,18 @@ def share_part(seen: Glance, space: Space) -> Part | None:
         (Tone.CACHE, "cache", bar.page_cache),
         (Tone.FREE, "free", bar.free),
     )
-    for gap, decimals in (("  ", 1), (" ", 1), (" ", 0)):
-        made = _shares(parts, marks, gap, decimals)
+    for gap, indent, decimals in (("  ", 1, 1), (" ", 1, 1), (" ", -1, 1), (" ", 1, 0), (" ", -1, 0)):
+        made = _shares(parts, marks, gap, decimals, indent)
         if width(made) <= space.columns:
             break
     return Part(3, (made,))
 
 
-def _shares(parts: Sequence[tuple[Tone, str, int | None]], marks: Mapping[Tone, str], gap: str, decimals: int) -> Row:
-    spans: list[Span] = [label("")]
+def _shares(
+    parts: Sequence[tuple[Tone, str, int | None]], marks: Mapping[Tone, str], gap: str, decimals: int, indent: int
+) -> Row:
+    """``indent``: columns by which the first sign stands beside the bar's begin, so that the two are not one."""
+    spans: list[Span] = [Span(" " * (len(label("").text) + indent))]
     for at, (tone, name, size) in enumerate(parts):
         spans += [Span((gap if at else "") + marks[tone], tone), Span(f" {name} ", Tone.LABEL)]
         spans.append(Span(_figure(size, decimals), Tone.VALUE))

@@ -38,6 +38,7 @@ class Bridge:
         self.lines: deque[LastLine] = deque(maxlen=_LINES)
         self.happened: deque[Happening] = deque(maxlen=_HAPPENED)
         self._phases: dict[tuple[NodeName, str], Phase] = {}  # of which it was told
+        self._listed: set[NodeName] = set()  # whose containers were listed once
         self.ends: dict[tuple[str, str], Ended] = {}  # how starts ended, by node and instance
         self._repaint = repaint
         self._handle: asyncio.TimerHandle | None = None
@@ -67,6 +68,7 @@ class Bridge:
         self.ends.clear()
         self.happened.clear()
         self._phases.clear()
+        self._listed.clear()
         self._in_bar = False
 
     def expect(self, nodes: Iterable[NodeName]) -> None:
@@ -90,7 +92,9 @@ class Bridge:
     def _note(self, event: Event) -> None:
         """Keep what happened, unless the last word about the same thing was the same."""
         if isinstance(event, ContainersListed) and event.known:
-            self.happened += appeared(replace(event, instances=self.store.last(event.node).instances), self._phases)
+            listed = replace(event, instances=self.store.last(event.node).instances)
+            self.happened += appeared(listed, self._phases, is_first=event.node not in self._listed)
+            self._listed.add(event.node)
         elif isinstance(event, PhaseChanged):
             self._phases[event.node, event.instance] = event.phase
         new = happening(event)
@@ -99,6 +103,8 @@ class Bridge:
         last = next((one for one in reversed(self.happened) if (one.node, one.what) == (new.node, new.what)), None)
         if last is None and isinstance(event, NodeStateChanged) and event.state is NodeState.OK:
             return  # it never was away: somebody has made a connection of their own
+        if last is not None and new.is_of(last):
+            self.happened.remove(last)
         if last is None or not last.is_as(new):
             self.happened.append(new)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """``shown`` of ``total`` lines pass the filter and the choice of source; ``new`` came since the reader paused.
+    """``shown`` of ``total`` lines pass the filter and the choice of source; ``new`` came since the reader paused; ``hidden``
+    ones, of our own questions, are in the log and not here.
 
     ``found`` is None while nothing is looked for; ``at`` counts from 1 and is None before the first jump. A share of
     work (0 to 1) is None when that work is done. ``fault`` is what is wrong with a pattern, ``note`` what just happened.
@@ -17,6 +18,7 @@ class LogState:
     is_following: bool = True
     new: int = 0
     total: int = 0
+    hidden: int = 0
     shown: int = 0
     find: str = ""
     found: int | None = None

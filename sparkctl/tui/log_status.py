@@ -33,6 +33,8 @@ def left_pieces(state: LogState, *, ascii_only: bool = False) -> list[Piece]:
         mode = [Piece(("= paused" if ascii_only else "‖ paused") + new, "bold $text-warning")]
     if not state.total:
         count = "no line yet" if state.was_waited_for else "reading ..."
+    elif state.hidden and state.shown == state.total:
+        count = f"{state.total:,} of {state.total + state.hidden:,}, own questions hidden"
     elif state.shown == state.total:
         count = f"{state.total:,} {'line' if state.total == 1 else 'lines'}"
     else:
@@ -78,7 +80,7 @@ def line(state: LogState, width: int, *, ascii_only: bool = False) -> Content:
     if state.fault is not None:
         right = [Piece(f"{'!' if ascii_only else '▲'} {state.fault}: filters nothing", "$text-error")]
     elif state.note is not None:
-        right = [Piece(state.note, "bold"), *right]
+        right = [Piece(state.note, "bold"), *(piece for piece in right if piece.text != state.note)]
     room = width - 2
     while _wide(left) + _wide(right) + len(_GAP) > room:
         least = max((piece for piece in (*left, *right)), key=lambda piece: piece.rank)

@@ -196,6 +196,7 @@ class LogView(LogScroll, can_focus=True):
             is_following=self.is_following,
             new=self.place.new_lines(),
             total=len(self.book.spool),
+            hidden=self.book.omitted if self.book.spool.first == 0 else 0,
             shown=len(sight.rows),
             find=sight.sought,
             found=None if found is None else len(found),

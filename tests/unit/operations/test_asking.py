@@ -5,13 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from sparkctl.core.own_questions import MARK
 from sparkctl.model.node import Node, NodeName
 from sparkctl.operations.asking import ask
+from sparkctl.operations.numbers import _Meter
 from sparkctl.wire.local import LocalLink
 
 LINK = LocalLink(Node(NodeName("spark1"), "local"))
+
+
+@dataclass
+class Steps:
+    """A clock that is set by hand."""
+
+    seconds: float = 100.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@dataclass
+class Asked:
+    """What asking an engine takes of a session."""
+
+    link: LocalLink
+    clock: Steps
 
 
 @asynccontextmanager
@@ -43,3 +63,14 @@ async def test_a_server_that_takes_no_query_is_asked_without() -> None:
         answer = await ask(LINK, port, "GET", "/health", timeout=5.0)
     assert answer.ok
     assert heard == [f"GET /health?{MARK}", "GET /health"]
+
+
+async def test_what_is_not_there_either_way_is_asked_for_unmarked_once() -> None:
+    sglang = Node(NodeName("spark1"), "local")
+    async with server(lambda _: "404 Not Found") as (port, heard):
+        clock = Steps()
+        meter = _Meter(Asked(LocalLink(sglang), clock), "c", port, "sglang")  # type: ignore[arg-type]
+        for _ in range(4):
+            await meter.count()
+            clock.seconds += 61.0
+    assert heard == [f"GET /metrics?{MARK}", "GET /metrics", *[f"GET /metrics?{MARK}"] * 3]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sparkctl.present.frame import header
 from sparkctl.present.spans import Row, Span, plain_ascii, text, width
 
@@ -22,6 +24,7 @@ def test_plain_signs_and_a_gap() -> None:
         made = header(TITLE, RIGHT, columns, ascii_only=True)
         line = text(made)
         assert width(made) == columns
+        assert re.search(r"\S  +\S", line), "two blanks between the path and how it stands"
         assert line.isascii()
         assert "?" not in line
         assert "log2" not in line

@@ -22,12 +22,21 @@ from sparkctl.model.phase import PartTime, Phase, Step
 from sparkctl.model.plan import LaunchPlan, ReadyRule, Timeouts
 from sparkctl.model.sample import Gpu, GpuProcess, Process, Sample
 from sparkctl.model.units import GIB
-from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
 from sparkctl.operations.launched import Launched
 from sparkctl.present.glance import glance
-from sparkctl.present.instance_parts import evidence_line, matter_lines, ready_words, verdict_text
+from sparkctl.present.instance_parts import (
+    evidence_line,
+    matter_lines,
+    ready_words,
+    tail_rows,
+    verdict_keys,
+    verdict_parts,
+    verdict_text,
+)
 from sparkctl.present.instance_screen import InstanceScene, instance_rows
 from sparkctl.present.spans import Tone, text, width
+from sparkctl.present.tile_parts import Space
 
 NODE, ID = NodeName("spark1"), "ab" * 32
 READY = InstanceView(
@@ -122,7 +131,7 @@ def test_what_it_does_holds_and_says(columns: int, lines: int) -> None:
     assert "2.63 per step" in seen
     assert "310 ms p50, 1.20 s p95" in seen
     assert " 88.0 of 96.0 GiB" in seen
-    assert "8.0 GiB less than expected" in seen
+    assert "than expected" not in seen, "what is nearer than a tenth is as expected"
     assert "two" in seen
     bars = [line for line in seen.splitlines() if "draft " in line]
     assert ["86 %" in bars[0], "52 %" in bars[1], "25 %" in bars[2]] == [True] * 3
@@ -247,13 +256,39 @@ def test_any_room_is_filled_exactly_and_nothing_controls_the_terminal(
     assert not ascii_only or all(line.isascii() for line in said)
 
 
-def test_a_few_per_cent_more_than_it_claims_is_no_warning() -> None:
+def test_a_few_per_cent_more_than_it_claims_is_no_line_and_the_bar_has_a_mark_there() -> None:
     def tones(expected: int) -> set[Tone]:
         rows = instance_rows(scene(store(one=replace(READY, expected=expected * GIB))), 80, 40)
         return {span.tone for row in rows for span in row if "more than expected" in span.text}
 
-    assert tones(84) == {Tone.LABEL}
+    assert tones(84) == set()
     assert tones(70) == {Tone.ATTENTION}
+    for expected in (70, 84, 96):
+        words = shown(scene(store(one=replace(READY, expected=expected * GIB))), 80, 40)
+        holds, memory = (
+            next(line for line in words.splitlines() if f"│ {name} " in line) for name in ("holds", "memory")
+        )
+        begin, wide = memory.index("█"), Space(76).bar
+        assert holds.index("▐") == begin + round(expected * wide / 122) - 1, "on the scale of the memory bar"
+
+
+@pytest.mark.parametrize("columns", [40, 56, 76])
+def test_what_is_to_be_changed_is_whole_and_its_keys_stand_in_a_column(columns: int) -> None:
+    edit = Edit("args.mem-fraction-static", "0.85", "0.95")
+    verdict = replace(VERDICT, edit=edit)
+    said = [text(each) for part in verdict_parts(verdict, Space(columns)) for each in part.rows]
+    words = " ".join(" ".join(said).split())
+    assert "change args.mem-fraction-static 0.95 → 0.85" in words
+    keys = [text(each) for each in verdict_keys(verdict, Space(columns), [("e", "edits the profile")], "a", roomy=True)]
+    assert [line.split()[0] for line in keys] == ["a", "enter", "e", "y"]
+    assert len({line.index(does) for line, does in zip(keys, ("tries", "log", "edits", "copy"), strict=True)}) == 1
+    several = verdict_keys(verdict, Space(columns), [("e", "edits the profile")], "a")
+    assert max(map(width, several)) <= columns
+
+
+def test_what_sparkctl_says_of_a_log_has_another_tone_than_an_engines_warning() -> None:
+    (engine, ours) = tail_rows(["[W] two"], "qwen36 has ended on spark2 with exit code 1", 8)
+    assert {span.tone for span in engine}.isdisjoint({span.tone for span in ours})
 
 
 def test_a_log_of_which_nothing_was_read_yet_is_being_read() -> None:

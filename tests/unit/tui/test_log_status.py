@@ -39,6 +39,12 @@ def test_work_in_progress_and_faults() -> None:
     assert "▲ missing ): filters nothing" in line(LogState(only="/(/", fault="missing )"), 80).plain
 
 
+def test_what_is_hidden_and_what_was_not_found_are_said_once() -> None:
+    assert "165 of 276, own questions hidden" in line(LogState(total=165, shown=165, hidden=111), 100).plain
+    missed = LogState(find="error", found=0, note="no match")
+    assert line(missed, 100).plain.count("no match") == 1
+
+
 WORDS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=200)
 
 

@@ -33,4 +33,4 @@ async def test_a_poll_in_a_stop_makes_no_false_ready() -> None:
         bridge.take(event)
     bridge.close()
     said = [one.text for one in bridge.happened if one.what == ("phase", "q")]
-    assert said == ["q: ready, Up 3 minutes", "q: stopping", "q: stopped"]
+    assert said == ["q: stopping", "q: stopped"]
