@@ -36,7 +36,7 @@ _STARTED = (
     ("qwen36-ngram", "spark1", (*_SGLANG, *_WARMED), 0.2),
 )  # seconds of each part as the simulated engines take them, days ago
 _BEFORE = 2.0  # seconds until the first part begins: connecting and looking
-_TOO_MUCH = ("--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
+_TOO_MUCH = ("--force", "--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
 
 STORY = (
     Told(
@@ -46,7 +46,7 @@ STORY = (
     ),
     Told(
         8,
-        "spark2 is free. Somebody wants a large KV cache: up qwen36 --set args.mem-fraction-static=0.95",
+        "spark2 is free. Somebody wants a large KV cache: up qwen36 --force --set args.mem-fraction-static=0.95",
         ("up", "qwen36", "--node", "spark2", *_TOO_MUCH),
     ),
     Told(

@@ -29,11 +29,10 @@ class Box:
 
 def arrange(
     count: int, chosen: int, columns: int, lines: int, wanted: Callable[[int, int], int] = lambda _, __: LEAST,
-    said: int = 0,
 ) -> tuple[Box, ...]:  # fmt: skip
     """Return where the tiles stand: beside each other where there is room, all alike; around the chosen one where not
-    all have room. A fifth of the lines, two at least, is left for what stands below: up to two fifths of a tall screen
-    where there are so many lines ``said`` there.
+    all have room. A fifth of the lines, two at least, is left for what stands below, of a tall screen three tenths; whatever
+    is said there, so that nothing above it moves.
 
     ``wanted``: how many of at most so many lines some tile of so many columns has a use for (columns, lines).
     """
@@ -43,7 +42,7 @@ def arrange(
     down = -(-count // across)
     below = 2 if lines < 20 else max(4, lines // 5)
     if lines >= _TALL:
-        below = max(4, min(said, lines * 2 // 5))
+        below = lines * 3 // 10
     wide = columns // across
     each = max(LEAST, (lines - below) // down)
     each = max(LEAST, min(each, wanted(wide, each)))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sparkctl.present.spans import Row
 from sparkctl.present.tile_parts import Part
 
-LOOSE = 4  # rows of a curve that stays as it is, where nothing else wants them
 BLANK = 9  # how much an empty row is to spare
 
 
@@ -28,7 +27,7 @@ class Sections:
 
 def needed(tiles: Sequence[Sections]) -> int:
     """Return how many rows there is a use for."""
-    return _height(_grouped(tiles), _loose(_curves(tiles)))
+    return _height(_grouped(tiles), dict(_curves(tiles)))
 
 
 def levelled(tiles: Sequence[Sections], room: int) -> list[list[Row]]:
@@ -45,18 +44,13 @@ def levelled(tiles: Sequence[Sections], room: int) -> list[list[Row]]:
 
 def curve_heights(curves: Sequence[tuple[str, int]], spare: int) -> dict[str, int]:
     """Return how tall each curve is, of how tall it is at most: a row for each, the first ones first, then more for those
-    that have a use for it, all alike; what nobody has a use for is shared by those that have the least."""
+    that have a use for it, all alike."""
     heights = {slot: int(at < spare) for at, (slot, _) in enumerate(curves)}
     spare -= sum(heights.values())
-    for limits in (dict(curves), _loose(curves)):
-        while spare > 0 and (open_ := [slot for slot, limit in limits.items() if heights[slot] < limit]):
-            heights[min(open_, key=heights.__getitem__)] += 1
-            spare -= 1
+    while spare > 0 and (open_ := [slot for slot, limit in curves if heights[slot] < limit]):
+        heights[min(open_, key=heights.__getitem__)] += 1
+        spare -= 1
     return heights
-
-
-def _loose(curves: Sequence[tuple[str, int]]) -> dict[str, int]:
-    return {slot: tallest if slot == "memory" else max(tallest, LOOSE) for slot, tallest in curves}
 
 
 def with_curves(parts: Sequence[Part], room: int) -> list[Part]:

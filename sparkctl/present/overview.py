@@ -22,7 +22,7 @@ from sparkctl.present.tile_curves import most_power
 
 _LEVELS = {Level.WARNING: Tone.ATTENTION, Level.ERROR: Tone.BAD}
 _AIRY = 10  # lines from which on what stands below the tiles has room between its parts
-_MOST_LINES, _MOST_HAPPENED = 12, 6  # that tiles make room for
+_MOST_HAPPENED = 6
 _TONES = {Severity.PROBLEM: Tone.BAD, Severity.WARNING: Tone.ATTENTION, Severity.NOTE: Tone.LABEL}
 
 
@@ -66,7 +66,7 @@ def overview(scene: Scene, columns: int, lines: int) -> Painted:
     def wanted(wide: int, most: int) -> int:
         return natural_lines(tiles, wide, most)
 
-    boxes = arrange(len(tiles), scene.chosen, columns, lines, wanted, _said(scene, columns))
+    boxes = arrange(len(tiles), scene.chosen, columns, lines, wanted)
     shown: list[tuple[Row, ...]] = []
     for _, group in groupby(boxes, key=lambda box: box.y):
         level = list(group)
@@ -111,16 +111,6 @@ def _notices(scene: Scene, columns: int, most: int) -> list[Row]:
             break
         rows = [*told, *rows]
     return rows[:most]
-
-
-def _said(scene: Scene, columns: int) -> int:
-    """Return how many lines there are to be said below the tiles."""
-    blocks = (_whole_findings(scene, columns), _happened(scene), scene.lines[-_MOST_LINES:])
-    return (
-        len(link_rows(scene.glances, scene.ascii_only))
-        + len(_notices(scene, columns, 4))
-        + sum(len(block) + 1 for block in blocks if block)
-    )
 
 
 def _last(rows: list[Row], count: int) -> list[Row]:

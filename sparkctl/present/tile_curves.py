@@ -14,10 +14,9 @@ from sparkctl.present.glance import Glance
 from sparkctl.present.spans import Row, Span, Tone, row
 from sparkctl.present.tile_parts import Part, Space, label, smooth, window
 
-TALLEST = 10  # rows of a curve
+TALLEST = 6  # rows of a curve, whatever it shows: what moves must not move what stands below
 _SPARE = 9
 _LEAST_RATE, _LEAST_POWER = 10.0, 40.0  # tok/s and W that a scale goes up to at least
-_LEVEL = 0.15  # of the scale: what moves less is worth a row and no more
 _WHOLE = 100.0
 
 
@@ -68,9 +67,8 @@ def _course(seen: Glance, series: Series, count: int) -> list[float | None]:
 
 
 def _part(slot: str, name: str, values: Sequence[float | None], most: float, unit: str, space: Space) -> Part | None:
-    """Return a curve with the ends of its scale beside it; one that stays as it is gets a row and no more."""
-    known = [value for value in values if value is not None]
-    if not known:
+    """Return a curve with the ends of its scale beside it."""
+    if all(value is None for value in values):
         return None
     scale = Scale(0.0, most)
 
@@ -82,4 +80,4 @@ def _part(slot: str, name: str, values: Sequence[float | None], most: float, uni
             rows[-1] = row(*rows[-1], Span(f"  {0:5.0f}", Tone.UNIT))
         return tuple(rows)
 
-    return Part(_SPARE, (), tall, slot, TALLEST if max(known) - min(known) > _LEVEL * most else 1)
+    return Part(_SPARE, (), tall, slot, TALLEST)

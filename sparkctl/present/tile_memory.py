@@ -14,7 +14,7 @@ from sparkctl.present.spans import Row, Span, Tone, row, width
 from sparkctl.present.tile_parts import Part, Space, label, smooth, window
 
 _LEAST = 8 * GIB  # of a trend: what moves less is the same
-_TALLEST, _LEVEL = 10, 4  # rows of its curve, and of one that stays as it is
+_TALLEST = 6  # rows of its curve, whatever it shows: what moves must not move what stands below
 _SHORT = 2 * GIB  # available: then the figure is a warning
 
 
@@ -98,7 +98,6 @@ def trend_part(seen: Glance, space: Space) -> Part | None:
         rows[-1] = row(*rows[-1], Span(f"  {0:5.0f}     ", Tone.UNIT), *swap)
         return tuple(rows)
 
-    known = [size for size in used if size is not None]
     scale = scale_of(used, _LEAST)
     if scale is None:
         short = row(name, " " * wide, "  ", *swap)
@@ -106,5 +105,4 @@ def trend_part(seen: Glance, space: Space) -> Part | None:
     dash = "-" if ascii_only else "–"
     bounds = f"{scale.least / GIB:.0f}{dash}{scale.most / GIB:.0f}"
     short = row(name, *curve(used, scale, ascii_only), Span(f"  {bounds:<9}", Tone.UNIT), *swap)
-    varies = max(known) - min(known) > _LEAST
-    return Part(5, (short,), tall, "memory", _TALLEST if varies else _LEVEL)
+    return Part(5, (short,), tall, "memory", _TALLEST)

@@ -25,6 +25,7 @@ from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Cause, Evidence, Verdict
 from sparkctl.present.frame import LEAST
 from sparkctl.present.glance import Glance
+from sparkctl.present.happened import Happening
 from sparkctl.present.overview import LastLine, Scene, overview
 from sparkctl.present.spans import Tone, text, width
 from sparkctl.present.tile import Tile
@@ -276,6 +277,32 @@ def test_findings_and_the_last_lines_stand_below() -> None:
     )
     assert "✕ spark1  heat slows the GPU down" in shown
     assert "spark1 │ [/red] line" in shown
+
+
+@pytest.mark.parametrize(("columns", "high"), [(80, 22), (120, 38), (200, 48)])
+def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
+    flat, steep = Rings(), Rings()
+    for second in range(30):
+        sample = replace(SAMPLE, uptime=5000.0 + second, sequence=second)
+        flat.take(sample, NOW - 30 + second)
+        moving = replace(MEMORY, free=(second + 1) * GIB, available=(second + 20) * GIB)
+        busy = replace(GPU, busy=second / 30, power=10.0 + 2 * second)
+        steep.take(replace(sample, memory=moving, gpus=(busy,)), NOW - 30 + second)
+    quiet = Scene((seen(READY, rings=flat), seen(READY, rings=flat)), 0)
+    happened = tuple(Happening(NOW, NODE, f"event {at}", Tone.VALUE, ("node",)) for at in range(6))
+    loud = Scene(
+        (seen(READY, rings=steep), seen(READY, rings=steep)), 0, (LastLine(NODE, "q", "line"),) * 12,
+        (("a notice of some length " * 6, Tone.ACCENT),) * 2, happened=happened,
+    )  # fmt: skip
+    calm, busy_one = overview(quiet, columns, high), overview(loud, columns, high)
+    assert calm.boxes == busy_one.boxes
+    for name in ("memory", "decode", "accept", "reads", "GPU"):
+        before, after = (
+            [at for at, line in enumerate(map(text, made.rows)) if line[2:].startswith(f"{name} ")]
+            for made in (calm, busy_one)
+        )
+        assert before == after, name
+        assert before or columns == 80, name
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
