@@ -33,7 +33,7 @@ def import_rows(found: Written | None, fault: SparkctlError | None, columns: int
         row(Span(f"{symbol(sign, ascii_only)} " if not at else "  ", tone), said(line, Tone.STRONG))
         for at, line in enumerate(fold(head, columns - 2, 0))
     ]
-    rows.append(cut(_short(found.profile), columns))
+    rows += _told("runs", _short(found.profile), columns, Tone.VALUE)
     for line in keys:
         name, _, words = line.strip().partition("  ")
         rows += _told(name, words.strip(), columns, _TONES.get(name, Tone.VALUE))
@@ -43,19 +43,20 @@ def import_rows(found: Written | None, fault: SparkctlError | None, columns: int
     return rows
 
 
-def _short(profile: Profile) -> Row:
+def _short(profile: Profile) -> str:
     """Return what will run: engine, port, model, image."""
     words = [
         engines.title(profile.engine), f":{profile.port}" if profile.port is not None else "",
         profile.model.path or profile.model.served_name or "", profile.image,
     ]  # fmt: skip
-    return row(Span(f"  {'runs':<{_NAME}}", Tone.LABEL), said("   ".join(each for each in words if each), Tone.VALUE))
+    return clean("   ".join(each for each in words if each))
 
 
 def _told(name: str, words: str, columns: int, tone: Tone) -> list[Row]:
     lines = fold(words, max(8, columns - _NAME - 2), 0)
     return [
-        row(Span(f"  {name if not at else '':<{_NAME}}", Tone.LABEL), said(line, tone)) for at, line in enumerate(lines)
+        cut(row(Span(f"  {name if not at else '':<{_NAME}}", Tone.LABEL), said(line, tone)), columns)
+        for at, line in enumerate(lines)
     ]
 
 

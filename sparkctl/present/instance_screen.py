@@ -307,7 +307,7 @@ def _doing(scene: InstanceScene, one: InstanceView, space: Space, *, roomy: bool
             parts.append(Part(6, (steps,)))
     if one.metrics_hint is not None:
         hint = f"/metrics is off; in the profile: {one.metrics_hint}"
-        parts.append(Part(7, (row(label(""), said(hint, Tone.LABEL)),)))
+        parts.append(Part(7, tuple(folded("", hint, space, Tone.LABEL, 2))))
     parts += _gpu(scene, space)
     if roomy:
         parts += gpu_parts(scene.seen, space)

@@ -61,6 +61,15 @@ async def test_a_pasted_line_is_told_of_key_by_key_and_saved_under_its_name(tmp_
         assert any("mine is in" in one for one in toasts(pilot))
 
 
+async def test_what_would_run_is_told_whole_on_as_many_rows_as_it_takes(tmp_path: Path, mine: Path) -> None:
+    async with opened(setup((), tmp_path), (80, 24)) as pilot:
+        await open_and_paste(pilot, LINE.replace("Qwen3-8B", "Qwen3-8B-with-a-rather-long-name"))
+        shown = await until(pilot, "withheld")
+        runs = shown[shown.index("runs  ") :]
+        assert "/models/Qwen3-8B-with-a-rather-long-name" in runs
+        assert "vllm/vllm-openai:v0.19.1" in runs[: runs.index("withheld")]
+
+
 @pytest.fixture
 def taken(mine: Path) -> None:
     """One of the name that the line gives is there."""
