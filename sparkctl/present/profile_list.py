@@ -20,6 +20,7 @@ _GAP = 2
 _LONGEST = 24  # columns of a profile's name
 _BRIEF = 9  # columns of an engine's name where room is short
 _ROOMY = 100  # columns from which on engines' names are whole
+_USUAL = 80  # columns from which on names are whole
 _CHECKED = 60  # columns from which on the check has a place there
 _LEAST_MODEL = 20  # columns of the model: of fewer nobody would read which one it is
 _STARTED, _FAILED = 16, 22  # columns of ``● 6:55, 12 d ago``, and where there is room of ``✕ cuda-oom, 12 min ago``
@@ -65,7 +66,7 @@ def _widths(shelf: Shelf, columns: int) -> list[int]:
     sparks = max((cells(clean(name)) for name in shelf.names), default=0)
     wide = [0] * len(HEADS)
     names = max((cells(clean(one.summary.name)) for one in shelf.entries or ()), default=0)
-    wide[_NAME] = min(max(names, len("profile ↓")), _LONGEST if columns >= _CHECKED else max(10, columns // 4))
+    wide[_NAME] = min(max(names, len("profile ↓")), _LONGEST if columns >= _USUAL else max(10, columns // 4))
     engine = max((cells(engines.title(one.engine)) for one in every), default=0)
     wide[_ENGINE] = max(len("engine ↓"), engine if columns >= _ROOMY else min(engine, _BRIEF))
     wide[_CHECK] = len("check") if columns >= _CHECKED else 0

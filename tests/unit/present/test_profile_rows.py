@@ -248,6 +248,11 @@ def test_a_filter_moves_no_column_and_each_has_its_head(shelf: Shelf, columns: i
     assert model == -1 if columns == 80 else after - model >= 22, "a model of fewer columns says nothing"
 
 
+@pytest.mark.parametrize("columns", [60, 66, 72, 79])
+def test_where_it_is_narrow_the_last_start_still_has_its_head(shelf: Shelf, columns: int) -> None:
+    assert "last start" in shown(answered(shelf), columns, 22)
+
+
 def test_the_signs_of_the_fit_have_a_legend_and_the_words_name_their_spark(shelf: Shelf) -> None:
     shelf = answered(shelf)
     for columns in (80, 120):
