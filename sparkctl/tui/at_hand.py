@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 RATES = (0.5, 1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the probe's own cost was measured at 1 Hz
 NEAR, FAR = 10.0, 60.0  # seconds of a recording
 _LIGHT = {"#292929": "#ffffff", "#c5c8c6": "#1c1c1c", "#868887": "#5f5f5f"}  # what Rich takes for a terminal's own
+_SIMULATED = "simulated: there is no shell"
 _NO_CONNECTION = 255  # what ssh ends with where it is ssh that failed
 _NOT_RUN = (126, 127)  # what `docker exec` ends with where there is nothing to run
 
@@ -43,7 +44,9 @@ def _copy_address(panel: Panel) -> None:
 def _shell(panel: Panel) -> None:
     name = panel.situation().node
     node = next((node for node in panel.sparks if node.name == name), None)
-    if node is not None:
+    if panel.setup.badge is not None:
+        panel.say(_SIMULATED)
+    elif node is not None:
         panel.away(_open_shell(panel, node))
 
 
@@ -65,7 +68,9 @@ async def _open_shell(panel: Panel, node: Node) -> None:
 def _shell_inside(panel: Panel) -> None:
     now = panel.situation()
     node = next((node for node in panel.sparks if node.name == now.node), None)
-    if node is not None and now.selected is not None:
+    if panel.setup.badge is not None:
+        panel.say(_SIMULATED)
+    elif node is not None and now.selected is not None:
         panel.away(_open_shell_inside(panel, node, now.selected.container))
 
 

@@ -15,7 +15,7 @@ from sparkctl.tui.app import Panel
 from sparkctl.tui.log_view import LogView
 from sparkctl.tui.screen import PanelScreen
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, toasts, until
+from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, screen, setup, toasts, until
 
 
 def place(pilot: Driver) -> str:
@@ -283,3 +283,16 @@ async def test_ctrl_c_ends_nothing_and_says_what_does(tmp_path: Path) -> None:
 def test_every_view_has_its_number() -> None:
     numbers = {key: one.screen for one in ACTIONS for key in one.keys if key.isdigit()}
     assert numbers == {"1": "overview", "2": "instance", "3": "logs", "4": "profiles", "5": "doctor"}
+
+
+@pytest.mark.parametrize("key", ["s", "b"])
+async def test_a_simulated_spark_has_no_shell_and_says_so(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, badge=lambda: "simulated") as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press(key)
+        await holds(pilot, lambda: toasts(pilot) == ["simulated: there is no shell"])
