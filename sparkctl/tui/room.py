@@ -348,7 +348,13 @@ class Room:
         """Return what there is to read about what was done, None where one line tells it."""
         panel = self._panel
         ended, wide = job.ended, min(96, panel.size.width - 10)
-        if job.started.verb == "up" and ended is not None and ended.outcome is Outcome.REFUSED and ended.message:
+        if (
+            self.is_taken_over
+            and job.started.verb == "up"
+            and ended
+            and ended.outcome is Outcome.REFUSED
+            and ended.message
+        ):
             rows = refused_rows(job.started.words, ended, wide)
             return Reader("not started", [(), *rows, ()], Tone.ATTENTION)
         if job.plan is not None and job.ended is not None and job.ended.outcome is Outcome.PLANNED:
