@@ -115,9 +115,8 @@ async def test_whoever_starts_something_has_the_demo(tmp_path: Path, monkeypatch
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
         await until(pilot, "○ nothing runs")
         await pilot.press("tab", "c")
-        await until(pilot, "esc goes back")
+        await until(pilot, "caches dropped")
         clock.go(FASTER)
-        await pilot.press("escape")
         shown = await until(pilot, "the demo is yours")
         assert "mem-fraction-static" not in shown
         assert not sparks.docker["spark2"].containers
