@@ -86,9 +86,23 @@ class LogPlace:
         """Make a line the current one and bring it onto the screen, with some lines before it."""
         self.pause()
         self.current, self.current_left = key, self.left
+        self.layout.rows = self._sight.rows
+        if not self._shows(key):
+            self._bring(key)
+
+    def fit(self, width: int, height: int) -> None:
+        """Take another size; the line that was gone to stays on the screen."""
+        was_seen = not self.is_following and self.current is not None and self._shows(self.current)
+        self.layout.width, self.layout.height = width, height
+        if was_seen and self.current is not None and height > 0 and not self._shows(self.current):
+            self._bring(self.current)
+
+    def _shows(self, key: Key) -> bool:
+        return any(row.line.key == key for row in self.page())
+
+    def _bring(self, key: Key) -> None:
         layout = self.layout
-        layout.rows = self._sight.rows
-        if not any(row.line.key == key for row in self.page()) and len(layout.rows):
+        if len(layout.rows):
             index = min(layout.rows.index(key), len(layout.rows) - 1)
             self._stand(layout.moved((index, 0), -(layout.height // 3)))
 

@@ -262,8 +262,7 @@ class LogScroll(ScrollView, can_focus=True):
         """Take the size of the page; False where this has no place on the screen yet."""
         region = self.scrollable_content_region
         self.painter.width = max(1, region.width)
-        self.place.layout.height = region.height
-        self.place.layout.width = self.painter.text_width
+        self.place.fit(self.painter.text_width, region.height)
         return region.height > 0
 
     def action_scroll_up(self) -> None:

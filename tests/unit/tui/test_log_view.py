@@ -274,6 +274,17 @@ async def test_another_size_keeps_the_top_line(app: LogApp) -> None:
         assert app.rows()[0].split()[0] == top
 
 
+async def test_on_a_smaller_screen_the_line_that_was_gone_to_is_still_seen(app: LogApp) -> None:
+    async with app.run_test(size=(80, 30)) as pilot:
+        app.view.add(0, numbered(32))
+        await settled(pilot)
+        await typed(pilot, "slash", *"line 30", "enter")
+        assert any("line 30" in row for row in app.rows())
+        await pilot.resize_terminal(80, 20)
+        await settled(pilot)
+        assert any("line 30" in row for row in app.rows())
+
+
 async def test_long_lines_scroll_sideways_and_the_gutter_stays(app: LogApp) -> None:
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.add(0, lines(["0123456789" * 20, "short"]))
