@@ -12,7 +12,7 @@ from sparkctl.present.spans import Row, Span, Tone, row, said
 _SIGNS = {
     Answer.FITS: ("✓", "+", Tone.GOOD), Answer.AFTER_DROP_CACHES: ("↓", "v", Tone.GOOD),
     Answer.IF_STOPPED: ("▲", "!", Tone.ATTENTION), Answer.SHORT: ("✕", "x", Tone.BAD),
-    Answer.SEVERAL: ("2", "2", Tone.ATTENTION), Answer.UNKNOWN: ("?", "?", Tone.STALE),
+    Answer.SEVERAL: ("–", "-", Tone.LABEL), Answer.UNKNOWN: ("?", "?", Tone.STALE),
 }  # fmt: skip
 
 
@@ -20,8 +20,6 @@ def fit_sign(fit: Fit | None, ascii_only: bool) -> Span:
     """Return the one character for an answer; one that is still being counted is a dot."""
     if fit is None:
         return Span("." if ascii_only else "·", Tone.STALE)
-    if fit.answer is Answer.SEVERAL:
-        return Span(str(min(9, fit.sparks)), Tone.ATTENTION)
     sign, plain, tone = _SIGNS[fit.answer]
     return Span(plain if ascii_only else sign, tone)
 
@@ -30,7 +28,7 @@ def fit_legend(ascii_only: bool) -> Row:
     """Return what the signs mean."""
     told = (
         (Answer.FITS, "fits"), (Answer.AFTER_DROP_CACHES, "drop caches"), (Answer.IF_STOPPED, "stop first"),
-        (Answer.SHORT, "too big"),
+        (Answer.SHORT, "too big"), (Answer.SEVERAL, "for several"),
     )  # fmt: skip
     parts = [(_SIGNS[answer], words) for answer, words in told]
     signs = [(plain if ascii_only else sign, tone, words) for (sign, plain, tone), words in parts]

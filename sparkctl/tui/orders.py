@@ -10,6 +10,7 @@ from sparkctl.core.actions import ACTIONS, PANEL_VERBS, Action, aimed
 from sparkctl.core.situation import may_answer
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
+from sparkctl.model.text import clean
 from sparkctl.tui import screens
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ class Orders:
         names = sorted((one.name for one in there), key=lambda name: name != now.instance)
         if verb != "down" and self._panel.room is not None and not now.replaying:
             names += self._panel.room.context.history.instances_with_logs()
-        return tuple(dict.fromkeys(names))
+        # A name with control characters is no completion: an input line writes what it holds as it is.
+        return tuple(dict.fromkeys(name for name in names if clean(name) == name))
 
 
 def _split(line: str) -> list[str]:
