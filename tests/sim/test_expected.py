@@ -22,7 +22,6 @@ from sparkctl.model.phase import PartTime, Phase
 from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.up import UpRequest, up
 from sparkctl.sim import SimulatedSparks
-from tests.sim.clients import FAST
 
 VLLM = "qwen36-vllm"
 
@@ -39,7 +38,7 @@ async def test_a_start_is_measured_part_by_part_and_the_next_one_knows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ctx = Context(History(tmp_path / "state"), "milo@desk")
-    async with SimulatedSparks("empty", **FAST) as sparks:
+    async with SimulatedSparks("empty", speed=10.0) as sparks:  # so slow that no two steps come in one batch
         node = load_config(sparks.config_path).nodes[0]
         first = await started(ctx, node)
         assert {event.expected_parts for event in first} == {()}
