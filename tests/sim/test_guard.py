@@ -83,6 +83,13 @@ async def until(sparks: SimulatedSparks, what: str) -> None:
             await asyncio.sleep(0.02)
 
 
+async def given_back(sparks: SimulatedSparks) -> None:
+    """Wait until what a killed engine held has come back, which is after it: until then nothing else fits."""
+    async with asyncio.timeout(clients.PATIENCE):
+        while sparks.nodes["spark1"].memory.available < 100 * GIB:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
 async def test_a_runaway_is_stopped_and_said_to_be(sparks: SimulatedSparks, ctx: Context) -> None:
     events = await all_of(up(ctx, request(sparks, *RUNAWAY)))
     ended = end_of(events)
@@ -176,8 +183,10 @@ async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
     read = await all_of(logs(ctx, LogsRequest("qwen36-vllm", [node_of(sparks)])))
     assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, Warned))
     # kept by now: the next one has no news of it, and counts it as a failed start
+    await given_back(sparks)
     events = await all_of(up(ctx, request(sparks, *RUNAWAY)))
     assert end_of(events).verdict is not None
+    await given_back(sparks)
     refused = end_of(await all_of(up(ctx, request(sparks))))
     assert (refused.outcome, refused.exit_code) == (Outcome.REFUSED, 6)
     assert "(each time: guard stopped)" in (refused.message or "")
@@ -186,9 +195,7 @@ async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
 async def test_an_up_that_was_cut_off_is_told_of_by_the_next(sparks: SimulatedSparks, ctx: Context) -> None:
     await all_of(up(ctx, request(sparks, *RUNAWAY, detach=True)))
     await until(sparks, "killed")
-    async with asyncio.timeout(clients.PATIENCE):
-        while sparks.nodes["spark1"].memory.available < 100 * GIB:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)  # what it held comes back after it: until then nothing else fits
+    await given_back(sparks)
     events = await all_of(up(ctx, request(sparks)))
     warned = [event.message for event in events if isinstance(event, Warned)]
     assert any(text.startswith("the guard stopped qwen36-vllm at ") for text in warned), warned

@@ -66,7 +66,7 @@ async def test_what_is_for_two_sparks_is_not_said_to_fit_on_one_and_is_not_start
         await pilot.press("enter")
         await until(pilot, "start a profile")
         await pilot.press("escape", "p")
-        await until(pilot, lambda text: any("minimax-m27 " in line and " 22 " in line for line in text.splitlines()))
+        await until(pilot, lambda text: any("minimax-m27 " in line and " –– " in line for line in text.splitlines()))
         assert not any(node.running for node in sparks.docker.values())
 
 
