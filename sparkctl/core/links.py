@@ -16,11 +16,17 @@ def twins(ports: Sequence[RdmaPort]) -> Iterator[tuple[RdmaPort, RdmaPort]]:
     """Yield the two functions of each port."""
     pairs: dict[str, list[RdmaPort]] = {}
     for port in ports:
-        if match := _PORT.search(port.name):
-            pairs.setdefault(match[1], []).append(port)
+        if number := port_of(port.name):
+            pairs.setdefault(number, []).append(port)
     for pair in pairs.values():
         if len(pair) == 2:
             yield pair[0], pair[1]
+
+
+def port_of(device: str) -> str | None:
+    """Return the number of the physical port that an RDMA device is a function of; None for a name of another kind."""
+    match = _PORT.search(device)
+    return None if match is None else match[1]
 
 
 def rate_of(port: RdmaPort) -> float | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.model.checkpoint import Checkpoint
+from sparkctl.model.fabric import Lane
 from sparkctl.model.memory import Memory
 from sparkctl.model.units import KIB, MIB
 
@@ -62,6 +63,14 @@ class DockerAccess:
 
 
 @dataclass(frozen=True, slots=True)
+class Lanes:
+    """The interfaces with a carrier and an IPv4 address; ``has_devices``: /dev/infiniband is there."""
+
+    lanes: tuple[Lane, ...]
+    has_devices: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Habits:
     """Settings of the node that decide how it behaves when memory runs short."""
 
@@ -89,6 +98,7 @@ class Look:
     drop_right: str | None = None  # allowed | denied | none (no sudo)
     habits: Habits | None = None
     models: tuple[Checkpoint, ...] = ()
+    lanes: Lanes | None = None
 
     def held_by(self, container_id: str) -> int | None:
         """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
@@ -143,6 +153,7 @@ def decode(answer: bytes) -> Look:
         drop_right=_words(sections["sudo"]).get("drop") if "sudo" in sections else None,
         habits=_habits(sections.get("health")),
         models=tuple(models),
+        lanes=_lanes(sections.get("fabric")),
     )
 
 
@@ -291,3 +302,39 @@ def _habits(body: str | None) -> Habits | None:
         return int(word[key]) if word.get(key, "").isdigit() else None
 
     return Habits(word.get("python", ""), word.get("earlyoom", ""), number("swappiness"), number("min_free_kbytes"))
+
+
+def _lanes(body: str | None) -> Lanes | None:
+    """Return the interfaces that carry; one with several addresses is a lane for each network."""
+    if body is None:
+        return None
+    from ipaddress import IPv4Interface  # 2 ms of the start of every other verb
+
+    rows = [line.split() for line in body.splitlines() if line.strip()]
+    links = {row[1]: row[2:] for row in rows if row[0] == "link" and len(row) == 4}
+    device_of = {row[2]: row[1] for row in rows if row[0] == "device" and len(row) == 3}
+    index_of = {(row[1], _ipv4(row[3])): int(row[2]) for row in rows if row[0] == "gid" and len(row) == 4}
+    lanes = []
+    for row in rows:
+        if row[0] != "address" or len(row) != 3 or row[1] not in links or row[1] == "lo":
+            continue
+        try:
+            own = IPv4Interface(row[2])
+        except ValueError:
+            continue
+        mtu, speed = (int(word) if word.isdigit() else None for word in links[row[1]])
+        device = device_of.get(row[1])
+        index = None if device is None else index_of.get((device, str(own.ip)))
+        lanes.append(Lane(row[1], str(own.ip), str(own.network), device, index, mtu, speed))
+    return Lanes(tuple(lanes), has_devices="devices yes" in body.splitlines())
+
+
+def _ipv4(gid: str) -> str | None:
+    """Return the IPv4 address in a GID (0000:...:ffff:c0a8:640a), None where it holds none."""
+    from ipaddress import IPv6Address
+
+    try:
+        mapped = IPv6Address(gid).ipv4_mapped
+    except ValueError:
+        return None
+    return None if mapped is None else str(mapped)

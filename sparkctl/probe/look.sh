@@ -61,6 +61,23 @@ for section in "$@"; do
       if ! command -v sudo >/dev/null; then echo "drop none"
       elif sudo -n -l /usr/bin/tee /proc/sys/vm/drop_caches >/dev/null 2>&1; then echo "drop allowed"
       else echo "drop denied"; fi ;;
+    fabric)
+      echo "@@ fabric"
+      if [ -d /dev/infiniband ]; then echo "devices yes"; else echo "devices no"; fi
+      for d in /sys/class/net/*; do
+        [ "$(cat "$d/carrier" 2>/dev/null)" = 1 ] && echo "link ${d##*/} $(cat "$d/mtu" 2>/dev/null || echo -) $(cat "$d/speed" 2>/dev/null || echo -)"
+      done
+      ip -o -4 addr show 2>/dev/null | awk '{print "address", $2, $4}'
+      for d in /sys/class/infiniband/*; do
+        [ -d "$d" ] || continue
+        for n in "$d"/device/net/*; do [ -e "$n" ] && echo "device ${d##*/} ${n##*/}"; done
+        i=0
+        while [ $i -lt 8 ]; do
+          t=$(cat "$d/ports/1/gid_attrs/types/$i" 2>/dev/null)
+          [ "$t" = "RoCE v2" ] && echo "gid ${d##*/} $i $(cat "$d/ports/1/gids/$i" 2>/dev/null)"
+          i=$((i + 1))
+        done
+      done ;;
     health)
       echo "@@ health"
       echo "python $(python3 -V 2>&1 | sed -n 's/^Python //p')"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkctl.sim.cabling import CARRIERS, FABRIC, address, gids, mtu
 from sparkctl.sim.memory import KIB
 from sparkctl.sim.models import model
 from sparkctl.sim.node import FULL_FREE, HOME, KERNEL, USER, SimNode, Sudo, Trouble
@@ -85,6 +86,25 @@ def _health(node: SimNode) -> list[str]:
     return ["@@ health", "python 3.12.3", f"earlyoom {node.options.earlyoom}", "swappiness 60", "min_free_kbytes 45056"]
 
 
+def _fabric(node: SimNode) -> list[str]:
+    """One lane each; the RDMA devices keep their RoCE v2 addresses where the probe finds them, too."""
+    lines = ["@@ fabric", "devices yes"]
+    for name, speed in CARRIERS.items():
+        lines.append(f"link {name} {mtu(name)} {speed}")
+        if (own := address(node, name)) is not None:
+            lines.append(f"address {name} {own}/24")
+    for device, name in FABRIC.items():
+        lines.append(f"device {device} {name}")
+        own = address(node, name)
+        index = next(
+            (one["index"] for one in gids(node, name) if one["address"] == own and one["type"] == "RoCE v2"), None
+        )
+        if own is not None and index is not None:
+            high, low = (f"{int(a):02x}{int(b):02x}" for a, b in (own.split(".")[:2], own.split(".")[2:]))
+            lines.append(f"gid {device} {index} 0000:0000:0000:0000:0000:ffff:{high}:{low}")
+    return lines
+
+
 def _disk(node: SimNode, path: str) -> list[str]:
     if path in node.options.missing:
         return [f"df: {path}: No such file or directory"]
@@ -111,4 +131,5 @@ _PLAIN = {
     "docker": _docker,
     "sudo": _sudo,
     "health": _health,
+    "fabric": _fabric,
 }

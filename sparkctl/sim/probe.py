@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from sparkctl.probe import agent
+from sparkctl.sim.cabling import CARRIERS, FABRIC, gids, mtu, networks
 from sparkctl.sim.docker_api import VERSION
 from sparkctl.sim.http import Reader
 from sparkctl.sim.memory import MAPPED_FILES, SWAP_TOTAL
@@ -17,8 +18,6 @@ from sparkctl.sim.node import FULL_FREE, HOME, KERNEL, SimNode, Trouble
 
 SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
 IDLE, SW_POWER_CAP, SW_THERMAL = 0x1, 0x4, 0x20
-FABRIC = {"rocep1s0f0": "enp1s0f0np0", "roceP2p1s0f0": "enP2p1s0f0np0"}  # both functions of the port with the cable
-NETWORKS = {"enp1s0f0np0": "192.168.200", "enP2p1s0f0np0": "192.168.201", "enP7s7": "192.168.1"}
 _PAIR = 13.8e9 / 8 / 2  # bytes/s each way between two Sparks that share a model: 13.8 Gb/s in all, seen on a real pair
 _SETTINGS = {"swappiness": 60, "min_free_kbytes": 45056, "compaction_proactiveness": 20}
 _BLOCKS = [2214, 1801, 1204, 911, 702, 540, 411, 302, 214, 160, 141, 120, 88, 1530]
@@ -208,45 +207,23 @@ class _Probe:
         return {"path": path, "total": 3_780_636_740 << 10, "free": FULL_FREE if full else 2_384_206_868 << 10}
 
     def _links(self) -> list[dict[str, Any]]:
-        carries = {"enP7s7": 10000, "enp1s0f0np0": 200000, "enP2p1s0f0np0": 200000}
         names = ("enP2p1s0f0np0", "enP2p1s0f1np1", "enP7s7", "enp1s0f0np0", "enp1s0f1np1", "wlP9s9")
         passed = int((self.node.clock.monotonic() - self.began) * 1200)
         return [
             {
                 "name": name,
-                "carrier": name in carries,
-                "state": "up" if name in carries else "down",
-                "speed": carries.get(name),
-                "mtu": 9000 if "np" in name else 1500,
-                "received": passed if name in carries else 0,
-                "sent": passed if name in carries else 0,
+                "carrier": name in CARRIERS,
+                "state": "up" if name in CARRIERS else "down",
+                "speed": CARRIERS.get(name),
+                "mtu": mtu(name),
+                "received": passed if name in CARRIERS else 0,
+                "sent": passed if name in CARRIERS else 0,
                 "errors": 0,
-                "receive_rate": (1200.0 if name in carries else 0.0) if self.sequence > 1 else None,
-                "send_rate": (1200.0 if name in carries else 0.0) if self.sequence > 1 else None,
-                "networks": self._networks(name),
+                "receive_rate": (1200.0 if name in CARRIERS else 0.0) if self.sequence > 1 else None,
+                "send_rate": (1200.0 if name in CARRIERS else 0.0) if self.sequence > 1 else None,
+                "networks": networks(self.node, name),
             }
             for name in names
-        ]
-
-    def _networks(self, interface: str) -> list[str]:
-        if interface not in NETWORKS:
-            return []
-        bare = Trouble.NO_ADDRESS in self.node.options.troubles and interface in FABRIC.values()
-        return [] if bare else [f"{NETWORKS[interface]}.0/24"]
-
-    def _gids(self, interface: str) -> list[dict[str, Any]]:
-        """Return the GID table of a function: link-local, then IPv4, each in both versions of RoCE."""
-        local = "fe80:0000:0000:0000:4abb:feff:fe12:3456"
-        addresses = {0: local, 2: f"{NETWORKS[interface]}.{10 + _number(self.node)}"}
-        if not self._networks(interface):
-            addresses.pop(2)
-        elif Trouble.OTHER_GID in self.node.options.troubles:
-            addresses[4] = addresses.pop(2)
-        kinds = ("IB/RoCE v1", "RoCE v2")
-        return [
-            {"index": first + version, "type": kinds[version], "address": address}
-            for first, address in addresses.items()
-            for version in (0, 1)
         ]
 
     def _rdma(self) -> list[dict[str, Any]]:
@@ -272,7 +249,7 @@ class _Probe:
                 "receive_rate": rate if self.sequence > 1 else None,
                 "send_rate": rate if self.sequence > 1 else None,
                 "errors": dict.fromkeys((*agent.Ports.ERRORS, *agent.Ports.HARDWARE), 0),
-                "gids": self._gids(interface) if up else [],
+                "gids": gids(self.node, interface) if up else [],
             }
             for (name, interface, up), rate in zip(ports, rates, strict=True)
         ]
@@ -303,9 +280,3 @@ class _Probe:
             }
             for pid, container in sorted(self.node.processes.items())
         ]
-
-
-def _number(node: SimNode) -> int:
-    """Return the number at the end of its name, 0 without."""
-    last = node.name[-1:]
-    return int(last) if last.isdecimal() else 0

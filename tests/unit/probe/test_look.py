@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.model.fabric import Lane
 from sparkctl.model.units import GIB, KIB, MIB
-from sparkctl.probe.look import command, decode, script
+from sparkctl.probe.look import Lanes, command, decode, script
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 CONTAINER = "ab" * 32
@@ -25,7 +26,7 @@ def test_the_script_reads_this_machine(shell: str, tmp_path: Path) -> None:
     odd = tmp_path / "a 'quoted' name; $(id)"
     odd.mkdir()
     sections = ["identity", "memory", "processes", "gpu", "listen", f"disk={odd}", f"path={odd}", "path=/no/such",
-                "docker", "sudo", "health"]  # fmt: skip
+                "docker", "sudo", "health", "fabric"]  # fmt: skip
     done = subprocess.run([*words, *command(*sections)[1:]], input=script(), capture_output=True, timeout=30)
     look = decode(b"a greeting from .bashrc\n" + done.stdout)
     assert look.identity is not None
@@ -87,3 +88,29 @@ def test_a_gpu_that_did_not_answer_is_not_known() -> None:
 def test_a_disk_that_df_cannot_read_is_not_known() -> None:
     look = decode(b"@@ disk /models\ndf: /models: No such file or directory\n@@ end\n")
     assert look.disks[0].free is None
+
+
+def test_the_lanes_of_a_node_are_read_with_their_devices_and_indices() -> None:
+    body = "\n".join(
+        [
+            "devices yes",
+            "link enp1s0f0np0 9000 200000",
+            "link wlP9s9 1500 -",
+            "address lo 127.0.0.1/8",
+            "address enp1s0f0np0 192.168.200.11/24",
+            "address enP2p1s0f0np0 192.168.201.11/24",
+            "address wlP9s9 nonsense",
+            "address wlP9s9 10.1.2.3/22",
+            "device rocep1s0f0 enp1s0f0np0",
+            "gid rocep1s0f0 1 fe80:0000:0000:0000:4abb:feff:fe12:3456",
+            "gid rocep1s0f0 3 0000:0000:0000:0000:0000:ffff:c0a8:c80b",
+        ]
+    )
+    lanes = decode(f"@@ fabric\n{body}\n@@ end\n".encode()).lanes
+    assert lanes == Lanes(
+        (
+            Lane("enp1s0f0np0", "192.168.200.11", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000),
+            Lane("wlP9s9", "10.1.2.3", "10.1.0.0/22", None, None, 1500, None),
+        ),
+        has_devices=True,
+    )

@@ -1,0 +1,46 @@
+"""How the simulated Sparks are cabled: the house's network, and both functions of one ConnectX port between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparkctl.sim.node import SimNode, Trouble
+
+FABRIC = {"rocep1s0f0": "enp1s0f0np0", "roceP2p1s0f0": "enP2p1s0f0np0"}  # both functions of the port with the cable
+CARRIERS = {"enP7s7": 10000, "enp1s0f0np0": 200000, "enP2p1s0f0np0": 200000}  # Mb/s
+NETWORKS = {"enp1s0f0np0": "192.168.200", "enP2p1s0f0np0": "192.168.201", "enP7s7": "192.168.1"}
+
+
+def mtu(interface: str) -> int:
+    """Return the MTU of an interface."""
+    return 9000 if "np" in interface else 1500
+
+
+def address(node: SimNode, interface: str) -> str | None:
+    """Return a node's IPv4 address on an interface, None where it has none."""
+    bare = Trouble.NO_ADDRESS in node.options.troubles and interface in FABRIC.values()
+    return None if bare or interface not in NETWORKS else f"{NETWORKS[interface]}.{10 + _number(node)}"
+
+
+def networks(node: SimNode, interface: str) -> list[str]:
+    """Return the networks that an interface is on."""
+    return [] if address(node, interface) is None else [f"{NETWORKS[interface]}.0/24"]
+
+
+def gids(node: SimNode, interface: str) -> list[dict[str, Any]]:
+    """Return the GID table of a function: link-local, then IPv4, each in both versions of RoCE."""
+    found = {0: "fe80:0000:0000:0000:4abb:feff:fe12:3456"}
+    if (own := address(node, interface)) is not None:
+        found[4 if Trouble.OTHER_GID in node.options.troubles else 2] = own
+    kinds = ("IB/RoCE v1", "RoCE v2")
+    return [
+        {"index": first + version, "type": kinds[version], "address": where}
+        for first, where in found.items()
+        for version in (0, 1)
+    ]
+
+
+def _number(node: SimNode) -> int:
+    """Return the number at the end of its name, 0 without."""
+    last = node.name[-1:]
+    return int(last) if last.isdecimal() else 0

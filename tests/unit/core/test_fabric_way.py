@@ -1,0 +1,117 @@
+"""The way between the Sparks of one model, of what each of them says it has."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.core.fabric import environment, find_way
+from sparkctl.errors import Refused
+from sparkctl.model.fabric import Lane, NodeLanes
+from sparkctl.model.node import NodeName
+
+ONE, TWO, THREE = (NodeName(f"spark{number}") for number in (1, 2, 3))
+
+
+def lanes(number: int, **changes: object) -> tuple[Lane, ...]:
+    made = (
+        Lane("enP7s7", f"192.168.1.{number}", "192.168.1.0/24", mtu=1500, speed=10_000),
+        Lane("enp1s0f0np0", f"192.168.200.{number}", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000),
+        Lane("enP2p1s0f0np0", f"192.168.201.{number}", "192.168.201.0/24", "roceP2p1s0f0", 3, 9000, 200_000),
+    )
+    without = changes.get("without", ())
+    assert isinstance(without, tuple)
+    return tuple(lane for lane in made if lane.interface not in without)
+
+
+def spark(name: NodeName, **changes: object) -> NodeLanes:
+    return NodeLanes(name, lanes(int(name[-1]), **changes), has_devices=True)
+
+
+def test_both_functions_of_the_cabled_port_are_the_way() -> None:
+    way = find_way([spark(ONE), spark(TWO)], {})
+    assert way.is_fast
+    assert not way.cautions
+    assert [end.node for end in way.ends] == [ONE, TWO]
+    assert way.head.address == "192.168.200.1"
+    env = dict(environment(way, TWO))
+    assert env["NCCL_IB_HCA"] == "rocep1s0f0,roceP2p1s0f0"
+    assert (env["NCCL_SOCKET_IFNAME"], env["VLLM_HOST_IP"], env["NCCL_IB_GID_INDEX"]) == (
+        "enp1s0f0np0", "192.168.200.2", "3",
+    )  # fmt: skip
+    assert (env["NCCL_IB_DISABLE"], env["NCCL_IB_MERGE_NICS"]) == ("0", "1")
+
+
+def test_each_end_is_told_its_own_names_and_indices() -> None:
+    other = NodeLanes(
+        TWO, (Lane("eth9", "192.168.200.9", "192.168.200.0/24", "mlx5_7", 5, 9000, 200_000),), has_devices=True
+    )
+    way = find_way([spark(ONE), other], {})
+    first, second = dict(environment(way, ONE)), dict(environment(way, TWO))
+    assert (first["NCCL_IB_HCA"], second["NCCL_IB_HCA"]) == ("rocep1s0f0", "mlx5_7")
+    assert (first["NCCL_IB_GID_INDEX"], second["NCCL_IB_GID_INDEX"]) == ("3", "5")
+    assert second["GLOO_SOCKET_IFNAME"] == "eth9"
+    assert any("one function" in said for said in way.cautions)
+
+
+def test_without_a_cable_it_is_the_house_network_and_that_is_said() -> None:
+    bare = ("enp1s0f0np0", "enP2p1s0f0np0")
+    way = find_way([spark(ONE, without=bare), spark(TWO)], {})
+    assert not way.is_fast
+    assert len(way.cautions) == 1
+    assert "enP7s7" in way.cautions[0]
+    env = dict(environment(way, ONE))
+    assert (env["NCCL_IB_DISABLE"], env["NCCL_SOCKET_IFNAME"]) == ("1", "enP7s7")
+    assert "NCCL_IB_HCA" not in env
+
+
+def test_an_interface_of_the_config_wins() -> None:
+    way = find_way([spark(ONE), spark(TWO)], {ONE: "enP7s7"})
+    assert [lane.interface for end in way.ends for lane in end.lanes] == ["enP7s7", "enP7s7"]
+    way = find_way([spark(ONE), spark(TWO)], {TWO: "enP2p1s0f0np0"})
+    assert {lane.network for lane in way.ends[1].lanes} == {"192.168.200.0/24", "192.168.201.0/24"}
+
+
+def test_an_interface_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(Refused, match="no interface eth5") as refused:
+        find_way([spark(ONE), spark(TWO)], {ONE: "eth5"})
+    assert "enp1s0f0np0" in refused.value.message
+
+
+def test_no_network_in_common_is_refused_with_what_each_is_on() -> None:
+    alone = NodeLanes(TWO, (Lane("enP7s7", "10.0.0.2", "10.0.0.0/24"),))
+    with pytest.raises(Refused, match=r"spark2 is on 10\.0\.0\.0/24"):
+        find_way([spark(ONE), alone], {})
+    with pytest.raises(Refused, match="spark2 is on none"):
+        find_way([spark(ONE), NodeLanes(TWO)], {})
+
+
+def test_bridges_and_tunnels_lead_elsewhere() -> None:
+    bridges = tuple(NodeLanes(name, (Lane("docker0", "172.17.0.1", "172.17.0.0/16"),)) for name in (ONE, TWO))
+    with pytest.raises(Refused, match="in common"):
+        find_way(bridges, {})
+
+
+def test_one_address_on_both_ends_is_refused() -> None:
+    same = tuple(NodeLanes(name, lanes(1), has_devices=True) for name in (ONE, TWO))
+    with pytest.raises(Refused, match=r"both have the address 192\.168\.200\.1"):
+        find_way(same, {})
+
+
+def test_more_than_two_are_a_ring() -> None:
+    way = find_way([spark(ONE), spark(TWO), spark(THREE)], {})
+    env = dict(environment(way, THREE))
+    assert env["VLLM_HOST_IP"] == "192.168.200.3"
+    assert (env["NCCL_IB_MERGE_NICS"], env["NCCL_IB_SUBNET_AWARE_ROUTING"], env["NCCL_NET_PLUGIN"]) == (
+        "0",
+        "1",
+        "none",
+    )
+
+
+def test_a_small_mtu_and_missing_devices_are_said() -> None:
+    small = NodeLanes(
+        TWO, tuple(Lane(one.interface, one.address, one.network, one.device, 3, 1500, one.speed) for one in lanes(2))
+    )
+    said = " ".join(find_way([spark(ONE), small], {}).cautions)
+    assert "spark2: MTU enp1s0f0np0 1500" in said
+    assert "/dev/infiniband" in said
