@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from sparkctl.errors import InvalidInput
 from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
 
 
@@ -73,6 +74,25 @@ def whole(text: str | None) -> int | None:
 def ranks(words: Sequence[str], *flags: str) -> int:
     """Return the product of the sizes that these flags give, each given by several names: 1 where none is."""
     return math.prod(whole(value(words, *names.split())) or 1 for names in flags)
+
+
+def refuse_own(words: Sequence[str], *flags: str) -> None:
+    """Raise `InvalidInput` for a flag that differs from rank to rank: one value for all of them joins nobody."""
+    for name in flags:
+        if value(words, name) is not None or f"--{name}" in words:
+            raise InvalidInput(
+                f"args.{name} is for one Spark of several: sparkctl gives each its own",
+                f"remove args.{name} from the profile",
+            )
+
+
+def refuse_script(command: Sequence[str]) -> None:
+    """Raise `InvalidInput` for a shell with its script: what each rank is told cannot be added to it."""
+    if is_script(tuple(command)):
+        raise InvalidInput(
+            "command is a shell with a script of its own, and each Spark of several needs words of its own added",
+            "give the engine's own command as command:, and its flags as args:",
+        )
 
 
 def api_key(profile: Profile) -> str | None:

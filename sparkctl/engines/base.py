@@ -150,6 +150,35 @@ class Decoding:
     ranks: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One Spark's part of a model that several run together. ``addresses`` of all of them, in the order of their ranks: the
+    head's comes first, and it alone answers clients."""
+
+    index: int
+    addresses: tuple[str, ...]
+
+    @property
+    def is_head(self) -> bool:
+        """Tell whether it is the one that answers clients."""
+        return self.index == 0
+
+    @property
+    def head(self) -> str:
+        """The head's address."""
+        return self.addresses[0]
+
+    @property
+    def own(self) -> str:
+        """Its own address."""
+        return self.addresses[self.index]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.addresses)
+
+
 class Engine(Protocol):
     """One instance per module, named ``ENGINE``; found by file name (``engine: sglang`` is engines/sglang.py)."""
 
@@ -163,6 +192,17 @@ class Engine(Protocol):
 
     def argv(self, profile: Profile) -> tuple[str, ...]:
         """Return the container's command, launch words first, then model, host, port, served name, then ``args``."""
+        ...
+
+    def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+        """Return the command of one rank of several, from what `argv` gave: by the engine's own distributed runtime.
+
+        Raises `InvalidInput` for an engine that has none here, and for flags that only sparkctl can give each rank.
+        """
+        ...
+
+    def begins_with_head(self, words: tuple[str, ...]) -> bool:
+        """Tell whether the head has to be there before the others; else they wait for it, and it is started last."""
         ...
 
     def classify(self, line: str) -> Signal | None:

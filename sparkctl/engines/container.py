@@ -5,7 +5,8 @@ from __future__ import annotations
 from sparkctl.engines import _launch
 from sparkctl.engines._failures import COMMON, cuda_memory
 from sparkctl.engines._vocabulary import Vocabulary, loading
-from sparkctl.engines.base import Decoding, Defaults, Signal, Signs
+from sparkctl.engines.base import Decoding, Defaults, Rank, Signal, Signs
+from sparkctl.errors import InvalidInput
 from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -38,6 +39,17 @@ class Container:
     def argv(self, profile: Profile) -> tuple[str, ...]:
         """Return ``command`` and ``args`` as the profile gives them; empty leaves the image's own command."""
         return (profile.command or ()) + _launch.words(profile.args)
+
+    def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+        """Raise `InvalidInput`: how a program that nobody here knows is spread, nobody here knows."""
+        raise InvalidInput(
+            "a profile of engine container runs on one Spark",
+            "set nodes: 1, or name the engine: sglang, vllm or llamacpp",
+        )
+
+    def begins_with_head(self, words: tuple[str, ...]) -> bool:
+        """Return False: there is no order of several."""
+        return False
 
     def classify(self, line: str) -> Signal | None:
         """Return what a prepared line says, None for nothing. Never ``ready``."""

@@ -13,7 +13,7 @@ from sparkctl.engines._failures import COMMON
 from sparkctl.engines._fields import number
 from sparkctl.engines._llama_rules import CONTEXT, CUDA, ENDS, FLAGS, MEMORY, MODEL, UNMARKED
 from sparkctl.engines._vocabulary import Vocabulary, loading
-from sparkctl.engines.base import Decoding, Defaults, Signal, Signs
+from sparkctl.engines.base import Decoding, Defaults, Rank, Signal, Signs
 from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
@@ -165,6 +165,9 @@ def _timing(slot: str, rest: str) -> StatsLine | None:
     return None
 
 
+_RPC = 50052  # the default of rpc-server
+
+
 class LlamaCpp:
     """See ``engines.base.Engine``."""
 
@@ -201,6 +204,18 @@ class LlamaCpp:
             is_on_hub = _HUB.fullmatch(path) is not None and not path.endswith(".gguf")
             model = ("-hf" if is_on_hub else "-m", path)
         return command + model + _launch.serving_words(profile, 8080, ("alias", "a")) + _launch.words(profile.args)
+
+    def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+        """Return the server with the workers' addresses in ``--rpc``; a worker is an ``rpc-server`` on its own address."""
+        _launch.refuse_script(words)
+        _launch.refuse_own(words, "rpc")
+        if rank.is_head:
+            return (*words, "--rpc", ",".join(f"{address}:{_RPC}" for address in rank.addresses[1:]))
+        return ("rpc-server", "--host", rank.own, "--port", str(_RPC))
+
+    def begins_with_head(self, words: tuple[str, ...]) -> bool:
+        """Return False: the server looks for its workers at once."""
+        return False
 
     def classify(self, line: str) -> Signal | None:
         """Return what a prepared line says, None for nothing."""

@@ -13,7 +13,7 @@ from sparkctl.engines._fields import fields, number
 from sparkctl.engines._sglang_facts import FACTS
 from sparkctl.engines._sglang_failures import FAILURES, FRACTION
 from sparkctl.engines._vocabulary import Vocabulary, loading
-from sparkctl.engines.base import Decoding, Defaults, Signal, Signs
+from sparkctl.engines.base import Decoding, Defaults, Rank, Signal, Signs
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -100,6 +100,9 @@ def _prefix(page: _exposition.Page) -> tuple[float | None, float | None]:
     return computed + cached, cached
 
 
+_RENDEZVOUS = 25000  # the port at which the ranks meet; what the community's launchers take
+
+
 class SGLang:
     """See ``engines.base.Engine``."""
 
@@ -135,6 +138,17 @@ class SGLang:
         if profile.model.path is not None and not _launch.given(profile) & {"model-path", "model"}:
             model = ("--model-path", profile.model.path)
         return command + model + _launch.serving_words(profile, 30000) + _launch.words(profile.args)
+
+    def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+        """Return the command with ``--nnodes``, ``--node-rank`` and the head's ``--dist-init-addr``."""
+        _launch.refuse_script(words)
+        _launch.refuse_own(words, "nnodes", "node-rank", "dist-init-addr", "nccl-init-addr")
+        place = ("--nnodes", str(rank.count), "--node-rank", str(rank.index))
+        return (*words, *place, "--dist-init-addr", f"{rank.head}:{_RENDEZVOUS}")
+
+    def begins_with_head(self, words: tuple[str, ...]) -> bool:
+        """Return False: whoever comes first waits at the rendezvous."""
+        return False
 
     def classify(self, line: str) -> Signal | None:
         """Return what a prepared line says, None for nothing."""

@@ -11,7 +11,8 @@ import re
 from sparkctl.engines import _exposition, _launch
 from sparkctl.engines._failures import COMMON, cuda_memory
 from sparkctl.engines._vocabulary import Vocabulary, loading, rule
-from sparkctl.engines.base import Decoding, Defaults, Failure, Signal, Signs, Weight
+from sparkctl.engines.base import Decoding, Defaults, Failure, Rank, Signal, Signs, Weight
+from sparkctl.errors import InvalidInput
 from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
@@ -241,6 +242,17 @@ class TensorRTLLM:
             return command + _launch.words(profile.args)
         model = () if profile.model.path is None else (profile.model.path,)
         return command + model + _launch.serving_words(profile, 8000, ()) + _launch.words(profile.args)
+
+    def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+        """Raise `InvalidInput`: its ranks are started by mpirun, which needs a way by SSH from container to container."""
+        raise InvalidInput(
+            "trtllm-serve over several Sparks is started by mpirun, with SSH between the containers: sparkctl does not set that up",
+            "set nodes: 1, or take a vLLM or SGLang profile for both Sparks",
+        )
+
+    def begins_with_head(self, words: tuple[str, ...]) -> bool:
+        """Return False: there is no order of several."""
+        return False
 
     def classify(self, line: str) -> Signal | None:
         """Return what a prepared line says, None for nothing."""

@@ -11,7 +11,7 @@ from sparkctl.engines._fields import fields, number, numbers, share
 from sparkctl.engines._vllm_facts import FACTS
 from sparkctl.engines._vllm_failures import FAILURES, RETOLD, SHARE
 from sparkctl.engines._vocabulary import Vocabulary, loading
-from sparkctl.engines.base import Decoding, Defaults, Signal, Signs
+from sparkctl.engines.base import Decoding, Defaults, Rank, Signal, Signs
 from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -155,6 +155,9 @@ def _speculation_line(text: str) -> StatsLine:
     )
 
 
+_RAY = 46379  # not Redis' own port, which is often taken
+
+
 class VLLM:
     """See ``engines.base.Engine``."""
 
@@ -192,6 +195,26 @@ class VLLM:
             by_flag = not command or any("api_server" in word for word in command)
             model = ("--model", profile.model.path) if by_flag else (profile.model.path,)
         return command + model + _launch.serving_words(profile, 8000) + _launch.words(profile.args)
+
+    def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+        """Return the command with ``--nnodes``, ``--node-rank`` and ``--master-addr``; through Ray where the profile says so.
+
+        With ``--distributed-executor-backend ray`` the head begins a Ray cluster and serves in it, the others join it.
+        """
+        _launch.refuse_script(words)
+        _launch.refuse_own(words, "nnodes", "node-rank", "master-addr", "headless")
+        if not self.begins_with_head(words):
+            place = ("--nnodes", str(rank.count), "--node-rank", str(rank.index), "--master-addr", rank.head)
+            return (*words, *place, *(() if rank.is_head else ("--headless",)))
+        here = f"--node-ip-address={rank.own} --num-gpus=1 --disable-usage-stats"
+        if rank.is_head:
+            begin = f'ray start --head --port={_RAY} {here} && exec "$@"'
+            return ("sh", "-c", begin, "sh", *words)
+        return ("sh", "-c", f"exec ray start --address={rank.head}:{_RAY} {here} --block")
+
+    def begins_with_head(self, words: tuple[str, ...]) -> bool:
+        """Tell whether Ray joins them: a worker gives up soon where there is no head. Without Ray they wait for each other."""
+        return _launch.value(words, "distributed-executor-backend") == "ray"
 
     def classify(self, line: str) -> Signal | None:
         """Return what a prepared line says, None for nothing."""

@@ -1,0 +1,76 @@
+"""What each rank of a model over several Sparks is started with, word for word."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.engines.base import Rank
+from sparkctl.errors import InvalidInput
+
+PAIR = ("192.168.200.11", "192.168.200.12")
+HEAD, WORKER = Rank(0, PAIR), Rank(1, PAIR)
+
+
+def test_sglang_meets_at_the_head() -> None:
+    words = ("python", "-m", "sglang.launch_server", "--tp", "2")
+    sglang = engines.load("sglang")
+    meeting = ("--dist-init-addr", "192.168.200.11:25000")
+    assert sglang.joined(words, HEAD) == (*words, "--nnodes", "2", "--node-rank", "0", *meeting)
+    assert sglang.joined(words, WORKER) == (*words, "--nnodes", "2", "--node-rank", "1", *meeting)
+    assert not sglang.begins_with_head(words)
+
+
+def test_vllm_of_its_own_leaves_the_worker_headless() -> None:
+    words = ("vllm", "serve", "/models/m", "-tp", "2")
+    vllm = engines.load("vllm")
+    assert vllm.joined(words, HEAD) == (*words, "--nnodes", "2", "--node-rank", "0", "--master-addr", PAIR[0])
+    assert vllm.joined(words, WORKER)[-7:] == (
+        "--nnodes", "2", "--node-rank", "1", "--master-addr", PAIR[0], "--headless",
+    )  # fmt: skip
+    assert not vllm.begins_with_head(words)
+
+
+def test_vllm_over_ray_begins_with_the_head() -> None:
+    words = ("vllm", "serve", "/models/a b", "--distributed-executor-backend", "ray")
+    vllm = engines.load("vllm")
+    assert vllm.begins_with_head(words)
+    head = vllm.joined(words, HEAD)
+    assert head[:2] == ("sh", "-c")
+    assert head[3:] == ("sh", *words), "the words stay words: no shell reads them"
+    assert "--head --port=46379 --node-ip-address=192.168.200.11" in head[2]
+    assert "--address=192.168.200.11:46379 --node-ip-address=192.168.200.12" in vllm.joined(words, WORKER)[2]
+
+
+def test_llama_reaches_its_workers() -> None:
+    llama = engines.load("llamacpp")
+    trio = (*PAIR, "192.168.200.13")
+    assert llama.joined(("llama-server",), Rank(0, trio))[-2:] == ("--rpc", "192.168.200.12:50052,192.168.200.13:50052")
+    assert llama.joined(("llama-server",), Rank(2, trio)) == ("rpc-server", "--host", trio[2], "--port", "50052")
+
+
+@pytest.mark.parametrize("engine", ["trtllm", "container"])
+def test_what_cannot_be_spread_says_so(engine: str) -> None:
+    with pytest.raises(InvalidInput, match="Spark") as refused:
+        engines.load(engine).joined(("x",), HEAD)
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("engine", "own"),
+    [
+        ("sglang", "--node-rank=0"),
+        ("sglang", "--dist_init_addr=h:1"),
+        ("vllm", "--headless"),
+        ("llamacpp", "--rpc=h:1"),
+    ],
+)
+def test_what_differs_from_rank_to_rank_is_not_the_profiles(engine: str, own: str) -> None:
+    with pytest.raises(InvalidInput, match="gives each its own"):
+        engines.load(engine).joined(("x", own), WORKER)
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm", "llamacpp"])
+def test_a_script_cannot_be_joined(engine: str) -> None:
+    with pytest.raises(InvalidInput, match="script"):
+        engines.load(engine).joined(("bash", "-c", "exec something"), HEAD)
