@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from sparkctl import __version__
 from sparkctl.core import per_step
 from sparkctl.core.env import engine_args, engine_env, engine_secrets
 from sparkctl.core.faults import quoted
-from sparkctl.engines.base import Engine
+from sparkctl.engines.base import Engine, Rank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node
 from sparkctl.model.plan import GuardRule, Label, LaunchPlan, Mount, ReadyRule, node_port
 from sparkctl.model.profile import Profile
 
 SERVER_KEYS = ("VLLM_API_KEY", "LLAMA_API_KEY")  # environment entries by which a server demands a key of its clients
+_INFINIBAND = "/dev/infiniband"
 NONE = "none"  # written in a profile where the engine's own default is not wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one rank of several stands. ``env``: what its libraries are told of the way to the others; ``has_devices``:
+    RDMA can be given to its container."""
+
+    rank: Rank
+    env: tuple[tuple[str, str], ...] = ()
+    has_devices: bool = False
 
 
 def plan(
@@ -29,8 +40,9 @@ def plan(
     environ: Mapping[str, str],
     engine: Engine,
     instance: str | None = None,
+    place: Place | None = None,
 ) -> LaunchPlan:
-    """Return the launch of ``profile`` on ``node``.
+    """Return the launch of ``profile`` on ``node``; with ``place`` that of one rank of several.
 
     ``home`` is the node user's home there, ``operator`` whoever starts it (for the label), ``environ`` the operator's
     environment, ``instance`` the label that tells containers apart (the profile's name unless given).
@@ -46,7 +58,7 @@ def plan(
     network = box.network or usual_network(port, box.options)
     command = engine.argv(profile)
     step = per_step.encode(per_step.per_step(profile.model, engine.decoding(command)))
-    return LaunchPlan(
+    made = LaunchPlan(
         node=node.name, instance=instance, profile=profile.name, profile_hash=profile.digest, engine=profile.engine,
         container_name=container_name(profile), image=profile.image, entrypoint=box.entrypoint, command=command, env=env,
         mounts=tuple(mount(text, home) for text in profile.mounts), gpus=wanted(box.gpus, engine.defaults.gpus),
@@ -58,6 +70,44 @@ def plan(
         expected_memory=profile.expected_memory, floor_memory=profile.floor_memory, guard=guard_rule(profile),
         secrets=secrets,
     )  # fmt: skip
+    return made if place is None else _placed(made, place, engine)
+
+
+def _placed(made: LaunchPlan, place: Place, engine: Engine) -> LaunchPlan:
+    """Return the launch of one rank. What the profile sets of itself goes before what is found out about the way.
+
+    A worker answers nobody: it has no port, and is as ready as its process lives; the head's readiness is the model's.
+    """
+    if made.network not in (None, "host"):
+        raise InvalidInput(
+            f"container.network is {made.network}, and the ranks of a model meet on the Sparks' own addresses",
+            "set container.network: host, or leave it out",
+        )
+    rank, own = place.rank, {name for name, _ in made.env}
+    devices = (_INFINIBAND,) if place.has_devices and _INFINIBAND not in made.devices else ()
+    memlock = () if any(name == "memlock" for name, _ in made.ulimits) else (("memlock", "-1"),)
+    placed = replace(
+        made,
+        command=engine.joined(made.command, rank),
+        env=(*((name, value) for name, value in place.env if name not in own), *made.env),
+        devices=(*made.devices, *devices),
+        ulimits=(*made.ulimits, *memlock),
+        ipc=made.ipc or "host",
+        network="host",
+        rank=rank.index,
+        ranks=rank.count,
+        labels=(*made.labels, (Label.RANK, f"{rank.index}/{rank.count}")),
+    )
+    if rank.is_head:
+        return placed
+    silent = ReadyRule(None, None, "none")
+    labels = tuple((name, _rule(silent) if name == Label.READY else value) for name, value in placed.labels)
+    return replace(
+        placed,
+        port=None,
+        ready=silent,
+        labels=tuple(pair for pair in labels if pair[0] not in (Label.PORT, Label.LIVENESS)),
+    )
 
 
 def container_name(profile: Profile) -> str:
@@ -115,14 +165,13 @@ def wanted(own: str | None, default: str | None) -> str | None:
 def _labels(
     profile: Profile, instance: str, operator: str, port: int | None, ready: ReadyRule, step: str | None
 ) -> tuple[tuple[str, str], ...]:
-    rule = json.dumps(asdict(ready), ensure_ascii=False, separators=(",", ":"))
     labels = [
         (Label.PROFILE, profile.name),
         (Label.HASH, profile.digest),
         (Label.INSTANCE, instance),
         (Label.ENGINE, profile.engine),
         (Label.OPERATOR, operator),
-        (Label.READY, rule),
+        (Label.READY, _rule(ready)),
         (Label.GRACE, f"{profile.stop_grace:g}"),
         (Label.VERSION, __version__),
     ]
@@ -135,3 +184,7 @@ def _labels(
     if step is not None:
         labels.append((Label.PER_STEP, step))
     return tuple(labels)
+
+
+def _rule(ready: ReadyRule) -> str:
+    return json.dumps(asdict(ready), ensure_ascii=False, separators=(",", ":"))

@@ -23,6 +23,7 @@ class Label:
     GRACE = PREFIX + "grace"  # seconds between SIGTERM and SIGKILL
     EXPECTED = PREFIX + "expected"  # bytes of memory it is expected to hold
     PER_STEP = PREFIX + "per-step"  # PerStep as JSON: what a decode step reads
+    RANK = PREFIX + "rank"  # "1/2": the second of two Sparks of one model
     VERSION = PREFIX + "version"
     LIVENESS = PREFIX + "liveness"  # "none": never asked for a token while it is idle
 
@@ -143,6 +144,8 @@ class LaunchPlan:
     expected_memory: int | None
     floor_memory: int | None
     guard: GuardRule | None = None  # None: nobody guards this start
+    rank: int = 0
+    ranks: int = 1
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property

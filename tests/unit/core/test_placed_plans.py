@@ -1,0 +1,74 @@
+"""The launch of each rank of a model over several Sparks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.core.planning import Place, plan
+from sparkctl.engines.base import Rank
+from sparkctl.errors import InvalidInput
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.plan import Label, LaunchPlan
+from sparkctl.model.profile import ContainerOptions, Model, Profile
+
+PAIR = ("192.168.200.11", "192.168.200.12")
+WAY = (("NCCL_IB_HCA", "rocep1s0f0,roceP2p1s0f0"), ("NCCL_SOCKET_IFNAME", "enp1s0f0np0"))
+PROFILE = Profile(
+    "big",
+    "sglang",
+    "img:1",
+    "big.yaml",
+    False,
+    model=Model(path="/models/big"),
+    port=8000,
+    args=(("tp", "2"),),
+    nodes=2,
+)
+
+
+def placed(index: int, profile: Profile = PROFILE, **more: object) -> LaunchPlan:
+    place = replace(Place(Rank(index, PAIR), WAY, has_devices=True), **more)  # type: ignore[arg-type]
+    engine = engines.load(profile.engine)
+    node = Node(NodeName(f"spark{index + 1}"), "10.0.0.1")
+    return plan(profile, node, home="/home/milo", operator="milo@desk", environ={}, engine=engine, place=place)
+
+
+def test_the_head_answers_and_the_worker_does_not() -> None:
+    head, worker = placed(0), placed(1)
+    assert (head.port, head.ready.health, head.ready.probe) == (8000, "/health", "completions")
+    assert (worker.port, worker.ready.line, worker.ready.health, worker.ready.probe) == (None, None, None, "none")
+    assert (head.rank, worker.rank, head.ranks) == (0, 1, 2)
+    labels = dict(worker.labels)
+    assert labels[Label.RANK] == "1/2"
+    assert Label.PORT not in labels
+    assert '"probe":"none"' in labels[Label.READY]
+    assert dict(head.labels)[Label.PORT] == "8000"
+    assert head.profile_hash == worker.profile_hash
+
+
+def test_each_is_given_the_way_and_the_devices() -> None:
+    worker = placed(1)
+    assert dict(worker.env) == dict(WAY)
+    assert (worker.devices, worker.ipc, worker.network) == (("/dev/infiniband",), "host", "host")
+    assert ("memlock", "-1") in worker.ulimits
+    assert worker.command[-6:] == ("--nnodes", "2", "--node-rank", "1", "--dist-init-addr", "192.168.200.11:25000")
+    assert placed(1, has_devices=False).devices == ()
+
+
+def test_what_the_profile_sets_goes_before_what_was_found() -> None:
+    own = replace(
+        PROFILE,
+        env=(("NCCL_IB_HCA", "mlx5_0"),),
+        container=ContainerOptions(ipc="private", ulimits=(("memlock", "1024"),), devices=("/dev/infiniband",)),
+    )
+    worker = placed(1, own)
+    assert [value for name, value in worker.env if name == "NCCL_IB_HCA"] == ["mlx5_0"]
+    assert (worker.ipc, worker.devices, worker.ulimits) == ("private", ("/dev/infiniband",), (("memlock", "1024"),))
+
+
+def test_a_network_of_its_own_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"container\.network is bridge"):
+        placed(0, replace(PROFILE, container=ContainerOptions(network="bridge")))
