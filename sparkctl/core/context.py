@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.core.history import History
@@ -15,9 +15,17 @@ from sparkctl.model.ask import Asker, Nobody
 
 if TYPE_CHECKING:
     from sparkctl.core.session import Session
-    from sparkctl.model.node import Node
+    from sparkctl.model.node import Node, NodeName
 
 T = TypeVar("T")
+
+
+class NodeLock(Protocol):
+    """A node that nobody else changes meanwhile."""
+
+    async def ensure(self) -> None:
+        """Have it, taking it again where a break of the connection lost it."""
+        ...
 
 
 class Interrupted(SparkctlError):
@@ -67,6 +75,7 @@ class Context:
     """What every verb is given: who acts, how to ask, what time it is, where history lies.
 
     ``lend``: how a verb, or a look beside other things, comes by a session; None: each has a connection of its own.
+    ``holds``: nodes whose locks a verb of several steps has for all of them: a step takes none of its own there.
     """
 
     history: History
@@ -76,6 +85,7 @@ class Context:
     interrupt: Interrupt = field(default_factory=Interrupt)
     lend: Callable[[Node], Session] | None = None
     locks: set[str] = field(default_factory=set)  # tokens of the nodes' locks that this process has; copies share it
+    holds: Mapping[NodeName, NodeLock] = field(default_factory=dict)
 
     def session(self, node: Node) -> Session:
         """Return a session to be opened on a node: over a connection that is there, where somebody lends one."""

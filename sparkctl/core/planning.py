@@ -12,7 +12,7 @@ from sparkctl.core.env import engine_args, engine_env, engine_secrets
 from sparkctl.core.faults import quoted
 from sparkctl.engines.base import Engine, Rank
 from sparkctl.errors import InvalidInput
-from sparkctl.model.node import Node
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import GuardRule, Label, LaunchPlan, Mount, ReadyRule, node_port
 from sparkctl.model.profile import Profile
 
@@ -24,9 +24,11 @@ NONE = "none"  # written in a profile where the engine's own default is not want
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where one rank of several stands. ``env``: what its libraries are told of the way to the others; ``has_devices``:
-    RDMA can be given to its container."""
+    RDMA can be given to its container. ``nodes``: where all of them stand, the head first; ``run``: a name for this start."""
 
     rank: Rank
+    nodes: tuple[NodeName, ...]
+    run: str
     env: tuple[tuple[str, str], ...] = ()
     has_devices: bool = False
 
@@ -96,7 +98,12 @@ def _placed(made: LaunchPlan, place: Place, engine: Engine) -> LaunchPlan:
         network="host",
         rank=rank.index,
         ranks=rank.count,
-        labels=(*made.labels, (Label.RANK, f"{rank.index}/{rank.count}")),
+        labels=(
+            *made.labels,
+            (Label.RANK, f"{rank.index}/{rank.count}"),
+            (Label.NODES, ",".join(place.nodes)),
+            (Label.RUN, place.run),
+        ),
     )
     if rank.is_head:
         return placed

@@ -20,6 +20,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import PartTime, Phase, Step
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.sample import Sample
+from sparkctl.model.switch import SwitchPlan, SwitchStep
 from sparkctl.model.verdict import Verdict
 
 
@@ -226,6 +227,28 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class SwitchPlanned:
+    """What a switch will stop, keep and start."""
+
+    ts: float
+    node: NodeName | None
+    plan: SwitchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchStepped:
+    """A switch began a step, or has proved one: ``proof`` is what proves it, in words, None while it goes on. ``elapsed``
+    counts from the beginning of the verb, in seconds."""
+
+    ts: float
+    node: NodeName | None
+    step: SwitchStep
+    instance: str
+    proof: str | None = None
+    elapsed: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Examined:
     """`doctor` is through with a node after ``seconds``: what it found there was told before, but for comparisons."""
 
@@ -268,6 +291,8 @@ Event = (
     | GuardStood
     | Warned
     | Found
+    | SwitchPlanned
+    | SwitchStepped
     | Examined
     | Ended
 )

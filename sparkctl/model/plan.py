@@ -24,6 +24,8 @@ class Label:
     EXPECTED = PREFIX + "expected"  # bytes of memory it is expected to hold
     PER_STEP = PREFIX + "per-step"  # PerStep as JSON: what a decode step reads
     RANK = PREFIX + "rank"  # "1/2": the second of two Sparks of one model
+    NODES = PREFIX + "nodes"  # "spark1,spark2": where its ranks are, as whoever started it calls them, the head first
+    RUN = PREFIX + "run"  # the same on every rank of one start, and on those of no other
     VERSION = PREFIX + "version"
     LIVENESS = PREFIX + "liveness"  # "none": never asked for a token while it is idle
 

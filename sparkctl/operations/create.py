@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from sparkctl.core.context import Context, Interrupted
+from sparkctl.core.context import Context, Interrupted, NodeLock
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerError, LinkLost, NodeError, NoSuchContainer
 from sparkctl.model.container import ContainerState
 from sparkctl.model.plan import Label, LaunchPlan
-from sparkctl.operations.lock import StartLock
 
 _UNDO_PATIENCE = 15.0
 
@@ -18,7 +17,7 @@ class CreatingTooLong(DockerError):
     """Docker did not answer to the creation within its time."""
 
 
-async def create(ctx: Context, session: Session, plan: LaunchPlan, lock: StartLock) -> str:
+async def create(ctx: Context, session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
     """Create and start. The first Ctrl-C lets this finish (the engine then goes on without us), a second undoes it."""
     work = asyncio.ensure_future(_create_and_start(session, plan, lock))
     second = asyncio.ensure_future(ctx.interrupt.wait(2))
@@ -37,7 +36,7 @@ async def create(ctx: Context, session: Session, plan: LaunchPlan, lock: StartLo
         await asyncio.gather(work, second, return_exceptions=True)
 
 
-async def _create_and_start(session: Session, plan: LaunchPlan, lock: StartLock) -> str:
+async def _create_and_start(session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
     try:
         container_id = await session.docker.create(plan)
     except LinkLost:
@@ -60,7 +59,7 @@ async def _create_and_start(session: Session, plan: LaunchPlan, lock: StartLock)
     return container_id
 
 
-async def _created_meanwhile(session: Session, plan: LaunchPlan, lock: StartLock) -> str:
+async def _created_meanwhile(session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
     """The connection broke under the create call: it may have been done or not. Look, and only then do it again."""
     await session.link.reconnect(give_up_after=plan.timeouts.creating)
     await lock.ensure()

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import Context, NodeLock
 from sparkctl.core.session import Session
 from sparkctl.errors import LinkLost, NodeError, Refused
 from sparkctl.model.node import NodeState
@@ -136,13 +136,29 @@ class StartLock:
             await asyncio.gather(end, return_exceptions=True)
 
 
+class StepLock:
+    """The lock of the verb that this is a step of: used, and left to it."""
+
+    def __init__(self, held: NodeLock) -> None:
+        self._held = held
+
+    async def ensure(self) -> None:
+        """Have it; see `StartLock.ensure`."""
+        await self._held.ensure()
+
+    async def release(self) -> None:
+        """Leave it to the verb that has it."""
+
+
 async def acquire(
     session: Session, ctx: Context, doing: str, warn: Callable[[str], None], *, beside_ourselves: bool = False
-) -> StartLock:
+) -> StartLock | StepLock:
     """Take the node's lock or raise `Taken`, naming who holds it, what they are doing and since when.
 
     ``beside_ourselves``: a lock that this very operator holds is no obstacle; in another terminal it is worth a word.
     """
+    if (held := ctx.holds.get(session.node.name)) is not None:
+        return StepLock(held)
     lock = StartLock(session, ctx, doing, warn)
     try:
         await lock.take()

@@ -19,7 +19,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.operations import fitting
 from sparkctl.operations.preflight import refuse_without_docker
 from sparkctl.operations.stream import Emit, stream
-from sparkctl.operations.up import UpRequest
+from sparkctl.operations.up_request import UpRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PlanRequest:
 
     def start(self, node: Node) -> UpRequest:
         """What would be asked of `up` there."""
-        return UpRequest(self.profile, load(self.profile.engine), node, words=self.words, environ=self.environ)
+        return UpRequest(self.profile, load(self.profile.engine), (node,), words=self.words, environ=self.environ)
 
 
 def plan(ctx: Context, request: PlanRequest) -> AsyncGenerator[Event, None]:

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 from sparkctl.core import edits
-from sparkctl.core.context import Context
+from sparkctl.core.context import Context, NodeLock
 from sparkctl.core.planning import plan as make_plan
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
-from sparkctl.engines.base import Engine
 from sparkctl.errors import DockerError, ExitCode, InvalidInput, NodeError, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, MemorySampled, Outcome, PhaseChanged, PlanMade, Warned
 from sparkctl.model.guard import UnwatchReason
-from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.model.profile import Profile
-from sparkctl.model.secrets import redact_words
 from sparkctl.model.units import spoken
-from sparkctl.model.verdict import Cause, Change, Edit, Evidence, Verdict
+from sparkctl.model.verdict import Cause, Change, Evidence, Verdict
 from sparkctl.operations import earlier, fitting, judge, readiness, receipts
 from sparkctl.operations.create import CreatingTooLong, create
 from sparkctl.operations.drop_caches import NoRight, drop
 from sparkctl.operations.endpoint import endpoint
-from sparkctl.operations.lock import StartLock, acquire
+from sparkctl.operations.lock import acquire
 from sparkctl.operations.preflight import Decision, Scene, decide, refuse_without_docker
 from sparkctl.operations.savelog import save_log
 from sparkctl.operations.start_fit import StartFit
@@ -36,56 +31,13 @@ from sparkctl.operations.start_guard import StartGuard, unwatch
 from sparkctl.operations.stop import stop, sweep
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.operations.timing import Timing
+from sparkctl.operations.up_request import UpRequest
 from sparkctl.operations.watch import StartWatch, Watched, secrets_of
 
 _UNCHANGED = "interrupted before anything was changed"
 _OLD_GONE = "interrupted: the one that ran before was stopped, the new one was not started"
 _SIGKILLED = 137
 _IDENTITY = ("identity", "memory", "processes", "gpu", "listen", "docker")
-
-
-@dataclass(frozen=True, slots=True)
-class UpRequest:
-    """What to start and how. ``timeout`` is seconds for the whole start, None: only the phases' own limits.
-
-    ``guarded`` False: without a guard, whatever the profile says. ``once_more``: although the last starts failed.
-    ``forced``: although it does not fit.
-    ``words`` are the profile and its overrides as the operator gave them, so that advice repeats what was meant.
-    """
-
-    profile: Profile
-    engine: Engine
-    node: Node
-    dry_run: bool = False
-    detach: bool = False
-    replace: bool = False
-    timeout: float | None = None
-    environ: Mapping[str, str] = field(default_factory=dict)
-    words: tuple[str, ...] = ()
-    guarded: bool = True
-    once_more: bool = False
-    forced: bool = False
-
-    @property
-    def again(self) -> str:
-        """The command that asks for the same once more."""
-        return self.again_with()
-
-    def again_with(self, edit: Edit | None = None) -> str:
-        """The same command, for advice, secrets in it masked; with ``edit`` that field has its new value in it."""
-        profile, *words = self.words or (self.profile.name,)
-        changed = None if edit is None else edit.field
-        pairs = [pair for pair in zip(words[::2], words[1::2], strict=False) if pair[1].partition("=")[0] != changed]
-        pairs += [] if edit is None else [("--set", edit.setting)]
-        flags = {
-            "--no-guard": not self.guarded,
-            "--again": self.once_more,
-            "--force": self.forced,
-            f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
-        }
-        told = redact_words([word for pair in pairs for word in pair])
-        own = [flag for flag, given in flags.items() if given]
-        return shlex.join(["sparkctl", "up", profile, "--node", self.node.name, *told, *own])
 
 
 def up(ctx: Context, request: UpRequest) -> AsyncGenerator[Event, None]:
@@ -221,7 +173,7 @@ class _Up:
     # changing
 
     async def _container(
-        self, session: Session, plan: LaunchPlan, decision: Decision, lock: StartLock
+        self, session: Session, plan: LaunchPlan, decision: Decision, lock: NodeLock
     ) -> tuple[Ended | None, str]:
         """Return the id of the container to watch, the one that runs already or a new one; or the end that there is none."""
         if decision.attach is not None:

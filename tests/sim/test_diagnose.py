@@ -22,7 +22,8 @@ from sparkctl.model.verdict import Cause
 from sparkctl.operations.diagnose import of_instance
 from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.inquest import inquest
-from sparkctl.operations.up import UpRequest, up
+from sparkctl.operations.up import up
+from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.sim.test_command import demo
@@ -48,7 +49,7 @@ async def started(ctx: Context, node: Node, fault: str) -> Ended:
     """Start a profile that fails, and return its end."""
     overrides = [f"env.SIM_FAULT={fault}"]
     profile = ProfileLibrary(user=shipped_profiles_dir()).load("qwen36", overrides=overrides)
-    request = UpRequest(profile, load(profile.engine), node, environ={}, words=("qwen36", "--set", overrides[0]))
+    request = UpRequest(profile, load(profile.engine), (node,), environ={}, words=("qwen36", "--set", overrides[0]))
     events = [event async for event in up(ctx, request)]
     assert isinstance(events[-1], Ended)
     return events[-1]

@@ -20,7 +20,8 @@ from sparkctl.model.events import Ended, Outcome, PhaseChanged
 from sparkctl.model.node import Node
 from sparkctl.model.phase import PartTime, Phase
 from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.up import UpRequest, up
+from sparkctl.operations.up import up
+from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
 
 VLLM = "qwen36-vllm"
@@ -28,7 +29,7 @@ VLLM = "qwen36-vllm"
 
 async def started(ctx: Context, node: Node) -> list[PhaseChanged]:
     profile = ProfileLibrary(shipped_profiles_dir()).load(VLLM)
-    events = [event async for event in up(ctx, UpRequest(profile, engines.load(profile.engine), node))]
+    events = [event async for event in up(ctx, UpRequest(profile, engines.load(profile.engine), (node,)))]
     assert isinstance(events[-1], Ended)
     assert events[-1].outcome is Outcome.READY
     return [event for event in events if isinstance(event, PhaseChanged)]

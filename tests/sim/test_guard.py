@@ -28,7 +28,8 @@ from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.guard import ArmRequest, arm, disarm, status
 from sparkctl.operations.logs import LogsRequest, logs
 from sparkctl.operations.status import status as node_status
-from sparkctl.operations.up import UpRequest, up
+from sparkctl.operations.up import up
+from sparkctl.operations.up_request import UpRequest
 from sparkctl.present.guard_table import guard_lines
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.sim.guard import SimGuard
@@ -60,7 +61,7 @@ def node_of(sparks: SimulatedSparks) -> Node:
 def request(sparks: SimulatedSparks, *sets: str, profile: str = "qwen36-vllm", **more: object) -> UpRequest:
     chosen = ProfileLibrary(user=shipped_profiles_dir()).load(profile, overrides=sets)
     words = (profile, *(word for one in sets for word in ("--set", one)))
-    return UpRequest(chosen, engines.load(chosen.engine), node_of(sparks), words=words, **more)  # type: ignore[arg-type]
+    return UpRequest(chosen, engines.load(chosen.engine), (node_of(sparks),), words=words, **more)  # type: ignore[arg-type]
 
 
 async def all_of(events: AsyncIterator[Event]) -> list[Event]:

@@ -26,7 +26,8 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import ReadyRule
 from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.logs import LogsRequest, logs
-from sparkctl.operations.up import UpRequest, up
+from sparkctl.operations.up import up
+from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
 from tests.sim import clients
 from tests.sim.clients import FAST
@@ -143,7 +144,7 @@ async def test_a_start_goes_on_when_the_disk_is_full(sparks: SimulatedSparks, ct
 
 def _start(node: Node) -> UpRequest:
     profile = ProfileLibrary(user=shipped_profiles_dir()).load(INSTANCE)
-    return UpRequest(profile, engines.load(profile.engine), node)
+    return UpRequest(profile, engines.load(profile.engine), (node,))
 
 
 # what is shown, and why

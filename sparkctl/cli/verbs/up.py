@@ -55,11 +55,12 @@ def command(
     from sparkctl.core.env import env_file_warnings
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.engines import load
-    from sparkctl.operations.up import UpRequest, up
+    from sparkctl.operations.up import up
+    from sparkctl.operations.up_request import UpRequest
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
     request = UpRequest(
-        profile=chosen, engine=load(chosen.engine), node=one_node(node), dry_run=dry_run, detach=detach,
+        profile=chosen, engine=load(chosen.engine), nodes=(one_node(node),), dry_run=dry_run, detach=detach,
         replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard, once_more=again, forced=force,
         words=(profile, *(word for override in overrides for word in ("--set", override))),
     )  # fmt: skip

@@ -30,7 +30,9 @@ PROFILE = Profile(
 
 
 def placed(index: int, profile: Profile = PROFILE, **more: object) -> LaunchPlan:
-    place = replace(Place(Rank(index, PAIR), WAY, has_devices=True), **more)  # type: ignore[arg-type]
+    place = replace(
+        Place(Rank(index, PAIR), (NodeName("spark1"), NodeName("spark2")), "a1b2c3", WAY, has_devices=True), **more
+    )  # type: ignore[arg-type]
     engine = engines.load(profile.engine)
     node = Node(NodeName(f"spark{index + 1}"), "10.0.0.1")
     return plan(profile, node, home="/home/milo", operator="milo@desk", environ={}, engine=engine, place=place)
@@ -42,7 +44,7 @@ def test_the_head_answers_and_the_worker_does_not() -> None:
     assert (worker.port, worker.ready.line, worker.ready.health, worker.ready.probe) == (None, None, None, "none")
     assert (head.rank, worker.rank, head.ranks) == (0, 1, 2)
     labels = dict(worker.labels)
-    assert labels[Label.RANK] == "1/2"
+    assert (labels[Label.RANK], labels[Label.NODES], labels[Label.RUN]) == ("1/2", "spark1,spark2", "a1b2c3")
     assert Label.PORT not in labels
     assert '"probe":"none"' in labels[Label.READY]
     assert dict(head.labels)[Label.PORT] == "8000"

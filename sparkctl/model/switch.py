@@ -1,0 +1,123 @@
+"""A switch: what stops, what stays, what starts, and how far it is. Pure data; bytes; None is "not known"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparkctl.model.fit import Fit
+from sparkctl.model.node import NodeName
+
+
+class Conflict(StrEnum):
+    """Why something has to go before the new one can come."""
+
+    MEMORY = "memory"  # the fit calculation: not both
+    PORT = "port"
+    GROUP = "group"  # of one exclusive group
+    INSTANCE = "instance"  # another version of the same
+    NODES = "nodes"  # another of its ranks has to go, and none is left behind
+
+
+class SwitchStep(StrEnum):
+    """The steps, in their order; the last four are the way back. The journal on the nodes names the one that was begun."""
+
+    CHECKING = "checking"  # everything that can fail while the old model serves
+    STOPPING = "stopping"  # the old one; its container is kept, ended, until the new one is proved
+    RELEASING = "releasing"  # its memory is proved to be back
+    STARTING = "starting"
+    CLEARING = "clearing"  # the new one has proved itself: the old one's containers go
+    DONE = "done"
+    UNDOING = "undoing"  # the new one failed: its log is kept, its containers go
+    RESTORING = "restoring"  # the old one's containers are started again
+    RESTORED = "restored"  # and have proved themselves
+    LEFT = "left"  # the wreck was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """One container that stands on a node now. ``instance`` is its name where it is ours, else the container's.
+
+    ``held``: memory. ``conflicts``: why it has to go, none where it stays. ``rank`` as "0/2", None for one Spark alone.
+    """
+
+    instance: str
+    container: str
+    container_id: str
+    ours: bool
+    held: int | None = None
+    conflicts: tuple[Conflict, ...] = ()
+    rank: str | None = None
+    port: int | None = None
+
+    @property
+    def goes(self) -> bool:
+        """Tell whether it is to be stopped."""
+        return bool(self.conflicts)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """One node before and after. ``starts``: what comes here, None where something only goes. ``fit`` is of that, with what
+    goes counted as gone. ``available_after``: MemAvailable once it is done, an estimate."""
+
+    node: NodeName
+    total: int | None
+    available: int | None
+    tenants: tuple[Tenant, ...]
+    starts: str | None = None
+    fit: Fit | None = None
+    available_after: int | None = None
+
+    @property
+    def stops(self) -> tuple[Tenant, ...]:
+        """Whom it loses."""
+        return tuple(one for one in self.tenants if one.goes)
+
+    @property
+    def stays(self) -> tuple[Tenant, ...]:
+        """Who is not touched."""
+        return tuple(one for one in self.tenants if not one.goes)
+
+    @property
+    def is_free_after(self) -> bool:
+        """Tell whether nothing stands there afterwards."""
+        return self.starts is None and not self.stays
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPlan:
+    """A whole switch. ``nodes`` are those of the new one, its head first; ``changes`` has every node that is touched.
+
+    ``stops`` are the names of the instances that go, ``obstacles`` why it cannot be done (none: it can), ``cautions`` what
+    may go wrong all the same, a sentence each. ``seconds``: how long the new one's start usually takes.
+    """
+
+    profile: str
+    instance: str
+    nodes: tuple[NodeName, ...]
+    changes: tuple[NodeChange, ...]
+    stops: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What lies on every node of a switch that is under way or was left: enough for another operator to finish it.
+
+    ``words``: the profile and its overrides as they were given, without secrets; ``profile_hash`` is of what they made.
+    ``old`` are the containers that were stopped and are kept, by node; ``since`` in unix seconds.
+    """
+
+    id: str
+    operator: str
+    since: float
+    step: SwitchStep
+    instance: str
+    words: tuple[str, ...]
+    profile_hash: str
+    nodes: tuple[NodeName, ...]
+    stops: tuple[str, ...]
+    old: tuple[tuple[NodeName, str], ...]  # (node, container id), in the order in which they are started again

@@ -1,0 +1,64 @@
+"""What ``up`` is asked for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sparkctl.engines.base import Engine
+from sparkctl.model.node import Node
+from sparkctl.model.profile import Profile
+from sparkctl.model.secrets import redact_words
+from sparkctl.model.verdict import Edit
+
+
+@dataclass(frozen=True, slots=True)
+class UpRequest:
+    """What to start and how. ``timeout`` is seconds for the whole start, None: only the phases' own limits.
+
+    ``guarded`` False: without a guard, whatever the profile says. ``once_more``: although the last starts failed.
+    ``forced``: although it does not fit.
+    ``nodes`` in the order of ranks: the first is the head, which alone answers clients.
+    ``words`` are the profile and its overrides as the operator gave them, so that advice repeats what was meant.
+    """
+
+    profile: Profile
+    engine: Engine
+    nodes: tuple[Node, ...]
+    dry_run: bool = False
+    detach: bool = False
+    replace: bool = False
+    timeout: float | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    guarded: bool = True
+    once_more: bool = False
+    forced: bool = False
+
+    @property
+    def node(self) -> Node:
+        """The head's node, or the only one."""
+        return self.nodes[0]
+
+    @property
+    def again(self) -> str:
+        """The command that asks for the same once more."""
+        return self.again_with()
+
+    def again_with(self, edit: Edit | None = None) -> str:
+        """The same command, for advice, secrets in it masked; with ``edit`` that field has its new value in it."""
+        profile, *words = self.words or (self.profile.name,)
+        changed = None if edit is None else edit.field
+        pairs = [pair for pair in zip(words[::2], words[1::2], strict=False) if pair[1].partition("=")[0] != changed]
+        pairs += [] if edit is None else [("--set", edit.setting)]
+        flags = {
+            "--no-guard": not self.guarded,
+            "--again": self.once_more,
+            "--force": self.forced,
+            f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
+        }
+        told = redact_words([word for pair in pairs for word in pair])
+        own = [flag for flag, given in flags.items() if given]
+        where = [word for node in self.nodes for word in ("--node", node.name)]
+        return shlex.join(["sparkctl", "up", profile, *where, *told, *own])
