@@ -36,6 +36,8 @@ _KINDS: dict[str, type] = {
     "guarded": events.GuardStood,
     "warning": events.Warned,
     "finding": events.Found,
+    "moved": events.Moved,
+    "released": events.Released,
     "switch-plan": events.SwitchPlanned,
     "switch": events.SwitchStepped,
     "examined": events.Examined,

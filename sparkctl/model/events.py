@@ -249,6 +249,42 @@ class SwitchStepped:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """How far something is that is carried from one node to another (`sync`), or through a measured link.
+
+    ``node`` is where it goes, ``source`` where it comes from, ``what`` is carried. Bytes and bytes a second; ``left`` in
+    seconds. None: not known yet.
+    """
+
+    ts: float
+    node: NodeName
+    source: NodeName
+    what: str
+    done: int
+    total: int | None = None
+    rate: float | None = None
+    left: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What became of the memory of an instance that was stopped on a node: the proof, or who still holds what.
+
+    ``freed`` and ``missing`` in bytes, None where it could not be measured; ``holders`` are (who, bytes): processes of it
+    that outlived it, files of theirs in /dev/shm. ``before_start`` is MemAvailable before it was started, by the history.
+    """
+
+    ts: float
+    node: NodeName
+    instance: str
+    freed: int | None
+    missing: int | None
+    holders: tuple[tuple[str, int | None], ...] = ()
+    before_start: int | None = None
+    available: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Examined:
     """`doctor` is through with a node after ``seconds``: what it found there was told before, but for comparisons."""
 
@@ -291,6 +327,8 @@ Event = (
     | GuardStood
     | Warned
     | Found
+    | Moved
+    | Released
     | SwitchPlanned
     | SwitchStepped
     | Examined

@@ -23,6 +23,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import LaunchPlan, Mount, ReadyRule, Timeouts
 from sparkctl.model.sample import Gpu, Sample
+from sparkctl.model.switch import Conflict, NodeChange, SwitchPlan, SwitchStep, Tenant
 from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
 
 NODE = NodeName("spark1")
@@ -67,6 +68,14 @@ SAMPLES: list[events.Event] = [
     events.GuardStood(1.0, NODE, ("i",)),
     events.Warned(1.0, None, "m", "h"),
     events.Found(1.0, NODE, "disk", Severity.PROBLEM, "m", "r", "i", (Figure("free", "4.0 GiB", None, "statvfs"),), 3.0),
+    events.Moved(1.0, NODE, NodeName("spark2"), "image", 5, 10, 2.5, 2.0),
+    events.Released(1.0, NODE, "i", 5, 1, (("process 7", 1), ("/dev/shm/x", None)), 100, 99),
+    events.SwitchPlanned(
+        1.0, None,
+        SwitchPlan("p", "i", (NODE,), (NodeChange(NODE, 130, 10, (
+            Tenant("old", "c", "id", True, 90, (Conflict.MEMORY,), "0/2", 8000),), "i", None, 40),), ("old",)),
+    ),
+    events.SwitchStepped(1.0, NODE, SwitchStep.RELEASING, "i", "88 GiB came back", 4.5),
     events.Examined(1.0, NODE, 2.5),
     events.Ended(
         1.0, events.Outcome.FAILED, 1, 48.0, NODE, "i", None, "m", "h",
