@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
+from sparkctl.engines.base import Defaults
 from sparkctl.errors import InvalidInput
+from sparkctl.model.command import script_at
 from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
 
 
@@ -40,7 +43,7 @@ def given(profile: Profile) -> frozenset[str]:
 
 
 def serving_words(
-    profile: Profile, default_port: int, name_flags: tuple[str, ...] = ("served-model-name",)
+    profile: Profile, default_port: int | None, name_flags: tuple[str, ...] = ("served-model-name",)
 ) -> tuple[str, ...]:
     """Return host, port and served name, without those that ``args`` sets itself. ``name_flags``: the flags that name the
     model to clients, the one to use first; none where the engine has no such flag."""
@@ -51,9 +54,24 @@ def serving_words(
     return words(tuple((key, value) for key, value in mine if key not in own))
 
 
-def is_script(command: tuple[str, ...]) -> bool:
-    """Tell whether the command is a shell with its script (``bash -c "..."``): flags added to it would reach nobody."""
-    return len(command) >= 3 and command[1].startswith("-") and command[1].endswith("c")
+def argv(
+    profile: Profile,
+    defaults: Defaults,
+    model: Callable[[str, tuple[str, ...]], tuple[str, ...]],
+    model_flags: AbstractSet[str] = frozenset(),
+    name_flags: tuple[str, ...] = ("served-model-name",),
+) -> tuple[str, ...]:
+    """Return a server's words: launch, model, host, port and served name, then ``args`` in their order.
+
+    ``model`` gives the words for a model's path in a launch; they are left out where ``args`` set one of ``model_flags``.
+    A shell with its script has it all in there, but for ``args``, of which `profiles check` says that nobody reads them.
+    """
+    command = defaults.command if profile.command is None else profile.command
+    if script_at(command) is not None:
+        return command + words(profile.args)
+    path = None if given(profile) & model_flags else profile.model.path
+    named = () if path is None else model(path, command)
+    return command + named + serving_words(profile, defaults.port, name_flags) + words(profile.args)
 
 
 def value(words: Sequence[str], *flags: str) -> str | None:
@@ -88,7 +106,7 @@ def refuse_own(words: Sequence[str], *flags: str) -> None:
 
 def refuse_script(command: Sequence[str]) -> None:
     """Raise `InvalidInput` for a shell with its script: what each rank is told cannot be added to it."""
-    if is_script(tuple(command)):
+    if script_at(command) is not None:
         raise InvalidInput(
             "command is a shell with a script of its own, and each Spark of several needs words of its own added",
             "give the engine's own command as command:, and its flags as args:",

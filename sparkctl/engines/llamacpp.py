@@ -168,6 +168,11 @@ def _timing(slot: str, rest: str) -> StatsLine | None:
 _RPC = 50052  # the default of rpc-server
 
 
+def _model(path: str, _: tuple[str, ...]) -> tuple[str, ...]:
+    is_on_hub = _HUB.fullmatch(path) is not None and not path.endswith(".gguf")
+    return ("-hf" if is_on_hub else "-m", path)
+
+
 class LlamaCpp:
     """See ``engines.base.Engine``."""
 
@@ -195,15 +200,7 @@ class LlamaCpp:
 
     def argv(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args`` in their order."""
-        command = self.defaults.command if profile.command is None else profile.command
-        if _launch.is_script(command):
-            return command + _launch.words(profile.args)
-        model: tuple[str, ...] = ()
-        path = profile.model.path
-        if path is not None and not _launch.given(profile) & _MODEL_FLAGS:
-            is_on_hub = _HUB.fullmatch(path) is not None and not path.endswith(".gguf")
-            model = ("-hf" if is_on_hub else "-m", path)
-        return command + model + _launch.serving_words(profile, 8080, ("alias", "a")) + _launch.words(profile.args)
+        return _launch.argv(profile, self.defaults, _model, _MODEL_FLAGS, ("alias", "a"))
 
     def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
         """Return the server with the workers' addresses in ``--rpc``; a worker is an ``rpc-server`` on its own address."""

@@ -131,13 +131,7 @@ class SGLang:
 
     def argv(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, ``--model-path``, host, port, served name, then ``args`` in their order."""
-        command = self.defaults.command if profile.command is None else profile.command
-        if _launch.is_script(command):
-            return command + _launch.words(profile.args)
-        model: tuple[str, ...] = ()
-        if profile.model.path is not None and not _launch.given(profile) & {"model-path", "model"}:
-            model = ("--model-path", profile.model.path)
-        return command + model + _launch.serving_words(profile, 30000) + _launch.words(profile.args)
+        return _launch.argv(profile, self.defaults, lambda path, _: ("--model-path", path), {"model-path", "model"})
 
     def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
         """Return the command with ``--nnodes``, ``--node-rank`` and the head's ``--dist-init-addr``."""

@@ -237,11 +237,7 @@ class TensorRTLLM:
 
         There is no flag for the name that clients ask for: it is the model's, or its directory's last part.
         """
-        command = self.defaults.command if profile.command is None else profile.command
-        if _launch.is_script(command):
-            return command + _launch.words(profile.args)
-        model = () if profile.model.path is None else (profile.model.path,)
-        return command + model + _launch.serving_words(profile, 8000, ()) + _launch.words(profile.args)
+        return _launch.argv(profile, self.defaults, lambda path, _: (path,), name_flags=())
 
     def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
         """Raise `InvalidInput`: its ranks are started by mpirun, which needs a way by SSH from container to container."""

@@ -158,6 +158,13 @@ def _speculation_line(text: str) -> StatsLine:
 _RAY = 46379  # not Redis' own port, which is often taken
 
 
+def _model(path: str, command: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words for the model: `vllm serve` takes it as a word, the older api_server module only as a flag. An image
+    that starts the server itself may do it either way: both take the flag."""
+    by_flag = not command or any("api_server" in word for word in command)
+    return ("--model", path) if by_flag else (path,)
+
+
 class VLLM:
     """See ``engines.base.Engine``."""
 
@@ -185,16 +192,7 @@ class VLLM:
 
     def argv(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, the model, host, port, served name, then ``args`` in their order."""
-        command = self.defaults.command if profile.command is None else profile.command
-        if _launch.is_script(command):
-            return command + _launch.words(profile.args)
-        model: tuple[str, ...] = ()
-        if profile.model.path is not None and "model" not in _launch.given(profile):
-            # `vllm serve` takes the model as a word; the older api_server module only as a flag. An image that starts
-            # the server itself may do it either way: both take the flag.
-            by_flag = not command or any("api_server" in word for word in command)
-            model = ("--model", profile.model.path) if by_flag else (profile.model.path,)
-        return command + model + _launch.serving_words(profile, 8000) + _launch.words(profile.args)
+        return _launch.argv(profile, self.defaults, _model, {"model"})
 
     def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
         """Return the command with ``--nnodes``, ``--node-rank`` and ``--master-addr``; through Ray where the profile says so.

@@ -9,8 +9,9 @@ from typing import Any
 
 from sparkctl.core.portable import Portable
 from sparkctl.errors import InvalidInput
+from sparkctl.model.command import script_at
 from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
-from sparkctl.recipes.beside import beside, is_script
+from sparkctl.recipes.beside import beside
 from sparkctl.recipes.references import REFERENCE, has_references, settled
 
 _COMPOSE = {
@@ -171,7 +172,7 @@ def _literal(value: str) -> str:
 def _command(one: Portable, model: str, defaults: dict[str, Any]) -> tuple[str, dict[str, str]]:
     """Return the command as a template, and its placeholders for what comes from the operator's environment."""
     names, references = _PLACEHOLDERS[one.profile.engine], dict[str, str]()
-    script = is_script(one.profile.command)
+    script = script_at(one.profile.command or ()) is not None
     lines: list[list[str]] = [[]]
     before = ""
     for word in one.words:

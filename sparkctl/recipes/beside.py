@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from sparkctl.model.command import script_at
 from sparkctl.model.per_step import RoutedExperts
 from sparkctl.model.plan import GuardRule, Timeouts
 from sparkctl.model.profile import ArgValue, JsonText, Model, Profile, StartRules, Values
@@ -79,7 +80,8 @@ def restored(imported: Imported, said: dict[str, Any]) -> Imported:
 
 def _restored(one: Profile, said: dict[str, Any]) -> Profile:
     model, box = said.get("model", {}), said.get("container", {})
-    own = one.engine == "container" or is_script(one.command)  # the form does not say these by flags of the engine's
+    # A container, or a shell with its script: the form does not say these by flags of the engine's.
+    own = one.engine == "container" or script_at(one.command or ()) is not None
     path, name, experts = model.get("path"), model.get("served_name"), model.get("experts")
     if one.command and one.model.path is None and one.command[-1] == path and not own:
         one = replace(one, command=one.command[:-1])  # launch words of somebody's own, with the model behind them
@@ -112,11 +114,6 @@ def _start(rules: dict[str, Any]) -> StartRules:
         guard = GuardRule(*rules["guard"]) if rules["guard"] else None
     plain: dict[str, Any] = {key: rules.get(key) for key in _START}
     return StartRules(timeouts=Timeouts(*rules.get("timeouts", [])), guard=guard, **plain)
-
-
-def is_script(command: tuple[str, ...] | None) -> bool:
-    """Tell whether a command is a shell with its script."""
-    return command is not None and len(command) >= 3 and command[1].startswith("-") and command[1].endswith("c")
 
 
 def _referred(value: ArgValue, placeholders: dict[str, str]) -> ArgValue:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sparkctl.model.command import script_at
 from sparkctl.recipes import shell
 from sparkctl.recipes.references import has_references, names_in, settled
 
-_SHELLS = ("sh", "bash", "dash", "zsh", "ash")
 _HARMLESS = re.compile(r"^(set\s+[-+]\S+(\s+pipefail)?|cd\s+(?P<directory>/\S*))$")
 
 
@@ -32,14 +32,8 @@ def as_script(words: Sequence[str]) -> str | None:
 
 def shell_text(words: Sequence[str]) -> str | None:
     """Return the script of a shell, whatever stands behind it; None where there is no shell with one."""
-    if len(words) < 3 or words[0].rpartition("/")[2] not in _SHELLS:
-        return None
-    at = 1
-    while at < len(words) - 1 and words[at].startswith("-") and not words[at].startswith("--"):
-        if "c" in words[at]:
-            return words[at + 1]
-        at += 2 if words[at] == "-o" else 1
-    return None
+    at = script_at(words)
+    return None if at is None else words[at]
 
 
 def unwrapped(script: str, env: Mapping[str, str]) -> Unwrapped:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sparkctl.model.command import script_at
 from sparkctl.model.profile import ArgValue, JsonText, Values
 from sparkctl.model.secrets import is_secret_name, is_token, secret_arguments, secret_values
 from sparkctl.recipes.draft import Draft
@@ -42,10 +43,10 @@ def words(draft: Draft, command: tuple[str, ...]) -> tuple[str, ...]:
         return command
     named = {secret: f"SECRET_{number}" for number, secret in enumerate(sorted(secrets, key=len, reverse=True), 1)}
     out = []
-    is_script = len(command) >= 3 and command[1].startswith("-") and command[1].endswith("c")
+    script = script_at(command)
     for position, word in enumerate(command):
         for secret, name in named.items():
-            if secret in word and is_script and position == 2:
+            if secret in word and position == script:
                 word = word.replace(secret, f"${{{name}}}")
                 draft.env[name] = reference(name)
             elif secret in word:

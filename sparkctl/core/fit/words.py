@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from sparkctl.model.command import script_at
 
 _LARGEST = 1 << 50
 
@@ -78,12 +79,15 @@ def _is_flag(word: str) -> bool:
 
 
 def _script(command: Sequence[str]) -> tuple[str, ...]:
-    if len(command) >= 3 and re.fullmatch("-[A-Za-z]*c", command[1]):
-        try:
-            return tuple(shlex.split(command[2], comments=True))
-        except ValueError:
-            return tuple(command[2].split())
-    return tuple(command)
+    script = script_at(command)
+    if script is None:
+        return tuple(command)
+    try:
+        words = shlex.split(command[script], comments=True)
+    except ValueError:
+        words = command[script].split()
+    behind = tuple(command[script + 2 :])  # after the script comes its $0, and then what it knows as $@
+    return tuple(each for word in words for each in (behind if word == "$@" else (word,)))
 
 
 def whole(value: object) -> int | None:

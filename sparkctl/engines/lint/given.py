@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkctl.engines import _launch
+from sparkctl.model.command import script_at
 from sparkctl.model.lint import Where
 from sparkctl.model.profile import JsonText, Profile, Values
 
@@ -34,7 +35,7 @@ def given(profile: Profile) -> tuple[Given, ...]:
 
 def loses_args(profile: Profile) -> bool:
     """Tell whether ``args`` stand behind a shell's script, where nobody reads them."""
-    return bool(profile.args) and _launch.is_script(profile.command or ())
+    return bool(profile.args) and script_at(profile.command or ()) is not None
 
 
 def _of_args(profile: Profile) -> Iterator[Given]:
@@ -56,9 +57,9 @@ def _of_args(profile: Profile) -> Iterator[Given]:
 
 
 def _of_command(command: tuple[str, ...]) -> Iterator[Given]:
-    if _launch.is_script(command):
-        for word, values, inline in _flags(_launched(_shell_words(command[2]))):
-            yield Given(word, values, ("command", 2), in_args=False, inline=inline)
+    if (script := script_at(command)) is not None:
+        for word, values, inline in _flags(_launched(_shell_words(command[script]))):
+            yield Given(word, values, ("command", script), in_args=False, inline=inline)
         return
     skipped = len(command) - len(_launched(command))
     at = {index: word for index, word in enumerate(command) if index >= skipped and _is_flag(word)}
