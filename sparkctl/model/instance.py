@@ -20,6 +20,8 @@ class InstanceView:
     ``expected``: what it is expected to hold, by its label; ``per_step``: what is known of a decode step, by another.
     ``restarts``: how often Docker started it again by itself; ``nccl``: the NCCL_IB_* part of its environment.
     ``facts``: what its log has told of how it runs, by `top` and the panel alone.
+    ``rank``: "0/2" is the head of a model over two Sparks, ``nodes`` are those of all its ranks, the head's first, and ``run``
+    is the same on all ranks of one start; None and empty for one Spark alone, and where its labels do not say.
     """
 
     name: str
@@ -46,6 +48,17 @@ class InstanceView:
     expected: int | None = None
     per_step: PerStep | None = None
     facts: tuple[EngineFact, ...] = ()
+    rank: str | None = None
+    nodes: tuple[NodeName, ...] = ()
+    run: str | None = None
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """Which of how many ranks it is, the head being 0; None for one Spark alone."""
+        if self.rank is None:
+            return None
+        index, _, count = self.rank.partition("/")
+        return int(index), int(count)
 
     def variable(self, name: str) -> str | None:
         """Return one NCCL_IB_* variable of its environment; None where it is not set or was not read."""

@@ -20,7 +20,7 @@ from sparkctl.model.plan import Label, ReadyRule, Service
 from sparkctl.model.secrets import redact
 from sparkctl.operations import readiness
 from sparkctl.operations.endpoint import endpoint
-from sparkctl.operations.labels import expected_of, port_of, rule_of
+from sparkctl.operations.labels import expected_of, nodes_of, port_of, rank_of, rule_of, run_of
 from sparkctl.wire.link import state_of
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ async def instance_view(session: Session, container: Container, held: int | None
         profile=container.label(Label.PROFILE), engine=container.label(Label.ENGINE),
         operator=container.label(Label.OPERATOR),
         endpoint=endpoint(session.node, port_of(container)), detail=detail, container_id=container.id,
-        port=port_of(container), expected=expected_of(container),
+        port=port_of(container), expected=expected_of(container), rank=rank_of(container), nodes=nodes_of(container),
+        run=run_of(container),
     )  # fmt: skip
 
 

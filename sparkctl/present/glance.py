@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sparkctl.core.course import Course
 from sparkctl.core.drafting import Drafting
 from sparkctl.core.live import Store
+from sparkctl.core.parts import is_head, is_of_one, parts_of
 from sparkctl.core.rings import Rings
 from sparkctl.core.store import LoadView
 from sparkctl.model.events import CachesDropped, Ended, NodeStateChanged, PhaseChanged
@@ -40,7 +41,7 @@ class Glance:
     """One node at ``now`` (unix seconds). ``view`` is the last that was known; ``told`` says whether that is still so.
 
     ``drafting`` is by container id, ``starts``, ``courses`` and ``ends`` by instance; ``jobs`` are what this panel is doing
-    there. ``leaders``: of an instance that serves nothing here, the node where the same one does. ``ready``: since when
+    there. ``heads``: of an instance that serves nothing here, the same one where it does. ``ready``: since when
     (unix seconds) an instance is, where that was seen. ``most_power``: up to how many watts curves of power go, so that those
     of several Sparks have one scale.
     """
@@ -58,7 +59,7 @@ class Glance:
     chosen: str | None = None  # the instance that is selected
     recent: tuple[str, ...] = ()  # profiles that were started last
     dropped: CachesDropped | None = None
-    leaders: Mapping[str, NodeName] = field(default_factory=dict)
+    heads: Mapping[str, InstanceView] = field(default_factory=dict)
     ready: Mapping[str, float] = field(default_factory=dict)
     most_power: float | None = None
     start_key: str | None = None  # by which a profile is started; None: here nothing is
@@ -107,21 +108,21 @@ def glance(
     return Glance(
         view, store.state(name), now, store.rings(name), {key: one for key, one in drafting.items() if one},
         {key: one for key, one in starts.items() if one}, {key: one for key, one in courses.items() if one}, ends, address,
-        jobs, chosen, recent, store.dropped(name), _leaders(store, name, view),
+        jobs, chosen, recent, store.dropped(name), _heads(store, name, view),
         {one: since for one in ours if (since := store.ready_since(name, one)) is not None},
         start_key=start_key,
     )  # fmt: skip
 
 
-def _leaders(store: Store, name: NodeName, view: LoadView) -> dict[str, NodeName]:
-    """Return where the instances serve that share their model with another node and have no port here."""
-    workers = {one.name for one in view.instances if one.port is None and one.per_step and one.per_step.ranks > 1}
+def _heads(store: Store, name: NodeName, view: LoadView) -> dict[str, InstanceView]:
+    """Return the heads of the instances that share their model with another node and serve nothing here."""
+    workers = {one.name: one for one in view.instances if parts_of(one) > 1 and not is_head(one)}
     return {
-        one.name: other
+        one.name: one
         for other in (store.nodes if workers else ())
         if other != name
         for one in store.last(other).instances
-        if one.name in workers and one.port is not None
+        if one.name in workers and is_head(one) and is_of_one(one, workers[one.name])
     }
 
 

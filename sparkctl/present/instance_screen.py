@@ -27,7 +27,7 @@ from sparkctl.present.instance_parts import (
     verdict_parts,
 )
 from sparkctl.present.level import chosen_rows, with_curves
-from sparkctl.present.numbers import IDLE, UNKNOWN
+from sparkctl.present.numbers import IDLE
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said, toned
 from sparkctl.present.start_parts import course_parts, start_parts, took_row
 from sparkctl.present.symbols import symbol
@@ -43,8 +43,9 @@ from sparkctl.present.tile_parts import (
     failure_rows,
     folded,
     gpu_rows,
+    head_words,
     label,
-    rank_words,
+    rank_of,
     reads_row,
     uses_row,
 )
@@ -277,10 +278,12 @@ def _took(scene: InstanceScene, space: Space, *, roomy: bool) -> list[Part]:
 
 
 def _doing(scene: InstanceScene, one: InstanceView, space: Space, *, roomy: bool) -> list[Part]:
-    if one.phase is Phase.READY and (leader := scene.seen.leaders.get(one.name)) is not None:
-        why = row(Span(f"{UNKNOWN}   ", Tone.STALE), said(f"counted where it answers, on {leader}", Tone.LABEL))
-        rank = row(label("part"), *rank_words(one, leader))
-        return [Part(1, (rank,)), Part(1, (row(label("decode"), *why),)), *_gpu(scene, space)]
+    if one.phase is Phase.READY and (head := scene.seen.heads.get(one.name)) is not None:
+        rank = rank_of(one)
+        part = row(label("part"), *([Span(f"{rank} · ", Tone.LABEL)] if rank else []), *head_words(one, head))
+        decode = Part(1, (decode_row(head.numbers, space),))
+        accept = accept_row(head, scene.seen, space)
+        return [Part(1, (part,)), decode, *([] if accept is None else [Part(2, (accept,))]), *_gpu(scene, space)]
     if one.phase is not Phase.READY or one.port is None:
         words = one.detail or (
             "a container that sparkctl did not start; its figures are not read" if not one.ours else ""

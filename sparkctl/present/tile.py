@@ -26,9 +26,10 @@ from sparkctl.present.tile_parts import (
     engine_words,
     failure_rows,
     gpu_rows,
+    head_words,
     instance_row,
     is_coming,
-    rank_words,
+    rank_of,
     reads_row,
     short_row,
     uses_row,
@@ -181,8 +182,8 @@ def _doings(one: InstanceView, seen: Glance, space: Space, roomy: bool) -> list[
         return [Part(1, tuple(why[:2])), *(Part(3, (each,)) for each in why[2:])]
     if any(found.kind is FindingKind.PARTNER and found.instance == one.name for found in seen.view.findings):
         return [Part(1, (row(Span("  its partner on another Spark is gone", Tone.BAD)),))]
-    if one.phase is Phase.READY and one.name in seen.leaders:
-        return [Part(1, (row(Span("  "), *rank_words(one, seen.leaders[one.name])),))]
+    if one.phase is Phase.READY and one.name in seen.heads:
+        return [Part(1, (row(Span("  "), *head_words(one, seen.heads[one.name])),))]
     if one.phase is not Phase.READY or one.port is None:
         return [Part(3, (row(said(one.detail, Tone.STALE)),))] if one.detail else []
     decode, accept = decode_row(one.numbers, space), accept_row(one, seen, space)
@@ -210,8 +211,9 @@ def _title(seen: Glance, roomy: bool, ascii_only: bool) -> Row:
         one = ordered[0]
         dash = " - " if ascii_only else " ─ "
         port = f" :{one.port}" if one.port is not None else ""
+        rank = f" · {rank_of(one).partition(' · ')[0]}" if rank_of(one) else ""
         more = f" +{len(ordered) - 1}" if len(ordered) > 1 else ""
         title = row(
-            *title, Span(dash, Tone.FRAME), said(one.name, Tone.TITLE), said(f" {engine_words(one)}{port}{more}", Tone.LABEL)
+            *title, Span(dash, Tone.FRAME), said(one.name, Tone.TITLE), said(f" {engine_words(one)}{port}{rank}{more}", Tone.LABEL)
         )  # fmt: skip
     return title

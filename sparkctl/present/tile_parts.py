@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from sparkctl import engines
 from sparkctl.core.bandwidth import of_instance, of_node, why_blank
+from sparkctl.core.parts import parts_of
 from sparkctl.model.engine_facts import FactName
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity, Numbers
-from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Gpu
 from sparkctl.model.units import GIB
 from sparkctl.present import numbers as words
@@ -89,6 +89,8 @@ def instance_row(one: InstanceView, space: Space, *, marked: bool, badge: bool, 
         left.append(said(f"   {kind}", Tone.LABEL))
     if one.port is not None:
         left.append(Span(f"   :{one.port}", Tone.LABEL))
+    if rank := rank_of(one):
+        left.append(Span(f"   {rank}", Tone.LABEL))
     if not badge:
         return tuple(left)
     state = instance_badge(one, space.ascii_only, ready_for)
@@ -153,12 +155,26 @@ def decode_row(numbers: Numbers | None, space: Space) -> Row:
     return tuple(spans)
 
 
-def rank_words(one: InstanceView, leader: NodeName) -> Row:
-    """Return whose part it is, of an instance that serves nothing here. Of two ranks it is the second; of more it is not
-    known which."""
-    ranks = 0 if one.per_step is None else one.per_step.ranks
-    which = "rank 1" if ranks == 2 else "a worker"
-    return row(Span(f"{which} of the engine on ", Tone.LABEL), said(leader, Tone.VALUE))
+def rank_of(one: InstanceView) -> str:
+    """Return ``rank 0 of 2 · head``; empty for one Spark alone."""
+    if one.place is None:
+        return ""
+    index, count = one.place
+    return f"rank {index} of {count}{' · head' if not index else ''}"
+
+
+def head_words(one: InstanceView, head: InstanceView) -> Row:
+    """Return where the model of an instance answers that serves nothing here, and how fast: the head's figures are the
+    model's. Of two ranks it is the second; of more it is known only where a label says so."""
+    if one.place is not None:
+        told = row(Span("its head answers, on ", Tone.LABEL), said(head.node, Tone.VALUE))
+    else:
+        which = "rank 1" if parts_of(one) == 2 else "a worker"
+        told = row(Span(f"{which} of the engine on ", Tone.LABEL), said(head.node, Tone.VALUE))
+    if head.numbers is None:
+        return told
+    is_idle = head.numbers.activity is Activity.IDLE
+    return row(*told, Span(f" · {words.IDLE if is_idle else words.throughput(head.numbers)}", Tone.VALUE))
 
 
 def accept_row(one: InstanceView, seen: Glance, space: Space) -> Row | None:

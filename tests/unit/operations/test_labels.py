@@ -8,7 +8,7 @@ import pytest
 
 from sparkctl.model.container import Container
 from sparkctl.model.plan import Label
-from sparkctl.operations.labels import expected_of
+from sparkctl.operations.labels import expected_of, nodes_of, rank_of, run_of
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,23 @@ def test_expected_memory_is_a_number_of_bytes(
 ) -> None:
     assert expected_of(container(labels=((Label.EXPECTED, text),))) == expected
     assert expected_of(container(labels=())) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "rank"),
+    [("0/2", "0/2"), ("3/4", "3/4"), ("01/2", "1/2"), ("2/2", None), ("0/1", None), ("-1/2", None), ("0/2\n", None),
+     ("٠/2", None), ("0/999", None), ("", None)],
+)  # fmt: skip
+def test_a_rank_is_one_of_several(container: Callable[..., Container], text: str, rank: str | None) -> None:
+    assert rank_of(container(labels=((Label.RANK, text),))) == rank
+
+
+def test_where_the_ranks_are_and_of_which_start_is_believed_only_where_it_is_spelled_as_we_do(
+    container: Callable[..., Container],
+) -> None:
+    made = container(labels=((Label.NODES, "spark1,spark2"), (Label.RUN, "a1b2c3")))
+    assert nodes_of(made) == ("spark1", "spark2")
+    assert run_of(made) == "a1b2c3"
+    odd = container(labels=((Label.NODES, "spark1,\x1b[2J"), (Label.RUN, "[/INST]")))
+    assert nodes_of(odd) == ()
+    assert run_of(odd) is None

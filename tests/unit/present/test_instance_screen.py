@@ -331,13 +331,14 @@ def test_a_failure_says_one_time_and_that_the_memory_is_that_of_now() -> None:
     assert "memory of spark1 now, not at the failure" in seen
 
 
-def test_a_part_that_answers_nobody_says_whose_it_is_and_why_it_has_no_figures() -> None:
+def test_a_part_that_answers_nobody_says_whose_it_is_and_has_the_figures_of_the_head() -> None:
     worker = replace(READY, node=NODE, port=None, per_step=PerStep(weights=146 * 10**9, ranks=2))
     made = Store([NODE, NodeName("spark2")])
     head = replace(READY, node=NodeName("spark2"), per_step=worker.per_step)
     for node, one in ((NODE, worker), (NodeName("spark2"), head)):
         made.apply(events.NodeStateChanged(99.0, node, NodeState.OK))
-        made.apply(events.ContainersListed(100.0, node, (one,)))
+        made.apply(events.ContainersListed(100.0, node, (replace(one, container_id=f"c-{node}"),)))
+    made.apply(events.NumbersArrived(101.0, NodeName("spark2"), "c-spark2", NUMBERS))
     shown = " ".join("\n".join(text(each) for each in instance_rows(scene(made), 100, 40)).split())
     assert "rank 1 of the engine on spark2" in shown
-    assert "decode — counted where it answers, on spark2" in shown
+    assert "decode 23.3 tok/s" in shown

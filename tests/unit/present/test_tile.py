@@ -206,7 +206,16 @@ def test_a_spark_where_nothing_runs_names_what_was_started_last() -> None:
 
 def test_a_worker_says_where_it_is_served_and_a_missing_bandwidth_why() -> None:
     worker = replace(READY, port=None, numbers=None)
-    assert "a worker of the engine on spark2" in lines(seen(worker, leaders={"qwen36": NodeName("spark2")}))
+    assert "a worker of the engine on spark2" in lines(
+        seen(worker, heads={"qwen36": replace(READY, node=NodeName("spark2"), numbers=None)})
+    )
+    ranked = replace(worker, rank="1/2", run="a1")
+    head = replace(READY, node=NodeName("spark2"), rank="0/2", run="a1")
+    shown = lines(seen(ranked, heads={"qwen36": head}))
+    assert "rank 1 of 2" in shown
+    assert "its head answers, on spark2 · 12.7 tok/s" in shown
+    assert "rank 0 of 2 · head" in lines(seen(head))
+    assert ":8003 · rank 0 of 2 " in lines(seen(head), count=6)
     assert "reads   —  model.weights is not in the profile" in lines(seen(READY))
 
 
