@@ -8,6 +8,7 @@ from sparkctl.sim.node import SimNode, Trouble
 
 FABRIC = {"rocep1s0f0": "enp1s0f0np0", "roceP2p1s0f0": "enP2p1s0f0np0"}  # both functions of the port with the cable
 CARRIERS = {"enP7s7": 10000, "enp1s0f0np0": 200000, "enP2p1s0f0np0": 200000}  # Mb/s
+PINGS_LINE = "# sparkctl pings 1"  # the first of `probe/pings.sh`
 NETWORKS = {"enp1s0f0np0": "192.168.200", "enP2p1s0f0np0": "192.168.201", "enP7s7": "192.168.1"}
 
 
@@ -38,6 +39,22 @@ def gids(node: SimNode, interface: str) -> list[dict[str, Any]]:
         for first, where in found.items()
         for version in (0, 1)
     ]
+
+
+def pings(node: SimNode, lanes: list[str]) -> str:
+    """Return what `probe/pings.sh` prints: whoever is on a network of ours answers there, with packets of any size."""
+    said = []
+    for lane in lanes:
+        name, _, peer, size, device = lane.split()
+        said.append(f"@@ link {name} {int(name in CARRIERS)}")
+        if device != "-":
+            said.append(f"@@ rdma {device} 4: ACTIVE")
+        own = address(node, name)
+        heard = int(own is not None and own.rpartition(".")[0] == peer.rpartition(".")[0])
+        for each in dict.fromkeys(("0", size)):
+            lost = f"1 packets transmitted, {heard} received, {100 - 100 * heard}% packet loss, time 0ms"
+            said += [f"@@ ping {name} {peer} {each}", f"--- {peer} ping statistics ---", lost]
+    return "\n".join([*said, "@@ end", ""])
 
 
 def _number(node: SimNode) -> int:

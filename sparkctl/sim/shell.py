@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from sparkctl.sim.cabling import PINGS_LINE, pings
 from sparkctl.sim.collect import collected
 from sparkctl.sim.http import Reader
 from sparkctl.sim.look import FIRST_LINE, look
@@ -61,9 +62,10 @@ async def _unknown(_node: SimNode, argv: list[str], streams: Streams) -> int:
 async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
     if argv[1:3] == ["-s", "--"]:
         script = (await streams.all_input()).decode("utf-8", "replace")
-        if script.split("\n", 1)[0].strip() != FIRST_LINE:
+        answer = _SCRIPTS.get(script.split("\n", 1)[0].strip())
+        if answer is None:
             return await _unknown(node, argv, streams)
-        streams.stdout.write(look(node, argv[3:]).encode())
+        streams.stdout.write(answer(node, argv[3:]).encode())
         return 0
     if len(argv) == 6 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
         return await _lock(node, argv[4], argv[5], streams)
@@ -163,6 +165,7 @@ async def _true(_node: SimNode, _argv: list[str], _streams: Streams) -> int:
     return 0
 
 
+_SCRIPTS = {FIRST_LINE: look, PINGS_LINE: pings}
 _COMMANDS: dict[str, Command] = {
     "sh": _sh,
     "python3": _python,
