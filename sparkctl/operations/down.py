@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkctl.core.context import Context
+from sparkctl.core.session import Session
 from sparkctl.errors import ExitCode, InvalidInput, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, Warned
 from sparkctl.model.guard import UnwatchReason
-from sparkctl.model.node import Node
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
 from sparkctl.model.suggest import did_you_mean
 from sparkctl.operations.labels import grace_of
@@ -44,6 +45,41 @@ def down(ctx: Context, request: DownRequest) -> AsyncGenerator[Event, None]:
         request.instance,
         on_interrupt="interrupted; what was told to stop goes on stopping: sparkctl status",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """What came of stopping several: each container that was stopped, and why a node could not be finished with."""
+
+    stopped: tuple[Stopped, ...]
+    failures: tuple[tuple[NodeName, SparkctlError], ...] = ()
+
+
+async def stop_all(
+    sessions: Mapping[NodeName, Session],
+    ctx: Context,
+    emit: Emit,
+    containers_by_node: Mapping[NodeName, Sequence[Container]],
+    grace: float | None = None,
+    keep: bool = False,
+) -> Halt:
+    """Stop containers of ours on several nodes at once, those of one node in their order; the caller has the locks.
+
+    ``grace`` None: what each says itself. ``keep``: they stay, ended. A node that fails keeps no other from its end.
+    """
+
+    async def on(node: NodeName) -> list[Stopped]:
+        session, containers = sessions[node], containers_by_node[node]
+        await unwatch(session, ctx, emit, [container.id for container in containers], UnwatchReason.STOPPED)
+        return [await stop(session, ctx, emit, one, grace_for(one, grace), keep=keep) for one in containers]
+
+    nodes = list(containers_by_node)
+    outcomes = await asyncio.gather(*(on(node) for node in nodes), return_exceptions=True)
+    failures = [(node, one) for node, one in zip(nodes, outcomes, strict=True) if isinstance(one, SparkctlError)]
+    for one in outcomes:
+        if isinstance(one, BaseException) and not isinstance(one, SparkctlError):
+            raise one
+    return Halt(tuple(done for one in outcomes if isinstance(one, list) for done in one), tuple(failures))
 
 
 async def _down(ctx: Context, request: DownRequest, emit: Emit) -> Ended:
@@ -100,8 +136,10 @@ async def _down_on(ctx: Context, request: DownRequest, node: Node, emit: Emit) -
         lock = await acquire(session, ctx, doing, warn, beside_ourselves=True)
         try:
             chosen = _chosen(request, await session.docker.list())  # somebody may have stopped it while we waited
-            await unwatch(session, ctx, emit, [container.id for container in chosen], UnwatchReason.STOPPED)
-            return [await stop(session, ctx, emit, container, _grace(request, container)) for container in chosen]
+            halt = await stop_all({node.name: session}, ctx, emit, {node.name: chosen}, request.grace)
+            for _, failure in halt.failures:
+                raise failure
+            return list(halt.stopped)
         finally:
             await lock.release()
 
@@ -110,10 +148,10 @@ def _chosen(request: DownRequest, containers: Sequence[Container]) -> list[Conta
     return [c for c in containers if c.is_ours and request.instance in (None, c.label(Label.INSTANCE))]
 
 
-def _grace(request: DownRequest, container: Container) -> float:
-    """What was asked for now, else what the profile said when this was started."""
-    if request.grace is not None:
-        return request.grace
+def grace_for(container: Container, asked: float | None) -> float:
+    """Return what was asked for now, else what the profile said when this was started; seconds."""
+    if asked is not None:
+        return asked
     own = grace_of(container)
     return DEFAULT_GRACE if own is None else own
 

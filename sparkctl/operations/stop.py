@@ -10,7 +10,8 @@ from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import NoSuchContainer, Refused, SparkctlError
 from sparkctl.model.container import Container
-from sparkctl.model.events import MemorySampled, PhaseChanged, Warned
+from sparkctl.model.events import MemorySampled, PhaseChanged, Released, Warned
+from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.units import MIB, gib
@@ -29,16 +30,26 @@ _WORTH_SAYING = 1024 * MIB
 @dataclass(frozen=True, slots=True)
 class Stopped:
     """``missing``: bytes that did not come back, 0 if all did, None if it could not be measured. ``removed`` is False
-    for a container that was kept, ended, because its log could not be saved whole."""
+    for a container that was kept, ended: it was asked for, or its log could not be saved whole."""
 
     freed: int | None
     missing: int | None
     log: str | None
-    removed: bool = True
+    removed: bool
+    node: NodeName
+    instance: str
+    container_id: str
+
+    @property
+    def is_proved(self) -> bool:
+        """Tell whether nothing of it is known to be held any more."""
+        return not self.missing or self.missing <= _WORTH_SAYING
 
 
-async def stop(session: Session, ctx: Context, emit: Emit, container: Container, grace: float) -> Stopped:
-    """Stop and remove one container of ours; its log is saved before it goes."""
+async def stop(
+    session: Session, ctx: Context, emit: Emit, container: Container, grace: float, *, keep: bool = False
+) -> Stopped:
+    """Stop one container of ours and remove it, its log saved before it goes. ``keep``: it stays, ended."""
     instance = container.label(Label.INSTANCE) or container.name
     began = ctx.clock.monotonic()
 
@@ -53,10 +64,10 @@ async def stop(session: Session, ctx: Context, emit: Emit, container: Container,
         with contextlib.suppress(NoSuchContainer):
             await session.docker.stop(container.id, grace)
     saved = await save_log(session, ctx, emit, container)
-    if saved.whole:
+    if saved.whole and not keep:
         with contextlib.suppress(NoSuchContainer):  # somebody was faster; gone is what we wanted
             await session.docker.remove(container.id)
-    else:
+    elif not keep:
         emit(Warned(ctx.clock.now(), session.node.name, *_kept(session, container)))
     freed, missing, after = await _wait_for_memory(
         session, ctx, emit, before, held, lambda words: phase(Phase.STOPPING, words)
@@ -64,7 +75,13 @@ async def stop(session: Session, ctx: Context, emit: Emit, container: Container,
     phase(Phase.STOPPED, f"{gib(freed)} came back" if freed is not None and freed > _WORTH_WAITING else None)
     if missing is not None and missing > _WORTH_SAYING:
         emit(_still_held(session, ctx, missing, after))
-    return Stopped(freed, missing, saved.path, saved.whole)
+    emit(
+        Released(
+            ctx.clock.now(), session.node.name, instance, freed, missing,
+            available=None if after.memory is None else after.memory.available,
+        )
+    )  # fmt: skip
+    return Stopped(freed, missing, saved.path, saved.whole and not keep, session.node.name, instance, container.id)
 
 
 async def _wait_for_memory(
