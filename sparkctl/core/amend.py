@@ -8,11 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sparkctl.core.faults import InvalidFile, Place
+from sparkctl.core import yamledit
+from sparkctl.core.faults import InvalidFile
 from sparkctl.core.profile_tree import override_tree
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.textedit import Edit, offset, read, write
-from sparkctl.core.yamlfile import Entry, Item, parse_yaml
+from sparkctl.core.textedit import read, write
+from sparkctl.core.yamledit import proved
+from sparkctl.core.yamlfile import Item, parse_yaml
 from sparkctl.errors import InvalidInput
 
 
@@ -38,14 +40,9 @@ def amended(text: str, setting: str, file: str) -> str:
     """Return the text with one field set. Raises `InvalidInput` where it cannot be done for certain."""
     steps, wanted = _steps(override_tree(setting))
     tree = parse_yaml(text.encode("utf-8"), file).root
-    edit = _edit(text, tree, steps, _spelt(wanted))
-    result = text[: edit.start] + edit.new + text[edit.start + len(edit.old) :] if edit is not None else None
-    if (
-        edit is None
-        or result is None
-        or not text.startswith(edit.old, edit.start)
-        or not _means(result, tree, steps, wanted)
-    ):
+    edit = yamledit.setting(text, tree, steps, _spelt(wanted))
+    result = None if edit is None else proved(text, edit, _intended(tree, steps, wanted))
+    if result is None:
         raise InvalidInput(f"{file}: {'.'.join(steps)} cannot be changed there for certain", "e edits the file")
     return result
 
@@ -71,63 +68,11 @@ def _spelt(item: Item) -> str:
     return item.json()  # JSON is YAML
 
 
-def _edit(text: str, tree: Item, steps: list[str], value: str) -> Edit | None:
-    """Return the one edit that sets a value: in its place, as a new entry of its section, or with its section at the end."""
-    section, rest = tree, list(steps)
-    entry: Entry | None = None
-    while rest and rest[0] in section.entries:
-        entry = section.entries[rest.pop(0)]
-        section = entry.item
-    if not rest:
-        return None if entry is None else _in_place(text, entry.item, value)
-    first = next(iter(section.entries.values()), None)
-    if entry is None:
-        return _at_the_end(text, steps, value)
-    if first is None or first.place.line is None or entry.place.line is None:
-        return None
-    if len(rest) > 1 or first.place.line == entry.place.line:
-        return _in_flow(text, first, rest, value)
-    start = offset(text, Place(first.place.file, first.place.line, 1))
-    indent = " " * ((first.place.column or 1) - 1)
-    return None if start is None else Edit(start, "", f"{indent}{rest[0]}: {value}{_end(text)}")
-
-
-def _in_place(text: str, item: Item, value: str) -> Edit | None:
-    start = offset(text, item.place)
-    if start is None or item.raw is None:
-        return None
-    quote = text[start : start + 1] if text[start : start + 1] in ("'", '"') else ""
-    old = f"{quote}{item.raw}{quote}"
-    return Edit(start, old, f" {value}" if not old and text[start - 1 : start] == ":" else value)
-
-
-def _in_flow(text: str, first: Entry, rest: list[str], value: str) -> Edit | None:
-    """``{tp: 1}``"""
-    start = offset(text, first.place)
-    return None if start is None or len(rest) > 1 else Edit(start, "", f"{rest[0]}: {value}, ")
-
-
-def _at_the_end(text: str, steps: list[str], value: str) -> Edit:
-    end, lines = _end(text), []
-    for depth, step in enumerate(steps):
-        lines.append(f"{'  ' * depth}{step}:" + (f" {value}" if depth == len(steps) - 1 else ""))
-    gap = "" if not text or text.endswith("\n") else end
-    return Edit(len(text), "", gap + "".join(f"{line}{end}" for line in lines))
-
-
-def _end(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
-
-
-def _means(result: str, tree: Item, steps: list[str], wanted: Item) -> bool:
-    """Tell whether a text means what was there before with the one value changed."""
-    try:
-        means = parse_yaml(result.encode("utf-8"), "").root.data()
-    except InvalidFile:
-        return False
+def _intended(tree: Item, steps: list[str], wanted: Item) -> Any:
+    """Return what the file should mean: what it did, with the one value changed."""
     intended: Any = tree.data()
     at = intended
     for step in steps[:-1]:
         at = at.setdefault(step, {})
     at[steps[-1]] = wanted.data()
-    return bool(means == intended)
+    return intended

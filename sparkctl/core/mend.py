@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sparkctl.core.faults import InvalidFile, Place
+from sparkctl.core import yamledit
+from sparkctl.core.faults import Place
 from sparkctl.core.linting import Diagnostic
-from sparkctl.core.textedit import Edit, offset, read, write
-from sparkctl.core.yamlfile import Item, parse_yaml
+from sparkctl.core.textedit import read, write
+from sparkctl.core.yamlfile import parse_yaml
 from sparkctl.model.lint import Change, ChangeKind
 
 
@@ -40,48 +41,15 @@ def mend(path: Path, diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...
 def _edited(text: str, place: Place, change: Change, path: Path) -> str | None:
     """Return the text with one change made, None where it cannot be made for certain."""
     tree = parse_yaml(text.encode("utf-8"), str(path)).root
-    edit = _added(text, tree, change) if change.kind is ChangeKind.ADD else _replaced(text, place, change, tree)
-    if edit is None or not text.startswith(edit.old, edit.start):
-        return None
-    result = text[: edit.start] + edit.new + text[edit.start + len(edit.old) :]
-    try:
-        means = parse_yaml(result.encode("utf-8"), str(path)).root.data()
-    except InvalidFile:
-        return None
-    return result if means == _intended(tree.data(), change) else None
-
-
-def _replaced(text: str, place: Place, change: Change, tree: Item) -> Edit | None:
-    """A key or a scalar, plain or in quotes."""
-    entry = tree.entries["args"].item.entries.get(str(change.where[1])) if "args" in tree.entries else None
-    if entry is None or place.line is None or place.column is None:
-        return None
-    old = str(change.where[1]) if change.kind is ChangeKind.RENAME else entry.item.raw
-    start = offset(text, place)
-    if old is None or start is None:
-        return None
-    quote = text[start : start + 1] if text[start : start + 1] in ("'", '"') else ""
-    return Edit(start, f"{quote}{old}{quote}", change.text)
-
-
-def _added(text: str, tree: Item, change: Change) -> Edit | None:
-    """An entry of ``args``: before its first one, or as a map of its own at the end."""
-    key = str(change.where[1])
-    end = "\r\n" if "\r\n" in text else "\n"
-    args = tree.entries.get("args")
-    if args is None:
-        gap = "" if text.endswith("\n") else end
-        return Edit(len(text), "", f"{gap}args:{end}  {key}: {change.text}{end}")
-    first = next(iter(args.item.entries.values()), None)
-    if first is None or first.place.line is None or args.place.line is None:
-        return None
-    if first.place.line == args.place.line:  # {tp: 1}
-        start = offset(text, first.place)
-        return None if start is None else Edit(start, "", f"{key}: {change.text}, ")
-    start = offset(text, Place(first.place.file, args.place.line + 1, 1))
-    return (
-        None if start is None else Edit(start, "", f"{' ' * ((first.place.column or 1) - 1)}{key}: {change.text}{end}")
-    )
+    section = tree.entries.get(str(change.where[0]))
+    entry = None if section is None else section.item.entries.get(str(change.where[1]))
+    if change.kind is ChangeKind.ADD:
+        steps = [str(step) for step in change.where]
+        edit = yamledit.setting(text, tree, steps, change.text) if entry is None else None
+    else:
+        old = None if entry is None else str(change.where[1]) if change.kind is ChangeKind.RENAME else entry.item.raw
+        edit = None if old is None else yamledit.replacing(text, place, old, change.text)
+    return None if edit is None else yamledit.proved(text, edit, _intended(tree.data(), change))
 
 
 def _intended(data: Any, change: Change) -> Any:

@@ -10,6 +10,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from sparkctl.core.logtime import Moment, moment
+from sparkctl.core.logwords import (
+    ANSWERED,
+    ASKED,
+    ERRORS,
+    OF_A_START,
+    OPENS,
+    REFUSED_REQUEST,
+    STOPS,
+    TOOK,
+    USED,
+    sounds_bad,
+    tells_time,
+)  # fmt: skip
 from sparkctl.core.own_questions import is_ours
 from sparkctl.engines.base import Engine, Failure, Signal, Weight, placed
 from sparkctl.engines.lines import LinePreparer, peel
@@ -22,52 +35,14 @@ from sparkctl.model.plan import ReadyRule
 from sparkctl.model.text import clean, shorten
 from sparkctl.model.verdict import Cause
 
-# What engines print of every good start: optional models they lack, and their settings with words like "error" in them.
-_HARMLESS = re.compile(r"^(?:Ignore import error|server_args=|non-default args|Initializing a V1)")
-_BAD = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
-_SOUNDS_BAD = re.compile(r"\b(?:" + "|".join(_BAD) + r")\b", re.IGNORECASE)
-_TOOK = re.compile(r"(?P<what>.{3,120}?)[ ,.]+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s")
-# uvicorn's word on a request. A path is a client's text: nothing is looked for in it.
-_USED = (
-    r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 200"  # answered well, and nobody but a client of an engine at work asks for that
-)
-_REQUEST = 'INFO: +[^ ]{1,64} - "'
-USED = _REQUEST + _USED
-ASKED = (
-    rf"{_REQUEST}(?!{_USED})[A-Z]{{3,7}} [^\"]* HTTP/[0-9.]+\" [0-9]{{3}}"  # by anybody, us and Prometheus among them
-)
-_ANSWERED = re.compile(f"(?P<used>{USED})|{ASKED}")
-_ONLY_ASKED = (ASKED,)
 _MOST_FAILURES, _MOST_PARTS = 64, 64
 # Lines of an engine at work after a failure that it has lived through: a dying one prints hardly any.
 LIVED_ON, _LIVED_ON_FATAL = 3, 50
 # Lines that tell of tokens made since: a dying engine's front prints at most one, of the seconds before.
 _MADE_ON = 2
-# How a server ends that was told to: uvicorn's words and the engines' own.
-_STOPS = (
-    *("Shutting down FastAPI HTTP server", "Shutdown initiated", "SIGTERM received", "Application shutdown complete"),
-    *("INFO:     Shutting down", "INFO:     Application shutdown complete", "Received SIGTERM"),
-)
-_REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Params?|Message)\b")  # a client's
-_OPENS = ("Traceback (most recent call last)", "usage: ")
-# What only a start can say: after readiness it is of a start that came later.
-_OF_A_START = frozenset(
-    {
-        *(Cause.UNKNOWN_FLAG, Cause.BAD_VALUE, Cause.MODEL_NOT_FOUND, Cause.MODEL_FILES, Cause.MODEL_UNSUPPORTED),
-        *(
-            Cause.MODEL_GATED,
-            Cause.HUB_UNREACHABLE,
-            Cause.TRUST_REMOTE_CODE,
-            Cause.TRUNCATED_WEIGHTS,
-            Cause.IMAGE_MISSING,
-        ),
-        *(Cause.STARTUP_MEMORY_CHECK, Cause.WEIGHTS_DO_NOT_FIT, Cause.MEMORY_CHANGED_DURING_START, Cause.IMAGE_ARCH),
-        *(Cause.GPU_RUNTIME_MISSING, Cause.DRIVER_MISMATCH),
-    }
-)
-_ERRORS = frozenset({"ERROR", "CRITICAL"})
 _BANNER = 40  # lines between an engine's name with its version and its settings, at most
 _TAIL = 6  # lines of tidying up that may follow the last error
+_ONLY_ASKED = (ASKED,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +239,7 @@ class LogReader:
     def _lived_through(self, seen: Seen, failure: Failure) -> bool:
         if self.whole and self.was_ready and not seen.serving:
             return True
-        if self.whole and seen.serving and failure.cause in _OF_A_START and self._lived_at > seen.number:
+        if self.whole and seen.serving and failure.cause in OF_A_START and self._lived_at > seen.number:
             return True  # a client's adapter, template or picture: the engine went on
         since = self._life - seen.life
         if failure.fatal:
@@ -276,7 +251,7 @@ class LogReader:
 
     def _is_of_a_start(self, seen: Seen) -> bool:
         failure = seen.failure
-        if failure is None or not seen.serving or failure.cause not in _OF_A_START or failure.weight < Weight.CONCRETE:
+        if failure is None or not seen.serving or failure.cause not in OF_A_START or failure.weight < Weight.CONCRETE:
             return False
         return self.stopped is not None or seen is self.root or failure.cause is Cause.UNKNOWN_FLAG
 
@@ -299,9 +274,9 @@ class LogReader:
         if self.whole and text.startswith(signs.begins):
             self._begin(line, next(begin for begin in signs.begins if text.startswith(begin)))
         self._latest = line.number, text
-        if text.startswith(_OPENS):
+        if text.startswith(OPENS):
             self._opened_at = self._opened_at or line.number
-        elif self.stopped is None and text.startswith(_STOPS) and self.whole and self.was_ready and self.fatal is None:
+        elif self.stopped is None and text.startswith(STOPS) and self.whole and self.was_ready and self.fatal is None:
             self.stopped = line.number
             self._lives(line.number)
         if self.phase is Phase.STARTING:
@@ -322,7 +297,7 @@ class LogReader:
             if self.failures and self._life - self.failures[-1].life <= _LIVED_ON_FATAL and self._makes_tokens(text):
                 self._made += 1
             return
-        if text.startswith("INFO: ") and (answered := _ANSWERED.match(text)):
+        if text.startswith("INFO: ") and (answered := ANSWERED.match(text)):
             self._lives(line.number)
             if answered["used"]:
                 self._life += 1
@@ -331,14 +306,14 @@ class LogReader:
         signal = self.engine.classify(text)
         if signal is not None:
             self._take(signal, line, text)
-        elif _sounds_bad(text):
+        elif sounds_bad(text):
             self.last_error = Seen(line.number, clean(text))
         self._look_at_level(signal, line, text)
         if (
             not self.ready_line_seen
             and len(self.took) < _MOST_PARTS
-            and _tells_time(text)
-            and (found := _TOOK.match(text))
+            and tells_time(text)
+            and (found := TOOK.match(text))
         ):
             self.took.append(Took(shorten(found["what"].strip(), 80), float(found["seconds"]), line.number))
 
@@ -353,7 +328,7 @@ class LogReader:
         """Keep the last line that the program itself calls an error, while it is not ready and no rule knows it."""
         if self.was_ready or (signal is not None and signal.failure is not None) or text[:1].isspace():
             return
-        if not text.startswith(_OPENS) and peel(clean(line.text[:200]))[0] in _ERRORS:
+        if not text.startswith(OPENS) and peel(clean(line.text[:200]))[0] in ERRORS:
             self._level_error = Seen(line.number, clean(text), moves=self._moves)
 
     def _makes_tokens(self, text: str) -> bool:
@@ -418,7 +393,7 @@ class LogReader:
         now = self.was_ready and self.whole
         if self.stopped is not None and failure.weight < Weight.LIKELY:
             return  # what a server's parts say of each other while it stops
-        if now and _REFUSED_REQUEST.search(text):
+        if now and REFUSED_REQUEST.search(text):
             return
         self._last_moment = moment(line.when, line.text) or self._last_moment
         for at, seen in enumerate(self.failures):
@@ -427,14 +402,13 @@ class LogReader:
             ) and self._lived_through(seen, seen.failure):  # fmt: skip
                 del self.failures[at]
                 break
-        if len(self.failures) < _MOST_FAILURES:
-            self.failures.append(Seen(line.number, clean(text), failure, now, self._life, self._moves, self._made))
-        else:
+        if len(self.failures) >= _MOST_FAILURES:
             # a client that asks for nonsense for days: the last place is for what is new
             weakest = min(self.failures, key=lambda seen: (_weight(seen), -seen.number))
-            if failure.weight > _weight(weakest):
-                self.failures.remove(weakest)
-                self.failures.append(Seen(line.number, clean(text), failure, now, self._life, self._moves, self._made))
+            if failure.weight <= _weight(weakest):
+                return
+            self.failures.remove(weakest)
+        self.failures.append(Seen(line.number, clean(text), failure, now, self._life, self._moves, self._made))
 
     def _move(self, phase: Phase, step: Step | None, line: LogLine) -> None:
         name = None if step is None else step.name
@@ -449,22 +423,9 @@ class LogReader:
             self._moments.append((phase, name, now))
 
 
-def _tells_time(text: str) -> bool:
-    return " took " in text or "elapsed" in text or " takes " in text or "finished in " in text
-
-
 def _weight(seen: Seen) -> int:
     return seen.failure.weight if seen.failure else 0
 
 
 def _weightiest(some: list[Seen]) -> Seen | None:
     return max(some, key=_weight, default=None)
-
-
-def _sounds_bad(text: str) -> bool:
-    """Cheap for most lines: a pattern that ignores case takes ten times as long as looking for the words."""
-    low = text.lower()
-    for word in _BAD:
-        if word in low:
-            return _SOUNDS_BAD.search(text) is not None and not _HARMLESS.match(text)
-    return False
