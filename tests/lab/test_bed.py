@@ -7,13 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import KEYS, Lab, known_hosts
-from tests.lab.bed.names import BRIDGE, CLEAN_ENV, IMAGE, USER
+from tests.lab.bed.names import ADDRESSES, BRIDGE, CLEAN_ENV, IMAGE, USER
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
 
@@ -67,6 +70,86 @@ def test_the_nodes_see_each_other_over_lan_and_fabric_and_the_host_only_over_lan
         spark1.sh("/usr/bin/python3", "-c", connect, address)
     assert spark2.ssh_answers()
     assert BRIDGE not in subprocess.run(["ip", "route", "get", "10.80.0.12"], capture_output=True, text=True).stdout
+
+
+SGLANG = ("python", "-m", "sglang.launch_server", "--port", "8101", "--host", "0.0.0.0", "--dist-init-addr", "{}:25000")
+VLLM = ("vllm", "serve", "/models/tiny", "--port", "8101", "--host", "0.0.0.0", "--master-addr", "{}")
+
+
+def start_rank(node: LabNode, engine: tuple[str, ...], index: int, head: str, *more: str) -> None:
+    """Start one of two ranks by hand, named after its index."""
+    words = (word.format(head) for word in engine)
+    place = ("--nnodes", "2", "--node-rank", str(index), *(("--headless",) if engine is VLLM and index else ()))
+    node.docker("run", "-d", "--name", f"rank{index}", "--network", "host", *more, IMAGE, *words, *place)
+
+
+def health(node: LabNode) -> int:
+    try:
+        with urllib.request.urlopen(f"http://{node.address}:8101/health", timeout=2) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def end_of(node: LabNode, rank: str) -> tuple[int, str]:
+    """Return a rank's exit code and log, once it has ended."""
+    await_true(f"the end of {rank}", lambda: node.docker("inspect", "-f", "{{.State.Status}}", rank) == "exited")
+    code = int(node.docker("inspect", "-f", "{{.State.ExitCode}}", rank))
+    return code, node.sh("sh", "-c", f"docker logs {rank} 2>&1")
+
+
+@pytest.mark.parametrize("engine", [SGLANG, VLLM], ids=["sglang", "vllm"])
+def test_two_ranks_are_ready_only_together_and_end_together(
+    spark1: LabNode, spark2: LabNode, engine: tuple[str, ...]
+) -> None:
+    head = ADDRESSES["spark1"][1]
+    start_rank(spark1, engine, 0, head)
+    await_true("the head to wait", lambda: "10.80.0.11" in spark1.sh("ss", "-ltn"))
+    assert health(spark1) in (0, 503)
+    start_rank(spark2, engine, 1, head)
+    await_true("the head to be ready", lambda: health(spark1) == 200)
+    assert "10.80.0.12" in spark1.sh("ss", "-tnH", "state", "established"), "they talk over the second link"
+    assert health(spark2) == (200 if engine is SGLANG else 0), "SGLang's worker answers whoever asks, vLLM's nobody"
+    spark2.docker("kill", "rank1")
+    code, log = end_of(spark1, "rank0")
+    assert "Connection closed by peer [10.80.0.12]" in log
+    assert code == (137 if engine is SGLANG else 0), "a serving vLLM ends with code 0"
+
+
+def test_a_cut_cable_is_silence_and_a_short_one_nothing(spark1: LabNode, spark2: LabNode, faults: Faults) -> None:
+    head = ADDRESSES["spark1"][1]
+    for index, node in enumerate((spark1, spark2)):
+        start_rank(node, VLLM, index, head, "-e", "LAB_LOAD_S=60", "-e", "LAB_SILENCE_S=2.5")
+    await_true("both to load", lambda: "Starting to load" in spark2.sh("sh", "-c", "docker logs rank1 2>&1"))
+    faults.cut_fabric(spark2)
+    time.sleep(0.5)
+    faults.mend_fabric(spark2)
+    time.sleep(2.5)
+    assert spark1.docker("inspect", "-f", "{{.State.Status}}", "rank0") == "running"
+    faults.cut_fabric(spark2)
+    for node, rank in ((spark1, "rank0"), (spark2, "rank1")):
+        assert "Watchdog caught collective operation timeout: WorkNCCL(" in end_of(node, rank)[1]
+
+
+def test_a_rank_without_the_others_gives_up_in_the_words_of_torch(spark1: LabNode, spark2: LabNode) -> None:
+    head = ADDRESSES["spark1"][1]
+    start_rank(spark1, SGLANG, 0, head, "-e", "LAB_JOIN_S=1")
+    assert "Timed out after 1 seconds waiting for clients. 1/2 clients joined." in end_of(spark1, "rank0")[1]
+    start_rank(spark2, VLLM, 1, head, "-e", "LAB_JOIN_S=1")
+    assert f"while trying to connect to ({head}, 29501)" in end_of(spark2, "rank1")[1]
+
+
+def test_both_nodes_have_the_same_image_until_one_has_another(spark1: LabNode, spark2: LabNode, faults: Faults) -> None:
+    def image(node: LabNode) -> str:
+        return node.docker("images", "-q", "--no-trunc", IMAGE)
+
+    assert image(spark1) == image(spark2)
+    faults.another_image(spark2, IMAGE)
+    assert image(spark1) != image(spark2)
+    faults.undo()
+    assert image(spark1) == image(spark2)
 
 
 def test_faults_break_and_mend(spark1: LabNode, faults: Faults) -> None:

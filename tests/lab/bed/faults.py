@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tests.lab.bed.files import SUDO_RULES, UID
 from tests.lab.bed.lab import KEYS
-from tests.lab.bed.names import DATA_SIZE, LAN, USER
+from tests.lab.bed.names import DATA_SIZE, FABRIC, LAN, USER
 from tests.lab.bed.netns import namespace
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true, ip, run
@@ -62,6 +62,23 @@ class Faults:
     def plug(self, node: LabNode) -> None:
         """Bring the LAN link up."""
         ip(f"link set {LAN} up", netns=namespace(node.name))
+
+    def cut_fabric(self, node: LabNode) -> None:
+        """Take the cable between the two nodes away at this node's end; the other end loses its carrier."""
+        self._mend.append(lambda: self.mend_fabric(node))
+        ip(f"link set {FABRIC} down", netns=namespace(node.name))
+
+    def mend_fabric(self, node: LabNode) -> None:
+        """Put the cable back."""
+        ip(f"link set {FABRIC} up", netns=namespace(node.name))
+
+    def another_image(self, node: LabNode, tag: str) -> None:
+        """Let a name stand for other bytes on this node, as a build of another day does."""
+        before = node.docker("images", "-q", "--no-trunc", tag)
+        self._mend.append(lambda: self._quietly(node, "docker", "tag", before, tag))
+        node.docker("create", "--name", "lab-other", tag)
+        node.docker("commit", "--change", "LABEL build=another", "lab-other", tag)
+        node.docker("rm", "lab-other")
 
     def kill_docker(self, node: LabNode) -> None:
         """Kill dockerd; containers live on until the next one starts (with live-restore: beyond)."""

@@ -2,6 +2,7 @@
 
 Behaviour comes from the environment, so that the command line can be a real engine's; unknown flags are ignored.
   LAB_LOAD_S      seconds the load takes (0.5)           LAB_ALLOC_MB     memory touched while loading (0)
+  LAB_LOCK_MB     memory locked while loading (0)        LAB_SHM_MB       a file in /dev/shm that nobody removes (0)
   LAB_LINES       numbered lines printed while loading   LAB_RATE         of them per second (200)
   LAB_SHOW        names of variables whose values are printed while loading, as a careless engine does
   LAB_SAY         lines printed raw while loading, Python escapes for bytes
@@ -20,6 +21,7 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 STATE = {"ready": False, "requests": 0, "tokens": 0}
@@ -61,8 +63,28 @@ def allocate(megabytes: int) -> None:
     HELD.append(block)
 
 
+def lock(megabytes: int) -> None:
+    """Lock memory, as drivers do with what they share with a GPU; as far as the limit allows, and say so."""
+    import ctypes
+
+    block = mmap.mmap(-1, megabytes << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    HELD.append(block)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mlock(ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(block))), ctypes.c_size_t(len(block))):
+        say(f"{stamp()} mlock of {megabytes} MiB: {os.strerror(ctypes.get_errno())}")
+
+
+def leave_in_shm(megabytes: int) -> None:
+    """Make a file that several processes of an engine share; a killed engine leaves it behind."""
+    Path(f"/dev/shm/psm_{os.getpid()}_{time.monotonic_ns():x}").write_bytes(b"\1" * (megabytes << 20))
+
+
 def extras() -> None:
-    """What a test wants printed in the middle of the load."""
+    """What a test wants held, and printed, in the middle of the load."""
+    if megabytes := int(setting("LOCK_MB", 0)):
+        lock(megabytes)
+    if megabytes := int(setting("SHM_MB", 0)):
+        leave_in_shm(megabytes)
     if raw := os.environ.get("LAB_SAY"):
         for line in raw.encode("latin-1", "backslashreplace").decode("unicode_escape").encode("latin-1").split(b"\n"):
             say(line, 1)

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 
+from ranks import ranks_of, serve_dummy_health
 from standin import allocate, end_of_load, extras, flags, listen, obey_sigterm, say, setting, stamp, stay
 
 SHARDS, BATCHES = 8, (160, 128, 96, 64, 32, 16, 8, 4, 2, 1)
@@ -55,17 +56,45 @@ def capture() -> None:
     )
 
 
+def stay_silent(given: dict[str, str]) -> None:
+    """A worker's end of the start: no line that says ready."""
+    host, port = given.get("host", "0.0.0.0"), int(given.get("port", 30000))
+    serve_dummy_health(host, port)
+    say(f"{stamp()} Dummy health check server started in background thread at {host}:{port}")
+    stay()
+
+
+def lose(line: str) -> None:
+    """What the scheduler prints of a peer that is gone."""
+    say(f"{stamp()} Scheduler hit an exception: Traceback (most recent call last):")
+    say('  File "/opt/sglang/srt/managers/scheduler.py", line 3204, in run_scheduler_process')
+    say(line)
+
+
+def end() -> None:
+    """The launcher kills all of its processes and itself."""
+    say(f"{stamp()} Received sigquit from a child process. It usually means the child failed.")
+    os._exit(137)
+
+
 def main() -> None:
     obey_sigterm()
     given = flags(sys.argv[1:])
+    placed = ranks_of(given, "dist-init-addr", 25000, lose, end)
     say(
         f"{stamp()} server_args=ServerArgs(model_path={given.get('model-path')!r}, port={given.get('port')}, device='cuda')"
     )
     say(f"{stamp()} Init torch distributed begin.")
+    if placed is not None:
+        placed[0].meet(*placed[1:])
     say(f"{stamp()} Init torch distributed ends. elapsed=0.61 s, mem usage=0.31 GB")
     say(f"{stamp()} Ignore import error when loading sglang.srt.models.midashenglm: No module named 'torchaudio'")
     load(setting("LOAD_S", 0.5))
     end_of_load()
+    if placed is not None:
+        placed[0].all_loaded()
+        if not placed[0].is_head:
+            stay_silent(given)
     capture()
     say(f"{stamp()} INFO:     Started server process [1]")
     say(f"{stamp()} INFO:     Waiting for application startup.")
