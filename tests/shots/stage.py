@@ -58,7 +58,7 @@ SCENES: dict[str, Scene] = {
     "failure": Scene("failure", "failed", lambda event: isinstance(event, Ended)),
     "instance": Scene("evening", "accept", keys=("tab", "enter"), place=INSTANCE),
     "verdict": Scene("failure", "proof", keys=("enter",), place=INSTANCE),
-    "logs": Scene("failure", "OutOfMemoryError", keys=("l", "~27 lines", "E"), place=LOGS),
+    "logs": Scene("failure", "paused", keys=("l", "~27 lines", "E"), place=LOGS),
     "profiles": Scene("evening", "SGLang", keys=("p", *"jjjjjjjjjj"), place=PROFILES),
     "doctor": Scene("checkup", "problem", keys=("!",), place=DOCTOR),
 }
