@@ -177,7 +177,7 @@ async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Pat
     profile = ProfileLibrary(shipped_profiles_dir()).load("qwen36-vllm")
     async with SimulatedSparks("empty", **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]
-        events = [event async for event in up(ctx, UpRequest(profile, engines.load("vllm"), node))]
+        events = [event async for event in up(ctx, UpRequest(profile, engines.load("vllm"), (node,)))]
         assert isinstance(events[-1], Ended)
         assert events[-1].outcome is Outcome.READY
         (before,) = [event.fit for event in events if isinstance(event, FitJudged)]
@@ -217,7 +217,7 @@ async def test_a_model_that_is_not_there_is_warned_of_and_takes_nothing(tmp_path
     gone = NodeOptions(missing=("/home/milo/models/Qwen3.6-27B-FP8",))
     async with SimulatedSparks("empty", options={"spark1": gone}, **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]
-        request = UpRequest(profile, engines.load("sglang"), node, detach=True)
+        request = UpRequest(profile, engines.load("sglang"), (node,), detach=True)
         events = [event async for event in up(ctx, request)]
         planned_events = [event async for event in plan(ctx, PlanRequest(profile, [node]))]
     assert isinstance(events[-1], Ended)
