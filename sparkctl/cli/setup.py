@@ -15,6 +15,7 @@ import click
 if TYPE_CHECKING:
     from sparkctl.core.context import Context
     from sparkctl.model.node import Node
+    from sparkctl.model.profile import Profile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,6 +78,23 @@ def one_node(name: str | None) -> Node:
     if name is not None:
         return chosen_nodes([name])[0]
     return default_node(load_config())
+
+
+def rank_nodes(names: Sequence[str], profile: Profile) -> tuple[Node, ...]:
+    """Return the node of each rank of a profile, the head's first: the named ones, or all where there are exactly as many."""
+    from sparkctl.core.config import default_node, load_config
+    from sparkctl.errors import InvalidInput
+
+    if not names and profile.nodes == 1:
+        return (default_node(load_config()),)
+    chosen = tuple(chosen_nodes(names))
+    if len(chosen) != profile.nodes:
+        there = " and ".join(node.name for node in chosen)
+        raise InvalidInput(
+            f"{profile.name} is for {profile.nodes} {'node' if profile.nodes == 1 else 'nodes'}, and {there} are {len(chosen)}",
+            f"give --node {profile.nodes} times" if profile.nodes > 1 else "give --node once",
+        )
+    return chosen
 
 
 def node_option(*, many: bool) -> Callable[[F], F]:

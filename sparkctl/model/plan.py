@@ -26,6 +26,7 @@ class Label:
     RANK = PREFIX + "rank"  # "1/2": the second of two Sparks of one model
     NODES = PREFIX + "nodes"  # "spark1,spark2": where its ranks are, as whoever started it calls them, the head first
     RUN = PREFIX + "run"  # the same on every rank of one start, and on those of no other
+    GROUP = PREFIX + "group"  # of those of one group a Spark carries one at a time
     VERSION = PREFIX + "version"
     LIVENESS = PREFIX + "liveness"  # "none": never asked for a token while it is idle
 

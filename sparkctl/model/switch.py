@@ -16,6 +16,7 @@ class Conflict(StrEnum):
     PORT = "port"
     GROUP = "group"  # of one exclusive group
     INSTANCE = "instance"  # another version of the same
+    NAME = "name"  # its container has the name that the new one's is to have
     NODES = "nodes"  # another of its ranks has to go, and none is left behind
 
 
@@ -90,7 +91,8 @@ class SwitchPlan:
     """A whole switch. ``nodes`` are those of the new one, its head first; ``changes`` has every node that is touched.
 
     ``stops`` are the names of the instances that go, ``obstacles`` why it cannot be done (none: it can), ``cautions`` what
-    may go wrong all the same, a sentence each. ``seconds``: how long the new one's start usually takes.
+    may go wrong all the same, a sentence each. ``seconds``: how long the new one's start usually takes. ``is_there``: the
+    very same stands on these nodes already, so nothing is switched.
     """
 
     profile: str
@@ -101,6 +103,12 @@ class SwitchPlan:
     obstacles: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     seconds: float | None = None
+    is_there: bool = False
+
+    @property
+    def is_possible(self) -> bool:
+        """Tell whether nothing stands against it."""
+        return not self.obstacles
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,56 @@
+"""``sparkctl switch``."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, seconds
+
+
+@click.command("switch", short_help="Let what is in the way give way to a profile; undone if that fails.")
+@click.argument("profile", shell_complete=complete_profiles)
+@node_option(many=True)
+@click.option("--dry-run", is_flag=True, help="Show what would stop, stay and start; change nothing.")
+@click.option(
+    "--keep-going", is_flag=True, help="Go on where a Spark that only loses a rank is silent, or a check says nothing."
+)
+@click.option("--no-rollback", is_flag=True, help="Leave a new one that failed as it is, for study.")
+@click.option("--timeout", callback=seconds, metavar="TIME", help="Give the new one this long to be ready, e.g. 20m.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this start."
+)
+@click.option("--no-guard", is_flag=True, help="Do without the guard that stops it before the node's memory runs out.")
+@json_option
+def command(
+    profile: str, node: tuple[str, ...], dry_run: bool, keep_going: bool, no_rollback: bool, timeout: float | None,
+    overrides: tuple[str, ...], no_guard: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Stop what conflicts with PROFILE, start it, and bring the old one back where it fails.
+
+    \b
+    sparkctl switch qwen36 --node spark1 --dry-run
+    sparkctl switch qwen36 --node spark1
+
+    Only what conflicts stops, by memory, port, exclusive group or name, and whole models only. What sparkctl did not start
+    is named and left alone. The old containers are kept until the new one has answered with a token.
+    """
+    from sparkctl.cli.drive import drive
+    from sparkctl.cli.setup import chosen_nodes, rank_nodes
+    from sparkctl.cli.switch_teller import SwitchTeller
+    from sparkctl.cli.tellers import JsonTeller
+    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.engines import load
+    from sparkctl.operations.switch import switch
+    from sparkctl.operations.switch_request import SwitchRequest
+
+    chosen = ProfileLibrary().load(profile, overrides=overrides)
+    nodes = rank_nodes(node, chosen)
+    known = {one.name: one for one in (*nodes, *chosen_nodes(()))}
+    request = SwitchRequest(
+        chosen, load(chosen.engine), nodes, tuple(known.values()), dry_run, keep_going, not no_rollback, timeout, os.environ,
+        (profile, *(word for override in overrides for word in ("--set", override))), not no_guard,
+    )  # fmt: skip
+    context = make_context(may_ask=not as_json)
+    return drive(context, lambda: switch(context, request), JsonTeller() if as_json else SwitchTeller(dry_run))

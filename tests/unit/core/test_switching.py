@@ -1,0 +1,228 @@
+"""What has to stop so that something else can start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.core.switching import Coming, Site, plan
+from sparkctl.core.wholes import Occupant, wholes
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.fit import Answer, Fit, Holder, Obtained, Part, Standing
+from sparkctl.model.node import NodeName
+from sparkctl.model.plan import Label, LaunchPlan, ReadyRule, Timeouts
+from sparkctl.model.switch import Conflict, SwitchPlan
+from sparkctl.model.units import GIB
+
+NODES = (NodeName("spark1"), NodeName("spark2"))
+TOTAL = 120 * GIB
+
+
+def launch(node: NodeName, *, port: int | None = 8000, group: str | None = None) -> LaunchPlan:
+    labels = ((Label.GROUP, group),) if group else ()
+    return LaunchPlan(
+        node, "new", "new", "feedfacecafe", "vllm", "vllm-new", "image:1", None, (), (), (), None, None, None, "host", (),
+        (), (), labels, port, None, None, ReadyRule(None, None, "none"), Timeouts(), True, 30.0, None, None,
+    )  # fmt: skip
+
+
+def container(
+    name: str, *, instance: str | None = None, port: int | None = None, rank: str | None = None, run: str | None = None,
+    **more: str,
+) -> Container:  # fmt: skip
+    labels = {Label.INSTANCE: instance, Label.RANK: rank, Label.RUN: run, Label.HASH: "old" if instance else None}
+    labels[Label.NODES] = ",".join(NODES) if rank else None
+    labels |= {f"{Label.PREFIX}{key}": value for key, value in more.items()}
+    pairs = tuple((key, value) for key, value in labels.items() if value is not None)
+    return Container(
+        f"id-{name}", name, "image", ContainerState.RUNNING, "Up", 0.0, pairs, ports=(port,) if port else ()
+    )
+
+
+def occupant(node: NodeName, held: int | None, one: Container, port: int | None = None) -> Occupant:
+    return Occupant(node, one, None if held is None else held * GIB, port)
+
+
+def site(
+    node: NodeName, *occupants: Occupant, need: int | None = None, port: int | None = 8000, group: str | None = None,
+    has_image: bool = True,
+) -> Site:  # fmt: skip
+    """Return a node of 120 GiB; ``need`` GiB is what is to start there."""
+    held = sum(one.held or 0 for one in occupants)
+
+    def fit(gone: frozenset[str]) -> Fit:
+        back = sum(one.held or 0 for one in occupants if one.container.id in gone)
+        room = TOTAL - held + back
+        holders = tuple(
+            Holder(one.name, one.container.is_ours, one.held, is_replaced=one.container.id in gone) for one in occupants
+        )
+        standing = Standing(TOTAL, TOTAL - held, 0, holders)
+        size = (need or 0) * GIB
+        foreign = tuple(one.name for one in occupants if not one.container.is_ours and room + (one.held or 0) >= size)
+        answer = Answer.FITS if room >= size else Answer.IF_STOPPED if foreign else Answer.SHORT
+        stops = foreign[:1] if answer is Answer.IF_STOPPED else ()
+        return Fit(node, "new", answer, (Part("all", size, Obtained.PROFILE),), standing, stops=stops)
+
+    coming = None if need is None else Coming(launch(node, port=port, group=group), has_image, fit)
+    return Site(node, tuple(occupants), TOTAL, TOTAL - held, frozenset({22}), coming=coming)
+
+
+def why(made: SwitchPlan) -> dict[str, tuple[Conflict, ...]]:
+    return {one.container: one.conflicts for change in made.changes for one in change.tenants}
+
+
+def test_only_what_leaves_no_room_goes_and_the_small_one_first() -> None:
+    tts = occupant(NODES[0], 10, container("tts", instance="tts"), 9000)
+    large = occupant(NODES[0], 70, container("llm", instance="llm"), 9001)
+    made = plan("new", NODES[:1], [site(NODES[0], tts, large, need=45)])
+    assert why(made) == {"tts": (Conflict.MEMORY,), "llm": ()}, "10 GiB are enough, and fewer are lost"
+    made = plan("new", NODES[:1], [site(NODES[0], tts, large, need=60)])
+    assert why(made) == {"tts": (), "llm": (Conflict.MEMORY,)}
+    assert made.stops == ("llm",)
+    assert made.changes[0].available_after == (120 - 80 + 70 - 60) * GIB
+    made = plan("new", NODES[:1], [site(NODES[0], tts, large, need=30)])
+    assert made.stops == ()
+    assert not made.obstacles
+
+
+def test_a_model_over_two_sparks_goes_whole_and_the_other_spark_is_free() -> None:
+    head = occupant(NODES[0], 100, container("head", instance="big", rank="0/2", run="r1"), 8010)
+    worker = occupant(NODES[1], 99, container("worker", instance="big", rank="1/2", run="r1"))
+    made = plan("new", NODES[:1], [site(NODES[0], head, need=60), site(NODES[1], worker)])
+    assert why(made) == {"head": (Conflict.MEMORY,), "worker": (Conflict.NODES,)}
+    assert [change.node for change in made.changes] == list(NODES)
+    assert made.changes[1].is_free_after
+    assert made.changes[1].available_after == TOTAL
+
+
+def test_ranks_without_labels_belong_together_by_their_divided_model_and_twins_do_not() -> None:
+    divided = json.dumps({"weights": 10**11, "ranks": 2})
+    ranks = [occupant(node, 90, container(f"r-{node}", instance="big", **{"per-step": divided})) for node in NODES]
+    assert [one.nodes for one in wholes(ranks)] == [NODES]
+    twins = [occupant(node, 90, container(f"t-{node}", instance="same")) for node in NODES]
+    assert [one.nodes for one in wholes(twins)] == [NODES[:1], NODES[1:]], "one on each Spark, and each by itself"
+
+
+def test_what_is_not_ours_is_named_and_never_stopped() -> None:
+    comfy = occupant(NODES[0], 80, container("comfyui"))
+    made = plan("new", NODES[:1], [site(NODES[0], comfy, need=60)])
+    assert made.stops == ()
+    (sentence,) = made.obstacles
+    assert "comfyui on spark1 holds the memory" in sentence
+    assert "docker stop comfyui" in sentence
+    web = occupant(NODES[0], 1, container("web", port=8000))
+    (sentence,) = plan("new", NODES[:1], [site(NODES[0], web, need=60)]).obstacles
+    assert "web on spark1 has port 8000" in sentence
+
+
+def test_port_group_and_another_version_go() -> None:
+    same_port = occupant(NODES[0], 1, container("a", instance="a"), 8000)
+    of_group = occupant(NODES[0], 1, container("b", instance="b", group="llm"), 9000)
+    version = occupant(NODES[0], 1, container("c", instance="new"), 9001)
+    other = occupant(NODES[0], 1, container("d", instance="d", group="tts"), 9002)
+    made = plan("new", NODES[:1], [site(NODES[0], same_port, of_group, version, other, need=1, group="llm")])
+    assert why(made) == {"a": (Conflict.PORT,), "b": (Conflict.GROUP,), "c": (Conflict.INSTANCE,), "d": ()}
+
+
+def test_a_silent_spark_that_holds_a_rank_is_an_obstacle_unless_told_to_keep_going() -> None:
+    head = occupant(NODES[0], 100, container("head", instance="big", rank="0/2", run="r1"), 8010)
+    sites = [site(NODES[0], head, need=60), Site(NODES[1], silent="no route to host")]
+    made = plan("new", NODES[:1], sites)
+    assert any("big has a rank on spark2" in one for one in made.obstacles)
+    made = plan("new", NODES[:1], sites, keep_going=True)
+    assert not made.obstacles
+    assert any("big has a rank on spark2" in one for one in made.cautions)
+    alone = occupant(NODES[0], 100, container("llm", instance="llm"), 8010)
+    assert not plan("new", NODES[:1], [site(NODES[0], alone, need=60), sites[1]]).obstacles, (
+        "it has nothing to do with it"
+    )
+
+
+def test_the_very_same_is_there_and_nothing_is_switched() -> None:
+    same = container("vllm-new", instance="new")
+    labels = tuple((key, "feedfacecafe" if key == Label.HASH else value) for key, value in same.labels)
+    same = Container(same.id, same.name, same.image, same.state, same.status, 0.0, labels)
+    made = plan("new", NODES[:1], [site(NODES[0], occupant(NODES[0], 60, same, 8000), need=60)])
+    assert made.is_there
+    assert made.stops == ()
+
+
+def test_a_missing_image_and_a_name_that_is_taken_are_obstacles() -> None:
+    made = plan("new", NODES[:1], [site(NODES[0], need=1, has_image=False)])
+    assert "does not have the image image:1" in made.obstacles[0]
+    foreign = occupant(NODES[0], 1, container("vllm-new"))
+    assert (
+        "has the name that the new container" in plan("new", NODES[:1], [site(NODES[0], foreign, need=1)]).obstacles[0]
+    )
+
+
+# whatever stands there
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[tuple[NodeName, ...], list[Site]]:
+    """Return where something is to start, and two Sparks with a few models, some over both, and some foreign containers."""
+    on: dict[NodeName, list[Occupant]] = {node: [] for node in NODES}
+    for at in range(draw(st.integers(0, 5))):
+        kind = draw(st.sampled_from(("ours", "foreign", "both")))
+        held, port = draw(st.integers(0, 40)), draw(st.sampled_from((None, 8000, 9000)))
+        group = draw(st.sampled_from(("llm", "tts")))
+        if kind == "both":
+            for rank, node in enumerate(NODES):
+                one = container(f"m{at}-{rank}", instance=f"m{at}", rank=f"{rank}/2", run=f"run{at}", group=group)
+                on[node].append(occupant(node, held, one, port if rank == 0 else None))
+            continue
+        node = draw(st.sampled_from(NODES))
+        one = (
+            container(f"c{at}", port=port) if kind == "foreign" else container(f"c{at}", instance=f"i{at}", group=group)
+        )
+        on[node].append(occupant(node, held, one, port if kind == "ours" else None))
+    targets = draw(st.sampled_from((NODES[:1], NODES[1:], NODES)))
+    need, group = draw(st.integers(0, 130)), draw(st.sampled_from((None, "llm")))
+    sites = [
+        site(
+            node,
+            *on[node],
+            need=need if node in targets else None,
+            group=group,
+            port=8000 if node == targets[0] else None,
+        )
+        for node in NODES
+    ]
+    return targets, sites
+
+
+@given(worlds())
+def test_never_a_foreign_one_never_half_a_model_never_without_a_conflict(
+    world: tuple[tuple[NodeName, ...], list[Site]],
+) -> None:
+    targets, sites = world
+    made = plan("new", targets, sites)
+    tenants = [one for change in made.changes for one in change.tenants]
+    goes = {one.container_id for one in tenants if one.goes}
+    assert all(one.ours for one in tenants if one.goes)
+    for whole in wholes(each for one in sites for each in one.occupants):
+        assert whole.ids <= goes or not whole.ids & goes
+        reasons = {conflict for one in tenants if one.container_id in whole.ids for conflict in one.conflicts}
+        assert reasons != {Conflict.NODES}, "a model goes for a reason of its own"
+    assert made.stops == tuple(sorted({one.instance for one in tenants if one.goes}))
+    again = plan("new", targets, list(reversed(sites)))
+    assert again == made, "whoever is asked first"
+    if made.is_possible:
+        assert all(not change.fit.is_refused for change in made.changes if change.fit is not None)
+        _assert_none_too_many(targets, sites, made)
+
+
+def _assert_none_too_many(targets: Sequence[NodeName], sites: Sequence[Site], made: SwitchPlan) -> None:
+    """Leave each that goes for memory alone where it is: then it does not fit."""
+    goes = {one.container_id for change in made.changes for one in change.stops}
+    for whole in wholes(each for one in sites for each in one.occupants):
+        why_ = {
+            c for change in made.changes for one in change.stops if one.container_id in whole.ids for c in one.conflicts
+        }
+        if why_ and why_ <= {Conflict.MEMORY, Conflict.NODES}:
+            kept = frozenset(goes - whole.ids)
+            assert any(one.coming.fit(kept).is_refused for one in sites if one.coming is not None)
