@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
-from sparkctl.cli import output
+from sparkctl.cli import loop, output
 from sparkctl.cli.drive import until_stopped
 from sparkctl.cli.setup import chosen_nodes, make_context
 from sparkctl.core.store import LoadView
@@ -29,7 +28,7 @@ def listen(replay: Path | None = None) -> int:
         context, nodes = make_context(), chosen_nodes(())
         output.text(_line(context.clock.now(), f"connecting to {' and '.join(node.name for node in nodes)}"))
         looks = watch(context, nodes)
-    asyncio.run(until_stopped(_tell(looks)))
+    loop.run(until_stopped(_tell(looks)))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from sparkctl.cli import loop
 from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_document_option, make_context, node_option
 from sparkctl.engines import names
 
@@ -78,7 +78,7 @@ def _read(ctx: click.Context, log: str, engine: str | None, node: tuple[str, ...
 
     context = make_context(may_ask=not as_json)
     nodes = chosen_nodes(node) if node or load_config(required=False).nodes else []  # saved logs need no config
-    return asyncio.run(of_instance(context, log, nodes, engine))
+    return loop.run(of_instance(context, log, nodes, engine))
 
 
 def _is_file(word: str) -> bool:

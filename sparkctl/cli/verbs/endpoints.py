@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
+from sparkctl.cli import loop
 from sparkctl.cli.setup import chosen_nodes, make_context, node_option
 
 _FORMS = ("env", "litellm", "openclaw", "opencode", "json")
@@ -34,7 +33,7 @@ def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
 
     as_json = as_json or form == "json"
     context = make_context(may_ask=not as_json)
-    served, silent = asyncio.run(endpoints(context, chosen_nodes(node)))
+    served, silent = loop.run(endpoints(context, chosen_nodes(node)))
     if as_json:
         output.document(endpoint_document(served))
     elif served:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 import click
 
+from sparkctl.cli import loop
 from sparkctl.cli.setup import (
     chosen_nodes,
     complete_profiles,
@@ -50,7 +50,7 @@ def status(node: tuple[str, ...], as_json: bool) -> int:
     from sparkctl.operations.guard import status as look
     from sparkctl.present.guard_table import guard_lines
 
-    views = asyncio.run(look(make_context(may_ask=not as_json), chosen_nodes(node)))
+    views = loop.run(look(make_context(may_ask=not as_json), chosen_nodes(node)))
     if as_json:
         output.document({"schema": 1, "nodes": plain(views)})
     else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from sparkctl.cli import loop
 from sparkctl.cli.setup import make_context
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
     if path.exists() and not replace:
         raise InvalidInput(f"there is a config already ({path}); it was kept", "edit it, or: sparkctl init --replace")
     nodes = nodes or _ask_for_nodes(identity, models)
-    tested = [] if no_test else asyncio.run(_visit_all(nodes))
+    tested = [] if no_test else loop.run(_visit_all(nodes))
     for visit in tested:
         narrate.say(f"{visit.node.name}  {visit.words}")
         if visit.problem:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
 
+from sparkctl.cli import loop
 from sparkctl.cli.setup import chosen_nodes, make_context, node_option
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def command(node: tuple[str, ...], serve: int | None) -> int:
     """
     context = make_context(may_ask=serve is None)
     nodes = chosen_nodes(node)
-    return asyncio.run(_once(context, nodes) if serve is None else _serve(context, nodes, serve))
+    return loop.run(_once(context, nodes) if serve is None else _serve(context, nodes, serve))
 
 
 async def _once(context: Context, nodes: Sequence[Node]) -> int:

@@ -66,10 +66,10 @@ def command(
     except ValueError as wrong:
         raise click.UsageError(f"--name: {wrong}", ctx) from wrong
     if from_container is not None:
-        import asyncio
-
         context = make_context(may_ask=not as_json)
-        found = asyncio.run(profile_import.from_container(context, one_node(node), from_container, request))
+        from sparkctl.cli import loop
+
+        found = loop.run(profile_import.from_container(context, one_node(node), from_container, request))
     else:
         found = profile_import.from_source(_text(source), request)
     if output is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sparkctl.cli import loop
 from sparkctl.cli.setup import chosen_nodes, json_document_option, make_context, node_option
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool, plai
     context = make_context(may_ask=not as_json)
     nodes = chosen_nodes(node)
     if watch:
-        return asyncio.run(_watch(context, nodes, as_json, plain_letters))
-    return asyncio.run(_once(context, nodes, check, as_json, plain_letters))
+        return loop.run(_watch(context, nodes, as_json, plain_letters))
+    return loop.run(_once(context, nodes, check, as_json, plain_letters))
 
 
 async def _once(context: Context, nodes: Sequence[Node], check: bool, as_json: bool, plain_letters: bool) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sparkctl.cli import loop
 from sparkctl.cli.recording import record_options, recorded, recorder
 from sparkctl.cli.setup import chosen_nodes, make_context, node_option
 
@@ -81,8 +81,8 @@ def command(
     nodes = chosen_nodes(node)
     with recorder(ctx, record, force) as recording:
         if once:
-            return recorded(asyncio.run(_once(context, nodes, paper, recording)), recording)
-        return recorded(asyncio.run(_watch(context, nodes, paper, recording)), recording)
+            return recorded(loop.run(_once(context, nodes, paper, recording)), recording)
+        return recorded(loop.run(_watch(context, nodes, paper, recording)), recording)
 
 
 def _replay(
@@ -103,7 +103,7 @@ def _replay(
     if once:
         paper.show(last(events, names))
     else:
-        asyncio.run(_show(replay(SystemClock(), events, names, speed or 1.0), paper))
+        loop.run(_show(replay(SystemClock(), events, names, speed or 1.0), paper))
     return 0
 
 

@@ -1,0 +1,30 @@
+"""Ctrl-C is heard by every verb, whatever its event loop is about to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from sparkctl.cli import loop
+
+
+def test_a_signal_wakes_the_loop() -> None:
+    async def woken_by() -> int:
+        before = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(before)
+        return before
+
+    assert loop.run(woken_by()) != -1, "a signal just before the loop goes to sleep would be slept through"
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_ctrl_c_is_a_keyboard_interrupt() -> None:
+    async def pressed() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(pressed())
