@@ -21,6 +21,7 @@ from sparkctl.core.record import plain, rebuilt
 from sparkctl.core.starts import StartsFile
 from sparkctl.model.fit import Seen
 from sparkctl.model.log import LogLine
+from sparkctl.model.memory import BeforeStart
 from sparkctl.model.phase import Expectation, PartTime
 from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict, present_name
@@ -31,6 +32,7 @@ _UNFINISHED = ".new"  # beside the file that it is to replace; nothing reads it
 _RECEIPT = ".guard.json"
 _VERDICT = ".verdict.json"
 _COMMAND = ".start.txt"  # the command that started it
+_BEFORE = ".before.json"  # what the node had before it was started
 _FORGOTTEN = 86400.0  # seconds after which nobody writes an unfinished file any more
 
 
@@ -248,6 +250,19 @@ class History:
         except (OSError, ValueError):
             return None
 
+    def keep_before(self, instance: str, node: str, container_id: str, before: BeforeStart) -> None:
+        """Write what a node had just before this container was started. Raises OSError."""
+        self._keep(instance, node, container_id, _BEFORE, json.dumps(plain(before)) + "\n")
+
+    def before_start(self, instance: str, node: str, container_id: str) -> BeforeStart | None:
+        """Return what a node had just before this container was started, None where that is not known here."""
+        kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_BEFORE}")), None)
+        try:
+            before = None if kept is None else rebuilt(BeforeStart, json.loads(kept.read_text("utf-8")))
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            return None
+        return before if before is not None and _is_size(before.available) else None
+
     def kept_verdict(self, saved: SavedLog) -> Verdict | None:
         """Return why the start of this log failed, None where that was not kept or cannot be read any more."""
         try:
@@ -307,7 +322,7 @@ def _prune(folder: Path) -> None:
     """Make room for one more log, and clear away what a crash left unfinished."""
     for old in sorted(folder.glob("*.log"))[: -_KEPT_LOGS + 1]:
         old.unlink(missing_ok=True)
-    for suffix in (_RECEIPT, _VERDICT, _COMMAND):
+    for suffix in (_RECEIPT, _VERDICT, _COMMAND, _BEFORE):
         for beside in sorted(folder.glob(f"*{suffix}"))[:-_KEPT_LOGS]:
             beside.unlink(missing_ok=True)
     for left in folder.glob(f"*{_UNFINISHED}"):

@@ -35,3 +35,11 @@ class Memory:
     def swap_used(self) -> int:
         """Swap in use."""
         return self.swap_total - self.swap_free
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeStart:
+    """What a node had just before something was started: MemAvailable, and what all processes held (None: not known)."""
+
+    available: int
+    held: int | None = None

@@ -106,7 +106,7 @@ async def _down(ctx: Context, request: DownRequest, emit: Emit) -> Ended:
             f"no instance and no profile is called {request.instance}{did_you_mean(request.instance, request.known)}",
             "see what runs: sparkctl status",
         )
-    missing = any(stopped.missing for stopped in done if stopped.missing and stopped.missing > 1 << 30)
+    missing = not all(stopped.is_proved for stopped in done)
     what = f"{request.instance} does not run" if request.instance else "nothing that sparkctl started runs"
     message = None if done else f"{what} on {' or '.join(n.name for n in request.nodes)}; nothing to stop"
     return Ended(

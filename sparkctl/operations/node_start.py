@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 from sparkctl.core import edits
@@ -138,6 +139,8 @@ class NodeStart:
         """Create and start the container; the guard watches it from then on."""
         self.report(Phase.CREATING)
         self.container_id = await create(self.ctx, self.session, self.plan, lock)
+        with suppress(OSError):  # without it the end of this start is measured by what its processes held
+            self.fit.keep(self.plan, self.container_id)
         await self.watch_over(self.container_id)
 
     async def attach(self, container_id: str) -> None:

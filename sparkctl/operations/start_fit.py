@@ -11,6 +11,7 @@ from sparkctl.errors import NodeError
 from sparkctl.model.container import Container
 from sparkctl.model.events import FitJudged, Warned
 from sparkctl.model.fit import Answer, Fit
+from sparkctl.model.memory import BeforeStart
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import GIB
@@ -33,6 +34,7 @@ class StartFit:
         self._session: Session | None = None
         self._before: int | None = None
         self._least: int | None = None
+        self._held_before: int | None = None
 
     @property
     def estimated(self) -> int | None:
@@ -78,8 +80,15 @@ class StartFit:
         """Take what is available just before the container is made."""
         self._session = session
         with suppress(NodeError):
-            look = await session.look("memory")
+            look = await session.look("memory", "processes", "gpu")
             self._before = self._least = None if look.memory is None else look.memory.available
+            self._held_before = look.everybody
+
+    def keep(self, plan: LaunchPlan, container: str) -> None:
+        """Keep what was available before this container was made: its end is measured by that. Raises OSError."""
+        if self._before is not None:
+            before = BeforeStart(self._before, self._held_before)
+            self._ctx.history.keep_before(plan.instance, plan.node, container, before)
 
     async def watch(self) -> None:
         """Look every ten seconds what is available, until cancelled."""

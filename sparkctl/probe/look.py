@@ -13,6 +13,8 @@ from sparkctl.model.checkpoint import Checkpoint
 from sparkctl.model.fabric import Lane
 from sparkctl.model.memory import Memory
 from sparkctl.model.units import KIB, MIB
+from sparkctl.probe import leftovers
+from sparkctl.probe.leftovers import Proc, ShmFile
 
 _HEADER = "@@ "
 _MEMINFO = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+)", re.MULTILINE)
@@ -99,6 +101,9 @@ class Look:
     habits: Habits | None = None
     models: tuple[Checkpoint, ...] = ()
     lanes: Lanes | None = None
+    everybody: int | None = None  # bytes that all processes hold, on the GPU's side too
+    procs: tuple[Proc, ...] | None = None
+    shm: tuple[ShmFile, ...] | None = None
 
     def held_by(self, container_id: str) -> int | None:
         """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
@@ -154,6 +159,9 @@ def decode(answer: bytes) -> Look:
         habits=_habits(sections.get("health")),
         models=tuple(models),
         lanes=_lanes(sections.get("fabric")),
+        everybody=_everybody(sections.get("resident"), sections.get("gpu")),
+        procs=leftovers.processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
+        shm=leftovers.shared_files(sections.get("shm")),
     )
 
 
@@ -238,6 +246,14 @@ def _resident(cgroups: str | None, resident: str | None) -> dict[str, int] | Non
         else:
             shared[container] = max(shared[container], int(kib) * KIB)
     return {container: anonymous[container] + shared[container] for container in anonymous}
+
+
+def _everybody(resident: str | None, gpu: str | None) -> int | None:
+    """Return what all processes hold, None where only a part of it would be known."""
+    on_gpu = _gpu(gpu)
+    if resident is None or on_gpu is None:
+        return None
+    return sum(leftovers.own_memory(resident).values()) + sum(on_gpu.values())
 
 
 def _gpu(body: str | None) -> dict[int, int] | None:

@@ -18,6 +18,16 @@ for section in "$@"; do
     processes)
       echo "@@ cgroups"; grep -s -o -E '[0-9a-f]{64}' /proc/[0-9]*/cgroup | sort -u
       echo "@@ resident"; grep -s -E '^Rss(Anon|Shmem):' /proc/[0-9]*/status ;;
+    procs)
+      # Whoever lives, with the first words of its command line: no line break in it, so no line here is anybody's but ours.
+      echo "@@ procs"; grep -s '^btime' /proc/stat; cat /proc/[0-9]*/stat 2>/dev/null | cut -d ' ' -f 1-30
+      echo "@@ commands"; grep -s -a -z -m 4 '' /proc/[0-9]*/cmdline | tr '\n\0' ' \n' | cut -c 1-200 ;;
+    shm)
+      echo "@@ shm"
+      find /dev/shm -xdev -type f ! -name '*
+*' -exec stat -c 'file %d %i %u %b %W %n' {} + 2>/dev/null | head -n 2000
+      grep -s -o -E '[0-9a-f]+:[0-9a-f]+ [0-9]+ +/dev/shm/.*' /proc/[0-9]*/maps | sort -u | head -n 5000
+      find /proc/[0-9]*/fd -maxdepth 1 -lname '/dev/shm/*' -exec stat -L -c 'open %d %i %n' {} + 2>/dev/null | head -n 5000 ;;
     gpu)
       echo "@@ gpu"
       command -v nvidia-smi >/dev/null && timeout 5 nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader,nounits 2>/dev/null

@@ -7,9 +7,10 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from sparkctl.sim.container import Body, SimContainer
-from sparkctl.sim.node import SimNode
+from sparkctl.sim.node import SimNode, Trouble
 from sparkctl.sim.process import EngineProcess
 
+SIGKILLED = 137
 NO_GPU = 'could not select device driver "" with capabilities: [[gpu]]'
 
 
@@ -86,6 +87,8 @@ class Dockerd:
             raise Refusal(500, f"the simulation cannot read this command: {error}") from error
         container.mark_started(process.pid)
         self.running[container.id] = process
+        if container.host_config.get("IpcMode") == "host":
+            self.node.remains.share(container.id, process.pids, self.node.clock.now())
         if ready_since is not None:
             process.rush(ready_since)
         self._keep(asyncio.ensure_future(self._attend(container, process)))
@@ -100,6 +103,8 @@ class Dockerd:
             self.running.pop(container.id, None)
         if ending.oom_killed:
             self.tell("oom", container)
+        litters = ending.code == SIGKILLED and Trouble.LITTERS in self.node.options.troubles
+        self.node.remains.end(container.id, litters=litters)
         container.mark_ended(ending.code, oom_killed=ending.oom_killed)
         self.tell("die", container)
         reaping = asyncio.ensure_future(self.node.reap(process.pids))

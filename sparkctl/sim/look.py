@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkctl.sim import remains
 from sparkctl.sim.cabling import CARRIERS, FABRIC, address, gids, mtu
 from sparkctl.sim.memory import KIB
 from sparkctl.sim.models import model
@@ -126,6 +127,8 @@ _PLAIN = {
     "identity": _identity,
     "memory": _memory,
     "processes": _processes,
+    "procs": remains.procs,
+    "shm": remains.shm,
     "gpu": _gpu,
     "listen": _listen,
     "docker": _docker,

@@ -12,6 +12,7 @@ from typing import Protocol
 from sparkctl.sim.clock import Pace, SimClock
 from sparkctl.sim.http import Handler, Reader
 from sparkctl.sim.memory import GIB, KIB, Memory
+from sparkctl.sim.remains import LOST_TITLE, Remains
 
 USER = "milo"
 HOME = f"/home/{USER}"
@@ -62,6 +63,8 @@ class Trouble(StrEnum):
     OTHER_GID = "other-gid"
     FULL_DISK = "full-disk"
     ORPHAN = "orphan"
+    LINGERS = "lingers"  # who holds the GPU outlives its container
+    LITTERS = "litters"  # who is killed leaves what it shared in /dev/shm
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ class SimNode:
         self.locks: dict[str, str] = {}  # path to the holder's words
         self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
         self.spread: set[int] = set()  # pids whose model is on other nodes, too
+        self.remains = Remains()
         self.clock_ahead = 0.0  # seconds that its wall clock is ahead of ours
         self.guard: Guard | None = None
         self._began = pace.clock.monotonic()
@@ -153,6 +157,7 @@ class SimNode:
         """Return the pid of a new process of a container."""
         self._last_pid += 1 + self.random.randrange(7)
         self.processes[self._last_pid] = container
+        self.remains.born[self._last_pid] = self.clock.now()
         return self._last_pid
 
     async def reap(self, pids: list[int]) -> None:
@@ -160,6 +165,9 @@ class SimNode:
         for pid in pids:
             self.processes.pop(pid, None)
             self.at_work.pop(pid, None)
+        if Trouble.LINGERS in self.options.troubles:
+            self.remains.lost[pids[-1]] = LOST_TITLE
+            pids = pids[:-1]
         for share in (0.3, 0.5, 1.0):
             await self.pace.sleep(4)
             for pid in pids:

@@ -13,6 +13,7 @@ from sparkctl.sim.http import Reader
 from sparkctl.sim.look import FIRST_LINE, look
 from sparkctl.sim.node import SUDO_PASSWORD, Output, SimNode, Sudo
 from sparkctl.sim.probe import run_probe
+from sparkctl.sim.remains import UNLINK_LINE, unlink
 
 DROP = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 HELD_BY_ANOTHER = 75
@@ -165,7 +166,7 @@ async def _true(_node: SimNode, _argv: list[str], _streams: Streams) -> int:
     return 0
 
 
-_SCRIPTS = {FIRST_LINE: look, PINGS_LINE: pings}
+_SCRIPTS = {FIRST_LINE: look, PINGS_LINE: pings, UNLINK_LINE: unlink}
 _COMMANDS: dict[str, Command] = {
     "sh": _sh,
     "python3": _python,
