@@ -1,0 +1,173 @@
+"""A Spark before a switch and after it: who stops, who stays, who comes, and its memory in the same four textures. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sparkctl.model.node import NodeName
+from sparkctl.model.sample import MemoryBar
+from sparkctl.model.switch import Conflict, NodeChange, SwitchPlan, Tenant
+from sparkctl.model.units import GIB, gib
+from sparkctl.present.bars import legend, memory_bar
+from sparkctl.present.frame import framed
+from sparkctl.present.spans import Row, Span, Tone, cut, ends, row, said, width
+from sparkctl.present.wrap import wrapped
+
+WIDE = 110  # columns from which on before and after stand beside each other
+_LABEL = 7
+_BESIDE = 27  # columns of what stands beside a bar: ≈ 102.8 of 121.7 GiB est.
+_WIDEST_BAR = 44
+_WHY = {
+    "memory": "no room for both",
+    "port": "the same port",
+    "group": "of the same exclusive group",
+    "instance": "another version of the same",
+    "name": "the same container name",
+    "nodes": "none of its ranks is left behind",
+}
+
+
+def why_words(conflicts: Iterable[Conflict]) -> str:
+    """Return why something stops."""
+    return ", ".join(_WHY.get(one.value, one.value) for one in conflicts)
+
+
+def pictures(plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool = False) -> list[Row]:
+    """Return every Spark of a plan before and after; ``bars`` is their memory as it was last seen, where it was."""
+    rows: list[Row] = []
+    for change in plan.changes:
+        rows += (
+            _beside(change, bars, columns, ascii_only) if columns >= WIDE else _below(change, bars, columns, ascii_only)
+        )
+    return rows
+
+
+def _beside(change: NodeChange, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool) -> list[Row]:
+    arrow = " > " if ascii_only else " → "
+    left, right = (columns - len(arrow)) // 2, columns - len(arrow) - (columns - len(arrow)) // 2
+    sides = [_now(change, bars, left - 4, ascii_only), _then(change, bars, right - 4, ascii_only)]
+    lines = max(map(len, sides)) + 2
+    titles = (
+        row(said(change.node, Tone.TITLE), Span(" now", Tone.LABEL)),
+        row(said(change.node, Tone.TITLE), Span(" afterwards", Tone.LABEL)),
+    )
+    now, then = (
+        framed(title, side, wide, lines, chosen=False, ascii_only=ascii_only)
+        for title, side, wide in zip(titles, sides, (left, right), strict=True)
+    )
+    gaps = [Span(arrow if at == lines // 2 else " " * len(arrow), Tone.ACCENT) for at in range(lines)]
+    return [(*one, gap, *other) for one, gap, other in zip(now, gaps, then, strict=True)]
+
+
+def _below(change: NodeChange, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool) -> list[Row]:
+    now, then = (make(change, bars, columns - 4, ascii_only, name) for make, name in ((_now, "now"), (_then, "then")))
+    body = [*now, *then]
+    title = row(said(change.node, Tone.TITLE), Span(" now, and afterwards", Tone.LABEL))
+    return list(framed(title, body, columns, len(body) + 2, chosen=False, ascii_only=ascii_only))
+
+
+def _now(
+    change: NodeChange, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool, name: str = "memory"
+) -> list[Row]:
+    rows = _memory(name, before(change, bars), columns, ascii_only)
+    if not change.tenants:
+        rows.append(row(" " * _LABEL, Span("nothing runs here", Tone.STALE)))
+    for one in change.tenants:
+        rows.append(_tenant(one, columns, "stops" if one.goes else "stays"))
+        if one.goes:
+            why = row(Span(" " * (_LABEL + 2) + why_words(one.conflicts), Tone.LABEL))
+            rows += wrapped([why], columns)
+    return rows
+
+
+def _then(
+    change: NodeChange, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool, name: str = "memory"
+) -> list[Row]:
+    rows = _memory(name, after(change, bars), columns, ascii_only, is_expected=True)
+    rows += [_tenant(one, columns, "stays") for one in change.stays]
+    if change.starts is not None:
+        need = None if change.fit is None else change.fit.need
+        size = "" if need is None else f"{'~' if ascii_only else '≈'} {gib(need)} est.  "
+        left = row(" " * _LABEL, Span("+ ", Tone.GOOD), said(change.starts, Tone.TITLE))
+        rows.append(ends(left, row(Span(size, Tone.UNIT), Span("starts", Tone.GOOD)), columns))
+    elif change.is_free_after:
+        rows.append(row(" " * _LABEL, Span(f"{'o' if ascii_only else '○'} nothing: it is free", Tone.GOOD)))
+    return rows
+
+
+def _tenant(one: Tenant, columns: int, does: str) -> Row:
+    goes = does == "stops"
+    rank = f"  rank {one.rank.replace('/', ' of ')}" if one.rank else ""
+    whose = "" if one.ours else "  not sparkctl's"
+    port = f"  :{one.port}" if one.port is not None and Conflict.PORT in one.conflicts else ""
+    left = row(
+        " " * _LABEL, Span("- " if goes else "= ", Tone.ATTENTION if goes else Tone.LABEL),
+        said(one.instance, Tone.TITLE), said(f"{port}{rank}{whose}", Tone.LABEL),
+    )  # fmt: skip
+    held = "" if one.held is None else f"{gib(one.held)}  "
+    return ends(left, row(Span(held, Tone.UNIT), Span(does, Tone.ATTENTION if goes else Tone.LABEL)), columns)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def before(change: NodeChange, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
+    """Return a Spark's memory now: as it was sampled, else by what the plan has looked at."""
+    if (seen := bars.get(change.node)) is not None:
+        return seen
+    if change.total is None or change.available is None:
+        return None
+    free = max(0, min(change.total, change.available))
+    held = min(change.total - free, sum(one.held or 0 for one in change.tenants))
+    return MemoryBar(change.total, free, held, change.total - free - held, 0, free, 0)
+
+
+def after(change: NodeChange, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
+    """Return a Spark's memory once it is done, an estimate: what goes is gone, what comes has what its sum says, and where
+    something comes the page cache was dropped. Models are counted as the GPU's."""
+    now = before(change, bars)
+    if now is None or change.available_after is None:
+        return None
+    used = now.total - max(0, min(now.total, change.available_after))
+    need = 0 if change.fit is None else change.fit.need or 0
+    gone = sum(one.held or 0 for one in change.stops)
+    gpu = min(used, max(0, (now.gpu_processes or 0) - gone) + need)
+    cache = min(now.page_cache, now.total - used) if change.starts is None else 0
+    free = now.total - used - cache
+    return MemoryBar(now.total, free + cache, gpu, used - gpu, cache, free, now.swap_used)
+
+
+def _memory(name: str, bar: MemoryBar | None, columns: int, ascii_only: bool, is_expected: bool = False) -> list[Row]:
+    if bar is None:
+        return [row(Span(f"{name:<{_LABEL}}", Tone.LABEL), Span("not known", Tone.STALE))]
+    wide = max(4, min(_WIDEST_BAR, columns - _LABEL - _BESIDE))
+    used = (bar.total - bar.free - bar.page_cache) / GIB
+    sign = ("~" if ascii_only else "≈") if is_expected else " "
+    first = row(
+        Span(f"{name:<{_LABEL}}", Tone.LABEL), *memory_bar(bar, wide, ascii_only), Span(f" {sign}{used:6.1f}", Tone.STRONG),
+        Span(f" of {bar.total / GIB:.1f} GiB{' est.' if is_expected else ''}", Tone.UNIT),
+    )  # fmt: skip
+    return [first, _shares(bar, columns, ascii_only)]
+
+
+def _shares(bar: MemoryBar, columns: int, ascii_only: bool) -> Row:
+    """Return the four parts in figures, each with its texture; with fewer words where it is narrow."""
+    marks = legend(ascii_only)
+    parts: Sequence[tuple[Tone, str, int | None]] = (
+        (Tone.GPU, "GPU", bar.gpu_processes), (Tone.OTHER, "other", bar.other_used), (Tone.CACHE, "cache", bar.page_cache),
+        (Tone.FREE, "free", bar.free),
+    )  # fmt: skip
+    made: Row = ()
+    for decimals, gap in ((1, "  "), (0, "  "), (0, " ")):
+        spans: list[Span] = [Span(" " * _LABEL)]
+        for at, (tone, name, amount) in enumerate(parts):
+            figure = "—" if amount is None else f"{amount / GIB:.{decimals}f}"
+            spans += [
+                Span((gap if at else "") + marks[tone], tone),
+                Span(f" {name} ", Tone.LABEL),
+                Span(figure, Tone.VALUE),
+            ]
+        made = tuple(spans)
+        if width(made) <= columns:
+            break
+    return cut(made, columns)

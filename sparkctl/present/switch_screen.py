@@ -1,0 +1,251 @@
+"""The screen of a switch: what would stop, stay and come; then each step with its proof; then how it ended. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import dropwhile
+
+from sparkctl.core.switch_course import StepTaken as Taken
+from sparkctl.core.switch_course import SwitchCourse
+from sparkctl.model.events import Ended, Outcome
+from sparkctl.model.finding import Severity
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase
+from sparkctl.model.sample import MemoryBar
+from sparkctl.model.switch import SwitchPlan, SwitchStep
+from sparkctl.model.units import clock, spoken
+from sparkctl.present.fold import fold
+from sparkctl.present.frame import filled
+from sparkctl.present.glance import COMING, Glance
+from sparkctl.present.results import result_line
+from sparkctl.present.scrolled import Page, scrolled
+from sparkctl.present.spans import Row, Span, Tone, ends, row, said
+from sparkctl.present.start_parts import start_parts
+from sparkctl.present.switch_picture import pictures
+from sparkctl.present.symbols import symbol
+from sparkctl.present.tile_parts import Space
+
+_WAY = (
+    SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING, SwitchStep.DONE,
+)  # fmt: skip
+_WAY_BACK = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
+_HANG = 9  # columns before what is said of a step
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchScene:
+    """All that the screen shows. ``nodes``: where the new one is wanted, as far as that was said. ``plan`` None: not made yet,
+    or it cannot be made, and ``trouble`` is why. ``bars`` and ``glances`` are what is known of the Sparks now; ``now`` in unix
+    seconds. ``course``: a switch that has begun. ``do_key``, ``again_key``: by which it is done, and looked at anew."""
+
+    profile: str
+    nodes: tuple[NodeName, ...] = ()
+    plan: SwitchPlan | None = None
+    is_planning: bool = False
+    trouble: str | None = None
+    hint: str | None = None
+    bars: Mapping[NodeName, MemoryBar] = field(default_factory=dict)
+    glances: Mapping[NodeName, Glance] = field(default_factory=dict)
+    course: SwitchCourse | None = None
+    now: float = 0.0
+    further: int = 0
+    ascii_only: bool = False
+    do_key: str | None = "enter"
+
+
+def switch_rows(scene: SwitchScene, columns: int, lines: int) -> Page:
+    """Return exactly ``lines`` rows; what has no room is reached by scrolling."""
+    inner = max(20, columns - 2)
+    course = scene.course
+    rows: list[Row] = []
+    if course is not None:
+        if course.end is not None:
+            rows += [*_end(course, course.end, scene, inner), ()]
+        rows += [*_steps(course, scene, inner), ()]
+        plan = course.plan
+    else:
+        plan = scene.plan
+        rows += [*_said(scene, inner), ()]
+    if plan is not None:
+        rows += pictures(plan, {} if course is not None else scene.bars, inner, scene.ascii_only)
+    page = scrolled(rows, scene.further, lines, scene.ascii_only)
+    return Page(filled([row(" ", *one) for one in page.rows], columns, lines, scene.ascii_only), page.further)
+
+
+# --- before ------------------------------------------------------------------------------------------------------------
+
+
+def _said(scene: SwitchScene, columns: int) -> list[Row]:
+    """Return what it comes to, what stands against it, and what to press."""
+    if scene.plan is None:
+        if scene.trouble is not None:
+            rows = _sentences(scene.trouble, columns, symbol(Severity.PROBLEM, scene.ascii_only), Tone.BAD)
+            return rows + _sentences(scene.hint or "", columns, " ", Tone.VALUE)
+        return [row(Span("looking at the Sparks: what stands there, and what it would meet ...", Tone.STALE))]
+    plan = scene.plan
+    about = "" if plan.seconds is None else f"about {clock(plan.seconds)} until ready"
+    rows = _sentences(summary(plan), columns, "", Tone.STRONG)
+    bad, caution = (symbol(one, scene.ascii_only) for one in (Severity.PROBLEM, Severity.WARNING))
+    rows += [each for one in plan.obstacles for each in _sentences(one, columns, bad, Tone.BAD)]
+    rows += [each for one in plan.cautions for each in _sentences(one, columns, caution, Tone.ATTENTION)]
+    if plan.obstacles:
+        return rows
+    if plan.stops:
+        kept = f"{_and(plan.stops)}: its containers are kept until {plan.instance} has answered with a token"
+        rows += _sentences(f"{kept}, and started again if it does not", columns, "", Tone.LABEL)
+    if scene.do_key is not None and not scene.is_planning:
+        key = row(Span(scene.do_key, Tone.KEY), Span(" does it, after a question", Tone.LABEL))
+        rows.append(ends(key, row(Span(about, Tone.UNIT)), columns))
+    elif scene.is_planning:
+        rows.append(row(Span("being looked at again ...", Tone.STALE)))
+    return rows
+
+
+def summary(plan: SwitchPlan) -> str:
+    """Return in a sentence what a plan comes to."""
+    where = _and(plan.nodes)
+    if plan.obstacles:
+        return f"{plan.instance} cannot be switched to on {where} as things are"
+    free = [one.node for one in plan.changes if one.is_free_after]
+    left = f", and {_and(free)} {'is' if len(free) == 1 else 'are'} free" if free else ""
+    if not plan.stops:
+        return f"{plan.instance} starts on {where}; nothing has to stop{left}"
+    stops = f"{_and(plan.stops)} {'stops' if len(plan.stops) == 1 else 'stop'}"
+    return f"{stops}, {plan.instance} starts on {where}{left}"
+
+
+def _sentences(words: str, columns: int, sign: str, tone: Tone) -> list[Row]:
+    head = f"{sign} " if sign else ""
+    rows: list[Row] = []
+    for line in filter(None, words.splitlines()):
+        for piece in fold(said(line).text, max(16, columns - len(head)), 0):
+            rows.append(row(Span(head if not rows or piece == line else " " * len(head), tone), Span(piece, tone)))
+    return rows
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(names)
+
+
+# --- its steps ---------------------------------------------------------------------------------------------------------
+
+
+def step_words(step: SwitchStep, course: SwitchCourse, is_done: bool) -> str:
+    """Return what a step does, or has done."""
+    old = _and(course.plan.stops) if course.plan is not None and course.plan.stops else "what was there"
+    going, done = {
+        SwitchStep.CHECKING: (f"checking what can fail, while {old} serves", "checked what can fail"),
+        SwitchStep.STOPPING: (f"stopping {old}; its containers are kept", f"{old} stopped; its containers are kept"),
+        SwitchStep.RELEASING: ("waiting for its memory to be back", "its memory is back"),
+        SwitchStep.STARTING: (f"starting {course.instance}", f"{course.instance} started"),
+        SwitchStep.CLEARING: (f"removing the containers of {old}", f"the containers of {old} removed"),
+        SwitchStep.DONE: ("done", "done"),
+        SwitchStep.UNDOING: (f"{course.instance} failed: keeping its log, removing its containers",
+                             f"{course.instance} failed: its log is kept, its containers are gone"),
+        SwitchStep.RESTORING: (f"starting {old} again", f"{old} started again"),
+        SwitchStep.RESTORED: (f"{old} serves again", f"{old} serves again"),
+        SwitchStep.LEFT: (f"{course.instance} is left as it failed", f"{course.instance} is left as it failed"),
+    }[step]  # fmt: skip
+    return done if is_done else going
+
+
+def _steps(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
+    rows: list[Row] = []
+    for at, one in enumerate(course.steps):
+        is_last = at == len(course.steps) - 1
+        rows += _step(one, course, scene, columns, goes_on=is_last and one.ended is None and not course.is_over)
+    if not course.is_over:
+        rows += [_coming(step, course, scene.ascii_only) for step in _ahead(course)]
+    return rows or [row(Span("beginning ...", Tone.STALE))]
+
+
+def _step(one: Taken, course: SwitchCourse, scene: SwitchScene, columns: int, *, goes_on: bool) -> list[Row]:
+    sign, tone = _sign(one, scene.ascii_only, goes_on=goes_on)
+    until = scene.now if goes_on else one.ended
+    taken = (
+        ""
+        if until is None or one.step in (SwitchStep.DONE, SwitchStep.RESTORED)
+        else clock(max(0.0, until - one.began))
+    )
+    words = step_words(one.step, course, one.ended is not None)
+    head = row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", Tone.VALUE))
+    rows = [
+        row(*(head if not at else row(" " * _HANG)), Span(line, Tone.STRONG if goes_on else Tone.PLAIN))
+        for at, line in enumerate(fold(words, max(16, columns - _HANG), 0))
+    ]
+    several = len({proof.node for proof in one.proofs}) > 1
+    for proof in one.proofs:
+        where = f"{proof.node}: " if several and proof.node else ""
+        lines = fold(said(f"{where}{proof.text}").text, max(16, columns - _HANG), 0)
+        rows += [row(" " * _HANG, Span(line, Tone.LABEL)) for line in lines]
+    return rows + (_live(course, scene, columns) if goes_on else [])
+
+
+def _live(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
+    """Return how far what is being started or stopped now is, on each Spark where something is."""
+    rows: list[Row] = []
+    space = Space(max(24, columns - _HANG), scene.ascii_only)
+    for name, seen in scene.glances.items():
+        for one in seen.view.instances:
+            if (
+                one.ours
+                and one.phase in COMING
+                and (one.phase is not Phase.STOPPING or course.step is SwitchStep.STOPPING)
+            ):
+                rows.append(row(" " * _HANG, said(f"{one.name} on {name}", Tone.LABEL)))
+                rows += [row(" " * _HANG, *each) for part in start_parts(one, seen, space) for each in part.rows]
+    return rows
+
+
+def _sign(one: Taken, ascii_only: bool, *, goes_on: bool) -> tuple[str, Tone]:
+    if one.step in (SwitchStep.UNDOING, SwitchStep.LEFT):
+        return symbol(Phase.FAILED, ascii_only), Tone.BAD
+    if goes_on:
+        return symbol(Phase.STARTING, ascii_only), Tone.ATTENTION
+    if one.ended is None:
+        return symbol(Phase.FAILED, ascii_only), Tone.BAD
+    return "+" if ascii_only else "✓", Tone.GOOD
+
+
+def _ahead(course: SwitchCourse) -> Sequence[SwitchStep]:
+    step = course.step
+    if step is None:
+        return _WAY
+    way = _WAY_BACK if step in _WAY_BACK else _WAY
+    return list(dropwhile(lambda each: each is not step, way))[1:]
+
+
+def _coming(step: SwitchStep, course: SwitchCourse, ascii_only: bool) -> Row:
+    return row(Span(f"{'.' if ascii_only else '·'} {'':5}  {step_words(step, course, False)}", Tone.STALE))
+
+
+# --- its end -----------------------------------------------------------------------------------------------------------
+
+
+def _end(course: SwitchCourse, end: Ended, scene: SwitchScene, columns: int) -> list[Row]:
+    """Return how it ended: ready, or why not, and what became of the one before."""
+    if end.outcome in (Outcome.READY, Outcome.DONE):
+        words, tone = result_line("switch", end, [end.node] if end.node else [], (), scene.ascii_only)
+        rows = _sentences(words, columns, "", tone)
+        free = [] if course.plan is None else [one.node for one in course.plan.changes if one.is_free_after]
+        took = row(Span(f"{spoken(end.seconds)} in all", Tone.LABEL))
+        return [*rows, took] + [row(said(f"{one} is free now", Tone.GOOD)) for one in free]
+    bad, good = symbol(Phase.FAILED, scene.ascii_only), symbol(Phase.READY, scene.ascii_only)
+    rows = []
+    if end.verdict is not None:
+        rows += _sentences(f"{course.instance} failed: {end.verdict.summary}", columns, bad, Tone.BAD)
+        for proof in end.verdict.evidence[:1]:
+            where = f"line {proof.line}" if proof.line is not None else proof.origin
+            rows += _sentences(f"{where}: {proof.text}", columns, " ", Tone.VALUE)
+        rows += _sentences(f"try: {end.verdict.remedy}", columns, " ", Tone.VALUE)
+    restored = next((one for one in course.steps if one.step is SwitchStep.RESTORED), None)
+    if end.message is not None:
+        tone = Tone.ATTENTION if rows or restored is not None else Tone.BAD
+        rows += _sentences(end.message, columns, bad if not rows else " ", tone)
+    if restored is not None:
+        proofs = "; ".join(one.text for one in restored.proofs)
+        old = step_words(SwitchStep.RESTORED, course, True)
+        rows += _sentences(f"{old}{f': {proofs}' if proofs else ''}", columns, good, Tone.GOOD)
+    rows += _sentences(end.hint or "", columns, " ", Tone.VALUE)
+    return rows or _sentences(f"{end.outcome} after {spoken(end.seconds)}", columns, bad, Tone.BAD)
