@@ -32,6 +32,9 @@ class ActionId(StrEnum):
     DROP_CACHES = "drop-caches"
     PROFILES = "profiles"
     DOCTOR = "doctor"
+    SWITCH = "switch"
+    SWITCH_DO = "switch-do"
+    SWITCH_AGAIN = "switch-again"
     WRONG = "findings"
     RECONNECT = "reconnect"
     NEXT = "next-spark"
@@ -159,10 +162,12 @@ def _again(now: Situation) -> tuple[str, ...]:
 
 
 OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
+SWITCH = "switch"
 _HERE = frozenset((OVERVIEW,))
 _RUNNING = frozenset((OVERVIEW, INSTANCE))
 _LISTS = frozenset((OVERVIEW, PROFILES, DOCTOR))
 _READ = frozenset((PROFILES, DOCTOR))
+_SWITCH = frozenset((SWITCH,))
 _ONE = frozenset((INSTANCE,))
 _LOG = frozenset((LOGS,))
 
@@ -177,6 +182,12 @@ ACTIONS: tuple[Action, ...] = (
         ActionId.KILL, ("X",), "kill", "stop the instance at once, without time to finish", why.cannot_stop, changes=True,
         confirm=True, verb="down", words=_of_model("down", "--kill"), on=_RUNNING | {PROFILES},
     ),
+    Action(ActionId.SWITCH, ("s",), "switch", "switch to a profile: what would stop, stay and start, then do it",
+           why.cannot_start, changes=True, verb="switch", screen=SWITCH, on=_RUNNING | {PROFILES}, footer=1),
+    Action(ActionId.SWITCH_DO, ("enter",), "do it", "do the switch that is shown", why.cannot_switch, changes=True, confirm=True,
+           on=_SWITCH, sense=Sense.TAKE, footer=0),
+    Action(ActionId.SWITCH_AGAIN, ("r",), "again", "look at the Sparks again, and plan anew", why.not_live, on=_SWITCH,
+           sense=Sense.AGAIN, footer=1),
     Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", why.no_instance, screen=INSTANCE,
            on=_HERE, sense=Sense.TAKE, footer=5),
     Action(
@@ -206,7 +217,7 @@ ACTIONS: tuple[Action, ...] = (
            changes=True, on=_RUNNING, sense=Sense.EDIT, footer=12),
     Action(ActionId.RESTART, ("R",), "restart", "start what has failed or ended once more, as it was", why.cannot_restart,
            changes=True, confirm=True, verb="up", words=_again, on=_ONE, footer=3),
-    Action(ActionId.SHELL, ("s",), "shell", "a shell on the Spark, by your own ssh", why.no_shell,
+    Action(ActionId.SHELL, ("$",), "shell", "a shell on the Spark, by your own ssh", why.no_shell,
            changes=True, footer=14),
     Action(ActionId.SHELL_INSIDE, ("b",), "inside", "a shell inside of the container, by your own ssh", why.no_shell_inside,
            changes=True, on=_RUNNING),
@@ -221,14 +232,14 @@ ACTIONS: tuple[Action, ...] = (
            on=_HERE, sense=Sense.COPY, footer=13),
     Action(ActionId.EXAMINE, ("r",), "again", "examine the Sparks again", why.no_node,
            on=frozenset((DOCTOR,)), footer=0, sense=Sense.AGAIN),
-    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.alone, on=_LISTS - {DOCTOR}, footer=15),
-    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.alone, on=_LISTS - {DOCTOR}),
-    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile or finding", on=_LISTS),
-    Action(ActionId.UPPER, ("up", "k"), "upper", "the instance, profile or finding before", on=_LISTS),
-    Action(ActionId.FIRST, ("g", "home"), "first", "the first Spark, profile or finding", on=_LISTS),
-    Action(ActionId.LAST, ("G", "end"), "last", "the last Spark, profile or finding", on=_LISTS),
-    Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READ),
-    Action(ActionId.NEARER, ("pageup",), "nearer", "back in what is below", on=_READ),
+    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.alone, on=(_LISTS - {DOCTOR}) | _SWITCH, footer=15),
+    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.alone, on=(_LISTS - {DOCTOR}) | _SWITCH),
+    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile or finding", on=_LISTS | _SWITCH),
+    Action(ActionId.UPPER, ("up", "k"), "upper", "the instance, profile or finding before", on=_LISTS | _SWITCH),
+    Action(ActionId.FIRST, ("g", "home"), "first", "the first Spark, profile or finding", on=_LISTS | _SWITCH),
+    Action(ActionId.LAST, ("G", "end"), "last", "the last Spark, profile or finding", on=_LISTS | _SWITCH),
+    Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READ | _SWITCH),
+    Action(ActionId.NEARER, ("pageup",), "nearer", "back in what is below", on=_READ | _SWITCH),
     Action(ActionId.PAUSE, ("space",), "pause", "hold the picture; what happens is still taken in", footer=16),
     Action(ActionId.FASTER, ("+",), "faster", "read the Sparks more often", why.not_live),
     Action(ActionId.SLOWER, ("-",), "slower", "read the Sparks less often", why.not_live),

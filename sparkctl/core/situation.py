@@ -22,7 +22,7 @@ class Situation:
     What the screen in front has selected: ``profile``; a finding's ``remedy``, and the command line that is its ``deed``
     where it is one of ours. Of an instance whose start failed: whether it ``has_verdict``, the line of its log that is the
     ``proof``, and whether it ``has_change`` that may mend it. ``is_troubled``: something is wrong with the selected node that
-    is no finding, or with the config.
+    is no finding, or with the config. ``switch_trouble``: why the switch that is shown cannot be done now.
     """
 
     names: tuple[NodeName, ...] = ()
@@ -39,6 +39,7 @@ class Situation:
     proof: int | None = None
     has_change: bool = False
     is_troubled: bool = False
+    switch_trouble: str | None = None
 
     @property
     def view(self) -> LoadView | None:
@@ -221,3 +222,7 @@ def cannot_mend(now: Situation) -> str | None:
     if now.remedy is None:
         return "no finding with a remedy is selected"
     return None if now.deed is not None else "this is for your own hands: y copies it"
+
+
+def cannot_switch(now: Situation) -> str | None:
+    return "this is a recording" if now.replaying else now.switch_trouble

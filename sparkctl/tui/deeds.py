@@ -31,6 +31,14 @@ class Deeds:
         """Ask what to start, and where."""
         self._panel.orders.pick()
 
+    def do_switch(self, _: Action) -> None:
+        """Show the switch that goes on; else what one to the selected profile would be, or ask to which."""
+        panel = self._panel
+        if panel.room is not None and panel.room.switches.running is not None:
+            panel.open("switch")
+        else:
+            panel.orders.switch()
+
     def do_command(self, _: Action) -> None:
         """Let a line be typed."""
         self._panel.orders.ask_for_line()

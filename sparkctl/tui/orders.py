@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparkctl.core.actions import ACTIONS, PANEL_VERBS, Action, aimed
+from sparkctl.core.actions import ACTIONS, PANEL_VERBS, Action, ActionId, aimed
 from sparkctl.core.situation import may_answer
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
@@ -48,7 +48,14 @@ class Orders:
         one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
         if one is not None and one.changes and panel.setup.readonly:
             raise InvalidInput(f"this panel is read-only: `{words[0]}` is not for it")
-        if one is not None and one.screen in screens.AVAILABLE and (len(words) == 1 or one.words is not None):
+        if (
+            one is not None
+            and one.id is ActionId.SWITCH
+            and not _HELP.intersection(words)
+            and not panel.situation().replaying
+        ):
+            self.plan_switch(tuple(words)) if len(words) > 1 else self.switch()
+        elif one is not None and one.screen in screens.AVAILABLE and (len(words) == 1 or one.words is not None):
             said = words if len(words) == 1 or panel.setup.commands is None else panel.setup.commands.aim(words)
             panel.open(str(one.screen), aimed(panel.situation(), said))
         elif panel.room is None:
@@ -78,17 +85,56 @@ class Orders:
         except SparkctlError as error:
             panel.refuse(error)
 
+    def switch(self) -> None:
+        """Plan a switch to the selected profile; where none is selected, ask to which."""
+        now = self._panel.situation()
+        if now.profile is None:
+            self._panel.opening(self._pick(to_switch=True))
+        else:
+            self._panel.opening(self._switch_to(now.profile))
+
+    async def _switch_to(self, profile: str) -> None:
+        await self._panel.room_made.wait()
+        assert self._panel.room is not None
+        offers = [one for one in await self._panel.room.offers() if one.name == profile and one.profile is not None]
+        if not offers:
+            self._panel.say("this profile cannot be read", severity="warning")
+            return
+        found = offers[0].profile
+        assert found is not None
+        self._panel.command(("switch", profile, *places(found, self._panel.names, self._panel.node)))
+
+    def plan_switch(self, words: tuple[str, ...]) -> None:
+        """Show what a switch would be. Raises `SparkctlError` for a line that is none."""
+        from sparkctl.tui.switch import Switch
+
+        panel = self._panel
+        if panel.room is None:
+            raise InvalidInput("one moment: nothing was looked at yet")
+        if panel.room.switches.running is not None:
+            panel.open("switch")
+            panel.say("this one goes on: another one can be planned when it is over", severity="warning")
+            return
+        panel.room.understood(words if "--dry-run" in words else (*words, "--dry-run"))
+        there = next((one for one in panel.screen_stack if isinstance(one, Switch)), None)
+        if there is None:
+            panel.keyboard.hold_for(panel.push_screen(Switch(words)))
+        else:
+            panel.open("switch")
+            there.retarget(words)
+
     def pick(self) -> None:
         """Ask which profile to start, of all that there are."""
         self._panel.opening(self._pick())
 
-    async def _pick(self) -> None:
+    async def _pick(self, *, to_switch: bool = False) -> None:
         await self._panel.room_made.wait()
         assert self._panel.room is not None
-        self.offer(await self._panel.room.offers())
+        title = "switch to a profile" if to_switch else "start a profile"
+        self.offer(await self._panel.room.offers(), title, to_switch=to_switch)
 
-    def offer(self, offers: Sequence[Offer], title: str = "start a profile") -> None:
-        """Ask which of these profiles to start, and where, and do it."""
+    def offer(self, offers: Sequence[Offer], title: str = "start a profile", *, to_switch: bool = False) -> None:
+        """Ask which of these profiles to start, or to switch to, and where, and do it."""
         from sparkctl.tui.picker import Picker
 
         panel = self._panel
@@ -112,7 +158,7 @@ class Orders:
             fits.want(profiles)
             return fits.of(profile, node)
 
-        panel.push_screen(Picker(offers, views, panel.node, title, fit), take)
+        panel.push_screen(Picker(offers, views, panel.node, title, fit, to_switch=to_switch), take)
 
     def ask_for_line(self, begun: str = "", refused: SparkctlError | None = None) -> None:
         """Let a line be typed, and do what it says. A refused one comes back as it was, with what is wrong with it."""
@@ -142,6 +188,14 @@ class Orders:
             names += self._panel.room.context.history.instances_with_logs()
         # A name with control characters is no completion: an input line writes what it holds as it is.
         return tuple(dict.fromkeys(name for name in names if clean(name) == name))
+
+
+def places(profile: Profile, names: Sequence[NodeName], first: NodeName | None) -> tuple[str, ...]:
+    """Return ``--node`` for each rank of a profile: from the selected Spark on, in their order; as many as there are."""
+    at = names.index(first) if first is not None and first in names else 0
+    chosen = [names[(at + each) % len(names)] for each in range(min(profile.nodes, len(names)))]
+    chosen = chosen if profile.nodes == 1 else [name for name in names if name in chosen]
+    return tuple(word for name in chosen for word in ("--node", str(name)))
 
 
 def _split(line: str) -> list[str]:

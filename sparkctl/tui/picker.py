@@ -15,7 +15,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.units import gib
 from sparkctl.present.fit_signs import fit_line
 from sparkctl.present.fold import fold
-from sparkctl.present.spans import Row, Span, Tone, cells, cut, ends, row, said
+from sparkctl.present.spans import Row, Span, Tone, cells, cut, ends, row, said, width
 from sparkctl.present.starting import for_several, obstacles, standing_rows
 from sparkctl.tui.dialogs import Choice, Dialog, paragraph
 
@@ -39,7 +39,7 @@ def _about(profile: Profile) -> str:
 
 
 class Picker(Dialog[tuple[str, ...]]):
-    """Gives the words of an `up`."""
+    """Gives the words of an `up`, or of a `switch`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", show=False),
@@ -47,6 +47,7 @@ class Picker(Dialog[tuple[str, ...]]):
         Binding("right,tab,l", "node(1)", show=False),
         Binding("left,shift+tab,h", "node(-1)", show=False),
         Binding("enter", "take", show=False),
+        Binding("s", "switch", show=False),
         Binding("q", "cancel", show=False),
     ]
 
@@ -57,8 +58,11 @@ class Picker(Dialog[tuple[str, ...]]):
         node: str | None,
         title: str = "start a profile",
         fit: Callable[[Profile, NodeName], Fit | None] = lambda profile, node: None,
+        *,
+        to_switch: bool = False,
     ) -> None:
         super().__init__(title)
+        self._to_switch = to_switch
         self._offers, self._seen, self._views = offers, seen, list(seen())
         self._fit = fit
         self._at = 0
@@ -131,6 +135,9 @@ class Picker(Dialog[tuple[str, ...]]):
         if chosen is None:
             return []
         fit, plain, wide = self._answer(), self.panel.ascii_only, self.room[0]
+        if self._to_switch:
+            words = "What would stop, stay and start there is shown before anything is done."
+            return [row(said(line, Tone.LABEL)) for line in fold(words, wide, 0)]
         if chosen.nodes > 1:
             return [row(said(line, Tone.ATTENTION)) for line in fold(for_several(chosen), wide, 0)]
         return [
@@ -150,12 +157,13 @@ class Picker(Dialog[tuple[str, ...]]):
         words = " the other Spark   " if others == 1 else " another Spark   "
         tab = (Span("tab", Tone.KEY), Span(words, Tone.LABEL)) if others else ()
         starts = (Span("enter", Tone.KEY), Span(" starts   ", Tone.LABEL)) if chosen and chosen.nodes == 1 else ()
-        return [
-            row(
-                *starts, *tab, Span("esc", Tone.KEY),
-                Span(" leaves", Tone.LABEL),
-            )
-        ]  # fmt: skip
+        switches = (Span("s", Tone.KEY), Span(" switches   ", Tone.LABEL)) if chosen else ()
+        if self._to_switch:
+            starts, switches = (Span("enter", Tone.KEY), Span(" shows the switch   ", Tone.LABEL)) if chosen else (), ()
+        made = row(*starts, *switches, *tab, Span("esc", Tone.KEY), Span(" leaves", Tone.LABEL))
+        if width(made) > self.room[0]:
+            made = row(*starts, *switches, Span("esc", Tone.KEY), Span(" leaves", Tone.LABEL))
+        return [made]
 
     def action_move(self, by: int) -> None:
         """Go to another profile."""
@@ -167,8 +175,19 @@ class Picker(Dialog[tuple[str, ...]]):
         self._node = (self._node + by) % len(self._views)
         self.draw()
 
+    def action_switch(self) -> None:
+        """Have it shown what a switch to this one there would be."""
+        from sparkctl.tui.orders import places
+
+        if (chosen := self._offers[self._at].profile) is not None:
+            names = [view.name for view in self._views]
+            self.dismiss(("switch", self._offers[self._at].name, *places(chosen, names, self.view.name)))
+
     def action_take(self) -> None:
         """Start this one there; another version of it is replaced, as the dialog has said. Asks where it cannot do well."""
+        if self._to_switch:
+            self.action_switch()
+            return
         chosen, view = self._offers[self._at].profile, self.view
         if chosen is None:
             return

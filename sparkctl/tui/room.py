@@ -47,6 +47,7 @@ from sparkctl.tui.picker import Offer
 from sparkctl.tui.player import Player
 from sparkctl.tui.setup import Started
 from sparkctl.tui.story import tell
+from sparkctl.tui.switches import Switches
 
 if TYPE_CHECKING:
     from sparkctl.model.instance import InstanceView
@@ -79,6 +80,7 @@ class Room:
         self.notices: list[tuple[str, Tone]] = []
         self.recent = self.context.history.recent_profiles(_RECENT)
         self.examinations = Examinations()
+        self.switches = Switches()
         self.fits = Fits(self)
         self._beside: set[asyncio.Task[None]] = set()
         self._homes: dict[NodeName, str | None] = {}  # None: being asked
@@ -237,10 +239,7 @@ class Room:
     def run(self, words: Sequence[str], *, by_hand: bool = True) -> None:
         """Start a command line. Raises `SparkctlError` where it is none."""
         self.is_taken_over = self.is_taken_over or by_hand
-        commands = self._panel.setup.commands
-        if commands is None:
-            raise InvalidInput("this panel has no commands")
-        started = commands.start(words, replace(self.context, interrupt=Interrupt(), lend=self.crew.lend))
+        started = self.understood(words)
         if started.verb == "doctor" and not any(word.startswith("--collect") for word in words):
             started = self._watched(started)
             self._panel.open("doctor")
@@ -250,6 +249,13 @@ class Room:
         if len(started.nodes) == 1 and started.nodes[0] in self._panel.names:
             self._panel.choose(self._panel.names.index(NodeName(started.nodes[0])))
         self.bridge.changed()
+
+    def understood(self, words: Sequence[str]) -> Started:
+        """Return what a command line would do. Raises `SparkctlError` where it is none."""
+        commands = self._panel.setup.commands
+        if commands is None:
+            raise InvalidInput("this panel has no commands")
+        return commands.start(words, replace(self.context, interrupt=Interrupt(), lend=self.crew.lend))
 
     async def offers(self) -> list[Offer]:
         """Return the profiles that there are; reading them takes a moment, and is done beside the loop."""
@@ -367,6 +373,7 @@ class Room:
         self._shown = None
         self.bridge.rewind()
         self.examinations = Examinations()
+        self.switches = Switches()
         self.notices.clear()
         turn, self.turn = self.turn, asyncio.Event()
         turn.set()
@@ -385,6 +392,7 @@ class Room:
             self.notice(*warning_notice(event, self._panel.ascii_only))  # now: not when minutes were spent on it
         if isinstance(event, GuardActed) and (notice := guard_notice(event, self._panel.ascii_only)) is not None:
             self.notice(*notice)
+        self.switches.take(event)
         self.bridge.take(event)
         if isinstance(event, Examined):
             self.bridge.changed()

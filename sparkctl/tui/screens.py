@@ -18,6 +18,7 @@ SCREENS: dict[str, tuple[str, str]] = {
     "logs": ("logs", "logs_screen"),
     "profiles": ("profiles", "make"),
     "doctor": ("doctor", "make"),
+    "switch": ("switch", "make"),
 }
 AVAILABLE = frozenset(SCREENS)
 
