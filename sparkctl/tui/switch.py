@@ -294,7 +294,8 @@ def question(plan: SwitchPlan, words: tuple[str, ...], now: Situation) -> Asking
                 going.setdefault(one.name, one)
     for name in plan.stops:
         where = " and ".join(stands_on(going[name], now.views)) if name in going else ""
-        body += [(), *paragraph(f"{name} stops{f' on {where}' if where else ''}. Its containers are kept until then.")]
+        kept = f"its containers are kept until {plan.instance} has answered with a token"
+        body += [(), *paragraph(f"{name} stops{f' on {where}' if where else ''}: {kept}.")]
     told = {name: is_model_answering(one, now) for name, one in going.items()}
     for name, is_answering in told.items():
         if is_answering is not False:

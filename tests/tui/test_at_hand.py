@@ -148,7 +148,7 @@ async def test_a_shell_is_the_operators_ssh_and_the_panel_is_there_again_afterwa
     monkeypatch.setenv("PATH", str(tools), prepend=":")
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
-        await pilot.press("G", "s")
+        await pilot.press("G", "dollar_sign")
         await until(pilot, lambda _: (tmp_path / "words").exists())
         words = json.loads((tmp_path / "words").read_text())
         node = next(node for node in pilot.app.sparks if node.name == "spark2")  # type: ignore[attr-defined]
@@ -187,7 +187,7 @@ async def test_what_ssh_says_when_it_cannot_connect_is_said_again(
 ) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
-        await pilot.press("s")
+        await pilot.press("dollar_sign")
         await until(
             pilot,
             lambda _: any("spark1 is simulated: there is no shell" in one.message for one in pilot.app._notifications),
@@ -285,7 +285,7 @@ def test_every_view_has_its_number() -> None:
     assert numbers == {"1": "overview", "2": "instance", "3": "logs", "4": "profiles", "5": "doctor"}
 
 
-@pytest.mark.parametrize("key", ["s", "b"])
+@pytest.mark.parametrize("key", ["dollar_sign", "b"])
 async def test_a_simulated_spark_has_no_shell_and_says_so(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
