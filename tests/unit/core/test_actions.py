@@ -114,12 +114,12 @@ def test_the_footer_has_as_many_as_fit_and_help_is_always_the_last(place: str, a
 
 def test_the_footer_of_the_overview_has_what_matters_first_and_leaves_away_what_means_nothing() -> None:
     actions = meant_on(there_are(Situation(screens=ALL)), "overview")
-    assert [one.id for one in for_footer(actions)][:5] == ["up", "down", "logs", "drop-caches", "profiles"]
+    assert [one.id for one in for_footer(actions)][:5] == ["up", "down", "switch", "logs", "drop-caches"]
     nothing = text(footer(actions, Situation(screens=ALL), 60)[0])
     assert "x stop" not in nothing, "nothing is there to stop"
     assert "p profiles" in nothing
     serving = text(footer(actions, RUNS, 80)[0])
-    assert " u up   x stop   l logs   c drop caches   p profiles" in serving
+    assert " u up   x stop   s switch   l logs   c drop caches   p profiles" in serving
     wide = text(footer(actions, RUNS, 120)[0])
     assert all(words in wide for words in ("x stop", "! doctor", "enter open", ": command", "? help")), wide
 
