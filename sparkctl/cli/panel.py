@@ -86,7 +86,7 @@ def _theme() -> str | None:
 
 
 def _keep_theme(name: str) -> None:
-    from sparkctl.core.history import make_private
+    from sparkctl.core.history_file import make_private
     from sparkctl.core.paths import state_dir
 
     with suppress(OSError):  # a choice that is not kept is no reason to end anything

@@ -14,7 +14,9 @@ from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.ask import Asker, Nobody
 
 if TYPE_CHECKING:
+    from sparkctl.core.history_entry import Entry
     from sparkctl.core.session import Session
+    from sparkctl.model.history import Share
     from sparkctl.model.node import Node, NodeName
 
 T = TypeVar("T")
@@ -76,6 +78,7 @@ class Context:
 
     ``lend``: how a verb, or a look beside other things, comes by a session; None: each has a connection of its own.
     ``holds``: nodes whose locks a verb of several steps has for all of them: a step takes none of its own there.
+    ``operation``: the row in the history of what is being done, None where nothing is kept; a step's is a part of it.
     """
 
     history: History
@@ -86,6 +89,12 @@ class Context:
     lend: Callable[[Node], Session] | None = None
     locks: set[str] = field(default_factory=set)  # tokens of the nodes' locks that this process has; copies share it
     holds: Mapping[NodeName, NodeLock] = field(default_factory=dict)
+    operation: Entry | None = None
+
+    def note(self, share: Share) -> None:
+        """Keep in the history what is known of a node's part in this; what is None in it says nothing. Never raises."""
+        if self.operation is not None:
+            self.operation.note(share)
 
     def session(self, node: Node) -> Session:
         """Return a session to be opened on a node: over a connection that is there, where somebody lends one."""

@@ -1,4 +1,4 @@
-"""What the laptop keeps: how starts ended, the logs of containers that are gone, the guard's receipts. Never the state.
+"""What the laptop keeps: what was done, the logs of containers that are gone, the guard's receipts. Never the state.
 
 All files are the operator's alone (0600 in a 0700 directory); secrets are masked before anything is written.
 """
@@ -8,23 +8,34 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
+import socket
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from sparkctl.core.expectation import expectation, is_duration, readable
+from sparkctl.core.expectation import expectation, is_duration
+from sparkctl.core.history_file import HistoryFile, Unusable, make_private
 from sparkctl.core.record import plain, rebuilt
-from sparkctl.core.starts import StartsFile
 from sparkctl.model.fit import Seen
+from sparkctl.model.history import Kind, Operation, Share
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import BeforeStart
+from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Expectation, PartTime
 from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict, present_name
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from sparkctl.core.clock import Clock
+    from sparkctl.core.history_entry import Entry
+    from sparkctl.core.history_tables import Kept
 
 _KEPT_LOGS = 20  # per instance and node
 _LOG_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{12}\.log")
@@ -119,6 +130,7 @@ class History:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._file = HistoryFile(directory, self._take_over)
 
     def log_writer(self, instance: str, node: str, container_id: str, secrets: Iterable[str]) -> LogWriter:
         """Open the file for this run of a container: always the same one; files of old runs are pruned."""
@@ -168,19 +180,32 @@ class History:
         ``kind`` is what `expectation.kind_of` gives. Of a start that was joined while it ran already, the seconds are
         not its own: nothing is expected of it. ``peak``: bytes that it took, ``estimated`` what its sum had said.
         """
-        record: dict[str, object] = {
-            "ts": round(time.time() if when is None else when), "profile": profile, "hash": digest, "node": node,
-            "seconds": seconds,
-        }  # fmt: skip
-        record |= {"kind": kind} if kind else {}
-        record |= {"parts": readable(parts)} if parts else {}
-        record |= {"peak": peak, "estimated": estimated} if peak else {}
-        self._append(record | ({"joined": True} if has_joined else {}))
+        share = Share(
+            NodeName(node), profile, seconds=seconds, parts=tuple(parts), peak=peak or None,
+            estimated=estimated if peak else None, has_joined=has_joined or None,
+        )  # fmt: skip
+        self._put(profile, digest, kind or None, share, time.time() if when is None else when)
 
     def remember_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
         """Note that a start failed at unix time ``when``. The same container twice counts once."""
-        record = {"ts": round(when), "profile": profile, "hash": digest, "node": node, "failed": cause}
-        self._append(record | {"container": container[:12]})
+        share = Share(NodeName(node), profile, container=container[:12], cause=cause)
+        self._put(profile, digest, None, share, when)
+
+    def _put(self, profile: str, digest: str, alike: str | None, share: Share, when: float) -> None:
+        """Keep a start of which nothing else is known; a failed one beside what is known of its container."""
+        from sparkctl.core import history_tables
+
+        def keep(file: sqlite3.Connection) -> None:
+            if share.cause is None or not history_tables.add_cause(file, share, when):
+                one = Operation(
+                    0, Kind.START, max(0.0, when - (share.seconds or 0.0)), "", (share.node,), profile, profile, digest or None,
+                    alike=alike, ended=when, seconds=share.seconds, shares=(share,),
+                    outcome="ready" if share.cause is None else "failed",
+                )  # fmt: skip
+                history_tables.put(file, secrets.token_hex(12), None, ("", 0), one, when)
+                history_tables.prune(file)
+
+        self._write(keep)
 
     def failures_since_ready(self, profile: str, node: str, earliest: float) -> tuple[tuple[float, str], ...]:
         """Return (unix seconds, cause) of the starts that failed on a node after its last good one, oldest first."""
@@ -293,29 +318,101 @@ class History:
                 last[profile] = LastStart(profile, node, float(when), failed=failed)
         return tuple(last.values())
 
-    @property
-    def _starts(self) -> StartsFile:
-        return StartsFile(self.directory / "starts.jsonl")
+    # operations
 
-    def _append(self, record: dict[str, object]) -> None:
-        make_private(self.directory)
-        self._starts.append(record)
+    def begin(
+        self,
+        kind: Kind,
+        clock: Clock,
+        operator: str,
+        nodes: Sequence[NodeName],
+        parent: Entry | None = None,
+        **facts: Any,
+    ) -> Entry:
+        """Begin a row: ``facts`` are fields of `Operation`. Whoever does the work ends it. Never raises."""
+        from sparkctl.core.history_entry import Entry
+
+        operation = Operation(0, kind, clock.now(), operator, tuple(nodes), **facts)
+        return Entry(self._file, clock, operation, parent)
+
+    def word(self) -> str | None:
+        """Return what is wrong with the history's file and was not said yet."""
+        return self._file.word()
+
+    def operations(
+        self, profile: str | None = None, node: str | None = None, *, failed: bool = False, most: int = 50
+    ) -> tuple[Operation, ...]:
+        """Return what was done, the latest first: of a profile or an instance, on a node, only what did not go well."""
+        from sparkctl.core import history_tables
+
+        nothing: list[Kept] = []
+        found = self._file.read(
+            lambda file: history_tables.operations(file, profile=profile, node=node, most=-1 if failed else most),
+            nothing,
+        )
+        told = (_alive(one) for one in found)
+        return tuple([one for one in told if one.has_failed or not failed][:most])
+
+    def operation(self, number: int) -> Operation | None:
+        """Return the operation of this number, None where there is none."""
+        from sparkctl.core import history_tables
+
+        nothing: list[Kept] = []
+        found = self._file.read(lambda file: history_tables.operations(file, number=number), nothing)
+        return next((_alive(one) for one in found), None)
+
+    def worked_before(self, one: Operation) -> Operation | None:
+        """Return the last start before this operation that went well: of the same instance, on the same nodes if there was
+        one there, else wherever; None where there was none."""
+        from sparkctl.core import history_tables
+
+        nothing: list[Kept] = []
+        found = self._file.read(
+            lambda file: history_tables.operations(file, profile=one.instance or one.profile, before=one.id, most=-1),
+            nothing,
+        )
+        starts = [each.operation for each in found if each.operation.kind is Kind.START]
+        good = [each for each in starts if each.outcome == "ready"]
+        return next((each for each in good if set(each.nodes) == set(one.nodes)), good[0] if good else None)
+
+    def available_before(self, instance: str, node: str, container: str) -> int | None:
+        """Return MemAvailable just before this container was created, by whoever did it from here; None: not known."""
+        from sparkctl.core import history_tables
+
+        return self._file.read(lambda file: history_tables.available_before(file, instance, node, container[:12]), None)
+
+    def saw(self, container: str, accept_length: float | None, tokens_per_second: float | None) -> None:
+        """Keep with its start what was seen of an engine while it ran. Never raises."""
+        from sparkctl.core import history_tables
+
+        with suppress(Unusable):
+            self._file.write(lambda file: history_tables.saw(file, container[:12], accept_length, tokens_per_second))
+
+    def _write(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        try:
+            self._file.write(work)
+        except Unusable as error:
+            raise OSError(str(error)) from error
+
+    def _take_over(self, file: sqlite3.Connection) -> None:
+        """Take over what an earlier sparkctl kept, once, and keep its file under another name."""
+        from sparkctl.core import history_tables
+        from sparkctl.core.starts import content_of, migrated, records
+
+        path = self.directory / "starts.jsonl"
+        history_tables.take_over(file, records(path), content_of(path), time.time())
+        migrated(path)
 
     def _start_records(self) -> list[dict[str, Any]]:
         return [record for record in self._records() if is_duration(record.get("seconds"))]
 
     def _records(self) -> list[dict[str, Any]]:
-        return self._starts.records()
+        from sparkctl.core import history_tables
+
+        return self._file.read(history_tables.told, [])
 
     def _log_folder(self, instance: str, node: str) -> Path:
         return self.directory / "logs" / _safe(instance) / _safe(node)
-
-
-def make_private(folder: Path) -> None:
-    """Make a directory and whatever is missing above it, for the operator alone; what is there stays as it is."""
-    if not folder.is_dir():
-        make_private(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _prune(folder: Path) -> None:
@@ -337,6 +434,21 @@ def _size(path: Path) -> int:
 
 def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 50
+
+
+def _alive(kept: Kept) -> Operation:
+    """Return an operation with whether it still goes on; None stays where another machine began it."""
+    one = kept.operation
+    if one.outcome is not None:
+        return replace(one, is_running=False)
+    if kept.host != socket.gethostname() or kept.pid is None:
+        return one
+    import psutil  # only where a row has no end
+
+    try:
+        return replace(one, is_running=psutil.Process(kept.pid).create_time() <= one.began + 1.0)
+    except psutil.Error:
+        return replace(one, is_running=False)
 
 
 def _is_time(value: object) -> bool:

@@ -9,6 +9,7 @@ from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import Refused
 from sparkctl.model.ask import StartAgain
+from sparkctl.model.history import Share
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations import judge, receipts
@@ -56,7 +57,9 @@ def remember_failure(
     """Keep why this start failed beside its log; ``counts``: as a failure, not only as one that took too long."""
     try:
         ctx.history.keep_verdict(plan.instance, plan.node, container, verdict)
-        if counts:
+        if counts and ctx.operation is not None:
+            ctx.note(Share(plan.node, plan.instance, container=container or None, cause=str(verdict.cause)))
+        elif counts:
             now = ctx.clock.now()
             ctx.history.remember_failure(plan.profile, plan.profile_hash, plan.node, verdict.cause, container, now)
     except OSError as error:

@@ -8,6 +8,7 @@ from sparkctl.core.context import Context
 from sparkctl.core.expectation import kind_of
 from sparkctl.core.stopwatch import Stopwatch
 from sparkctl.model.events import Event
+from sparkctl.model.history import Share
 from sparkctl.model.phase import Expectation
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
@@ -34,6 +35,14 @@ class Timing:
     def remember(self, plan: LaunchPlan, seconds: float, peak: int | None = None, estimated: int | None = None) -> None:
         """Keep what it took: seconds, and bytes at its ``peak``, which the sum had ``estimated``. Raises OSError."""
         parts = () if self.has_joined else self._stopwatch.parts()
+        if self._ctx.operation is not None:
+            self._ctx.note(
+                Share(
+                    plan.node, plan.instance, seconds=seconds, parts=parts, has_joined=self.has_joined or None,
+                    peak=peak, estimated=estimated,
+                )
+            )  # fmt: skip
+            return
         self._ctx.history.remember_start(
             plan.profile, plan.profile_hash, plan.node, seconds,
             kind=self._kind(plan), parts=parts, has_joined=self.has_joined,

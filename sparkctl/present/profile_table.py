@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from sparkctl.core.env import engine_secrets
-from sparkctl.core.profile_fields import VARIABLE
+from sparkctl.core.profile_masked import own_secrets, shown
 from sparkctl.core.profiles import ProfileSummary
 from sparkctl.core.record import plain
 from sparkctl.model.plan import Timeouts
 from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
 from sparkctl.model.secrets import (
     MASK,
-    findable,
     is_secret_name,
     redact,
     redact_word,
     redact_words,
-    secret_arguments,
-    secret_values,
 )
 from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
@@ -70,12 +65,12 @@ def profile_text(profile: Profile) -> list[str]:
         ("hash", profile.digest),
         ("source", profile.source),
     ]
-    own = _secrets(profile)
+    own = own_secrets(profile)
     rows += [
         (f"extra {key}", MASK if is_secret_name(key) else redact_word(kept.text, own)) for key, kept in profile.extra
     ]
     rows += [("mount", mount) for mount in profile.mounts]
-    rows += [("env", f"{name}={_shown(value, own, secret=is_secret_name(name))}") for name, value in profile.env]
+    rows += [("env", f"{name}={shown(value, own, secret=is_secret_name(name))}") for name, value in profile.env]
     rows += [("arg", f"{key}: {_arg(key, value, own)}") for key, value in profile.args]
     lines = [
         clean(redact(f"{label:10}  {value}", own))
@@ -92,58 +87,19 @@ def profile_text(profile: Profile) -> list[str]:
 
 def profile_document(profile: Profile) -> dict[str, object]:
     """Return the profile as JSON data, secrets masked."""
-    own = _secrets(profile)
+    own = own_secrets(profile)
     document = _redacted(plain(profile), own)
     assert isinstance(document, dict)
-    document["env"] = {name: _shown(value, own, secret=is_secret_name(name)) for name, value in profile.env}
+    document["env"] = {name: shown(value, own, secret=is_secret_name(name)) for name, value in profile.env}
     document["args"] = {key: _arg(key, value, own) for key, value in profile.args}
     document["command"] = None if profile.command is None else list(redact_words(profile.command, own))
     document["container"]["options"] = [
-        [name, _shown(value, own, secret=is_secret_name(name))] for name, value in profile.container.options
+        [name, shown(value, own, secret=is_secret_name(name))] for name, value in profile.container.options
     ]
     document["extra"] = {
         key: MASK if is_secret_name(key) else _redacted(json.loads(kept.text), own) for key, kept in profile.extra
     }
     return {"schema": 1, **document}
-
-
-def _secrets(profile: Profile) -> frozenset[str]:
-    """Return the secrets that stand in the profile itself: literal values, and what a ``${VAR:-default}`` falls to."""
-    literal = [(name, VARIABLE.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
-    for key, value in profile.args:
-        literal += [(key, VARIABLE.sub("", text)) for text in _texts(value)]
-    literal += [(key, kept.text) for key, kept in profile.extra]
-    return secret_values(literal) | secret_arguments(profile.command or ()) | findable(engine_secrets(profile, {}))
-
-
-def _texts(value: ArgValue) -> tuple[str, ...]:
-    if isinstance(value, tuple):
-        return value
-    if isinstance(value, Values):
-        return value.words
-    if isinstance(value, JsonText):
-        return (value.text,)
-    return (value,) if isinstance(value, str) else ()
-
-
-def _shown(text: str, own: frozenset[str], *, secret: bool) -> str:
-    """Return a value: a reference to the operator's environment is no secret; a value in the file is."""
-    shown, end = "", 0
-    for match in VARIABLE.finditer(text):
-        shown += _literal(text[end : match.start()], own, secret=secret) + _reference(match, own, secret=secret)
-        end = match.end()
-    return shown + _literal(text[end:], own, secret=secret)
-
-
-def _literal(text: str, own: frozenset[str], *, secret: bool) -> str:
-    return MASK if secret and text else redact_word(text, own)
-
-
-def _reference(match: re.Match[str], own: frozenset[str], *, secret: bool) -> str:
-    name, default = match["name"], match["default"]
-    if name is None or not default:
-        return match[0]
-    return f"${{{name}:-{_literal(default, own, secret=secret or is_secret_name(name))}}}"
 
 
 def _arg(key: str, value: ArgValue, own: frozenset[str]) -> object:
@@ -153,11 +109,11 @@ def _arg(key: str, value: ArgValue, own: frozenset[str]) -> object:
     if isinstance(value, JsonText):
         return MASK if secret else redact_word(value.text, own)
     if isinstance(value, Values):
-        return [[_shown(text, own, secret=secret) for text in value.words]]
+        return [[shown(text, own, secret=secret) for text in value.words]]
     return (
-        [_shown(text, own, secret=secret) for text in value]
+        [shown(text, own, secret=secret) for text in value]
         if isinstance(value, tuple)
-        else _shown(value, own, secret=secret)
+        else shown(value, own, secret=secret)
     )
 
 

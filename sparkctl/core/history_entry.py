@@ -1,0 +1,100 @@
+"""One operation while it goes on, and its row in the history: written at each word, so that a kill loses no more than that."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sparkctl.core.history_file import HistoryFile, Unusable
+from sparkctl.core.record import plain, rebuilt
+from sparkctl.core.scrub import Scrubber
+from sparkctl.model.history import Operation, Share
+from sparkctl.model.verdict import Verdict
+
+if TYPE_CHECKING:
+    from sparkctl.core.clock import Clock
+
+
+class Entry:
+    """What is known of an operation so far; `note` adds to it. A history that cannot be written costs the row alone.
+
+    What was not written at one word is written at the next: the whole row goes each time.
+    """
+
+    def __init__(self, file: HistoryFile, clock: Clock, operation: Operation, parent: Entry | None = None) -> None:
+        self.operation = operation
+        self._file, self._clock, self._parent = file, clock, parent
+        self._key = secrets.token_hex(12)
+        self._secrets: frozenset[str] = frozenset()
+        self._is_dropped = False
+        file.hold()
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether its end is known."""
+        return self.operation.outcome is not None
+
+    def hide(self, values: Iterable[str]) -> None:
+        """Let these secrets not be written, wherever they turn up."""
+        self._secrets |= frozenset(values)
+
+    def note(self, share: Share) -> None:
+        """Add what is known of the part of a node; what is None in it says nothing."""
+        shares = self.operation.shares
+        there = next((one for one in shares if (one.node, one.instance) == (share.node, share.instance)), None)
+        if there is None:
+            self.know(shares=(*shares, share))
+        else:
+            both = there.with_more(share)
+            self.know(shares=tuple(both if one is there else one for one in shares))
+
+    def know(self, **facts: object) -> None:
+        """Add what is known of the whole: fields of `Operation`; the values given replace what was there."""
+        self.operation = replace(self.operation, **facts)  # type: ignore[arg-type]
+        self._write()
+
+    def end(self, outcome: str, exit_code: int | None, **facts: object) -> None:
+        """Note how it ended; the first end counts."""
+        if not self.is_over:
+            self.know(ended=self._clock.now(), outcome=outcome, exit_code=exit_code, **facts)
+            self._file.release()
+
+    def drop(self) -> None:
+        """Take the row out again: nothing was done."""
+        from sparkctl.core import history_tables
+
+        if not self.is_over:
+            self._file.release()
+        self._is_dropped = True
+        with suppress(Unusable):  # it has been noted in words, see `HistoryFile.word`; so below
+            self._file.write(lambda file: history_tables.drop(file, self._key))
+
+    def _write(self) -> None:
+        from sparkctl.core import history_tables
+
+        if self._is_dropped:
+            return
+        parent = None if self._parent is None else self._parent._key
+        shown, where, now = self._shown(), (socket.gethostname(), os.getpid()), self._clock.now()
+        with suppress(Unusable):
+            self._file.write(lambda file: history_tables.put(file, self._key, parent, where, shown, now))
+
+    def _shown(self) -> Operation:
+        """Return the operation without secrets."""
+        one, scrub = self.operation, Scrubber(self._secrets)
+
+        def text(value: str | None) -> str | None:
+            return None if value is None else scrub.text(value)
+
+        verdict = None if one.verdict is None else rebuilt(Verdict, scrub.data(plain(one.verdict)))  # type: ignore[arg-type]
+        return replace(
+            one,
+            text=text(one.text), image=text(one.image), command=text(one.command), why=text(one.why), hint=text(one.hint),
+            verdict=verdict, moments=tuple(replace(each, proof=text(each.proof)) for each in one.moments),
+            shares=tuple(replace(each, receipt=text(each.receipt), log=text(each.log)) for each in one.shares),
+        )  # fmt: skip

@@ -1,0 +1,287 @@
+"""The file of the history: opened for one thing at a time, never the reason why work stops, and never lost.
+
+SQLite in WAL mode, so that whoever reads waits for nobody. A file that cannot be used costs what would have been kept
+or read, and one sentence (`HistoryFile.trouble`). A damaged one is set aside under another name and begun anew.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import sqlite3
+
+T = TypeVar("T")
+
+NAME = "history.db"
+APPLICATION = 0x73706B63  # "spkc", in the file's header
+_PATIENCE = 0.5  # seconds for another sparkctl that writes
+_AT_MOST = 1.0  # seconds in all, until a write succeeds again
+_CORRUPT, _NO_DATABASE = 11, 26  # SQLITE_CORRUPT, SQLITE_NOTADB
+_BUSY, _LOCKED, _FULL, _IO = 5, 6, 13, 10
+
+# One entry for each version: what makes it of the one before. PRAGMA user_version counts them.
+SCHEMA: tuple[str, ...] = (
+    """
+    CREATE TABLE operations (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, parent TEXT, kind TEXT NOT NULL,
+        began REAL NOT NULL, operator TEXT NOT NULL, host TEXT, pid INTEGER, nodes TEXT NOT NULL,
+        profile TEXT, instance TEXT, hash TEXT, text TEXT, engine TEXT, image TEXT, alike TEXT, command TEXT,
+        ended REAL, seconds REAL, outcome TEXT, exit_code INTEGER, why TEXT, hint TEXT, verdict TEXT,
+        usual REAL, usual_parts TEXT, moments TEXT
+    );
+    CREATE TABLE shares (
+        operation INTEGER NOT NULL, node TEXT NOT NULL, instance TEXT NOT NULL, container TEXT,
+        image_digest TEXT, driver TEXT, kernel TEXT, engine_version TEXT,
+        available_before INTEGER, peak INTEGER, settled INTEGER, estimated INTEGER, freed INTEGER, missing INTEGER,
+        seconds REAL, cause TEXT, has_joined INTEGER, parts TEXT, accept_length REAL, tokens_per_second REAL,
+        receipt TEXT, log TEXT,
+        told INTEGER, told_at REAL,  -- in which order it became known how starts ended, and when
+        PRIMARY KEY (operation, node, instance)
+    );
+    CREATE INDEX operations_of_profile ON operations (profile);
+    CREATE INDEX operations_of_hash ON operations (hash);
+    CREATE INDEX shares_of_container ON shares (container);
+    CREATE INDEX shares_told ON shares (told);
+    CREATE TABLE taken_over (content TEXT PRIMARY KEY, at REAL NOT NULL);
+    """,
+)
+VERSION = len(SCHEMA)
+
+
+class Unusable(Exception):
+    """The file can be neither read nor written now, in words."""
+
+
+class HistoryFile:
+    """``history.db`` in ``directory``. ``take_over`` is given the open file once, before anything else is done with it.
+
+    ``trouble`` is what is wrong, said once by whoever asks first with `word`.
+    """
+
+    def __init__(self, directory: Path, take_over: Callable[[sqlite3.Connection], None]) -> None:
+        self.path = directory / NAME
+        self._take_over = take_over
+        self._said: set[str] = set()
+        self._unsaid: list[str] = []
+        self._waited = 0.0
+        self._lock = Lock()
+        self._held: sqlite3.Connection | None = None
+        self._which = (0, 0)  # device and inode of that
+        self._holders = 0
+
+    def word(self) -> str | None:
+        """Return what went wrong and was not said yet, None where nothing did."""
+        return self._unsaid.pop(0) if self._unsaid else None
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do ``work`` as one transaction. Raises `Unusable`, in at most about a second."""
+        return self._do(work, writes=True)
+
+    def read(self, work: Callable[[sqlite3.Connection], T], nothing: T) -> T:
+        """Return what ``work`` finds, ``nothing`` where there is no history, or none that can be read."""
+        try:
+            return self._do(work, writes=False) if self._is_there() else nothing
+        except Unusable:
+            return nothing
+
+    def _is_there(self) -> bool:
+        return self.path.exists() or self.path.with_name("starts.jsonl").exists()
+
+    def _do(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
+        import sqlite3  # not for verbs that never ask
+
+        began = time.monotonic()
+        with self._lock:
+            try:
+                try:
+                    done = self._once(work, writes=writes)
+                except sqlite3.DatabaseError as error:
+                    if _code(error) not in (_CORRUPT, _NO_DATABASE):
+                        raise
+                    self._set_aside()
+                    done = self._once(work, writes=writes)
+            except (sqlite3.Error, OSError, Unusable) as error:
+                self._waited += time.monotonic() - began
+                raise Unusable(self._complain(error)) from error
+        self._waited = 0.0
+        return done
+
+    def hold(self) -> None:
+        """Keep the file open between writes, until `release`: closing it is what takes long, ten times what a write does."""
+        with self._lock:
+            self._holders += 1
+
+    def release(self) -> None:
+        """Close it, where nobody else holds it."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                self._close()
+
+    def _close(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
+
+    def _once(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
+        file = self._opened()
+        try:
+            is_ours = self._prepare(file)
+            if writes and not is_ours:
+                raise Unusable(f"{self.path} is of a newer sparkctl, and this one only reads it")
+            file.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            done = work(file)
+            file.execute("COMMIT")
+        except BaseException:
+            self._held = None
+            file.close()
+            raise
+        if self._holders == 0:
+            self._close()
+        return done
+
+    def _opened(self) -> sqlite3.Connection:
+        """Return the file as it lies there: one that was deleted meanwhile is begun anew."""
+        if self._held is not None:
+            try:
+                now = self.path.stat()
+            except FileNotFoundError:
+                now = None
+            if now is not None and (now.st_dev, now.st_ino) == self._which:
+                self._held.execute(f"PRAGMA busy_timeout = {self._patience() * 1000:.0f}")
+                return self._held
+            self._close()
+        self._held = self._open()
+        now = self.path.stat()
+        self._which = now.st_dev, now.st_ino
+        return self._held
+
+    def _patience(self) -> float:
+        return max(0.0, min(_PATIENCE, _AT_MOST - self._waited))
+
+    def _open(self) -> sqlite3.Connection:
+        import sqlite3
+
+        if not self.path.exists():
+            make_private(self.path.parent)
+            with suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        file = sqlite3.connect(self.path, timeout=self._patience(), isolation_level=None, check_same_thread=False)
+        file.row_factory = sqlite3.Row
+        file.execute("PRAGMA synchronous = NORMAL")
+        return file
+
+    def _prepare(self, file: sqlite3.Connection) -> bool:
+        """Make the tables where there are none, and take over what was kept before; return whether it may be written."""
+        version, application = _pragma(file, "user_version"), _pragma(file, "application_id")
+        if application not in (0, APPLICATION) or (application == 0 and _has_tables(file)):
+            raise Unusable(f"{self.path} belongs to another program and is left alone")
+        if version > VERSION:
+            return False
+        if version < VERSION:
+            _bring_up(file)
+        if self.path.with_name("starts.jsonl").exists():
+            self._take_over(file)
+        return True
+
+    def _set_aside(self) -> None:
+        """Put a damaged file out of the way under another name; nobody loses a whole one to a second process that saw it."""
+        import sqlite3
+
+        with _alone(self.path.parent):
+            try:
+                with closing(self._open()) as file:
+                    file.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                    if next(iter(file.execute("PRAGMA quick_check(1)").fetchone())) == "ok":
+                        return  # another sparkctl has put it aside already
+            except sqlite3.DatabaseError as error:
+                if _code(error) not in (_CORRUPT, _NO_DATABASE):
+                    raise
+            aside = _free(self.path.with_name(f"{NAME}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
+            for ending in ("-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    self.path.with_name(NAME + ending).replace(aside.with_name(aside.name + ending))
+            self.path.replace(aside)
+        self._say(f"{self.path} was damaged and is now {aside.name}; the history begins anew")
+
+    def _complain(self, error: Exception) -> str:
+        if isinstance(error, Unusable):
+            what = str(error)
+        elif (code := _code(error)) in (_BUSY, _LOCKED):
+            what = f"{self.path} is locked by another program"
+        elif code == _FULL or (code == _IO and not os.access(self.path, os.W_OK)):
+            what = f"{self.path} could not be written: {error}"
+        else:
+            what = f"{self.path} cannot be used: {getattr(error, 'strerror', None) or error}"
+        self._say(f"{what}; the history is not kept")
+        return what
+
+    def _say(self, what: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            self._unsaid.append(what)
+
+
+def make_private(folder: Path) -> None:
+    """Make a directory and whatever is missing above it, for the operator alone; what is there stays as it is."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _bring_up(file: sqlite3.Connection) -> None:
+    """Bring the file to this version, all steps or none; two at once wait for each other."""
+    file.execute("PRAGMA journal_mode = WAL").fetchone()
+    file.execute("BEGIN IMMEDIATE")
+    for step in SCHEMA[_pragma(file, "user_version") :]:
+        for statement in _statements(step):
+            file.execute(statement)
+    file.execute(f"PRAGMA application_id = {APPLICATION}")
+    file.execute(f"PRAGMA user_version = {VERSION}")
+    file.execute("COMMIT")
+
+
+def _statements(text: str) -> Sequence[str]:
+    return [one for one in text.split(";") if one.strip()]
+
+
+def _pragma(file: sqlite3.Connection, name: str) -> int:
+    return int(file.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _has_tables(file: sqlite3.Connection) -> bool:
+    return bool(file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _code(error: Exception) -> int:
+    """Return SQLite's primary code of an error, 0 for one that has none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _free(path: Path) -> Path:
+    """Return a name that nothing has yet."""
+    found, number = path, 2
+    while found.exists():
+        found, number = path.with_name(f"{path.name}-{number}"), number + 1
+    return found
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Be the only one who puts files of a directory aside; a file system that knows no locks does without."""
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,110 @@
+"""A profile without the secrets that stand in it: as text for a reader, and as YAML to be kept. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+from sparkctl.core.env import engine_secrets
+from sparkctl.core.profile_fields import VARIABLE
+from sparkctl.core.scrub import Scrubber
+from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
+from sparkctl.model.secrets import (
+    MASK,
+    findable,
+    is_secret_name,
+    redact_word,
+    redact_words,
+    secret_arguments,
+    secret_values,
+)
+
+
+def own_secrets(profile: Profile) -> frozenset[str]:
+    """Return the secrets that stand in the profile itself: literal values, and what a ``${VAR:-default}`` falls to."""
+    literal = [(name, VARIABLE.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
+    for key, value in profile.args:
+        literal += [(key, VARIABLE.sub("", text)) for text in _texts(value)]
+    literal += [(key, kept.text) for key, kept in profile.extra]
+    return secret_values(literal) | secret_arguments(profile.command or ()) | findable(engine_secrets(profile, {}))
+
+
+def shown(text: str, own: frozenset[str], *, secret: bool) -> str:
+    """Return a value: a reference to the operator's environment is no secret; a value in the file is."""
+    told, end = "", 0
+    for match in VARIABLE.finditer(text):
+        told += _literal(text[end : match.start()], own, secret=secret) + _reference(match, own, secret=secret)
+        end = match.end()
+    return told + _literal(text[end:], own, secret=secret)
+
+
+def masked_yaml(profile: Profile) -> str:
+    """Return the profile as YAML, with what ``extends`` and ``--set`` brought in and without its secrets."""
+    from sparkctl.core.profile_write import profile_yaml
+
+    own = own_secrets(profile)
+    box, scrub = profile.container, Scrubber(own)
+
+    def words(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(redact_word(text, own) for text in texts)
+
+    masked = replace(
+        profile,
+        env=tuple((name, shown(value, own, secret=is_secret_name(name))) for name, value in profile.env),
+        args=tuple((key, _arg(key, value, own)) for key, value in profile.args),
+        command=None if profile.command is None else redact_words(profile.command, own),
+        mounts=words(profile.mounts),
+        container=replace(
+            box,
+            options=tuple((name, shown(value, own, secret=is_secret_name(name))) for name, value in box.options),
+            entrypoint=None if box.entrypoint is None else redact_word(box.entrypoint, own),
+        ),
+        notes=None if profile.notes is None else scrub.text(profile.notes),
+        source=None if profile.source is None else scrub.text(profile.source),
+        extra=(),  # kept for nothing but to be written back; what it holds is not known here
+    )
+    return scrub.text(profile_yaml(masked))
+
+
+def _texts(value: ArgValue) -> tuple[str, ...]:
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, Values):
+        return value.words
+    if isinstance(value, JsonText):
+        return (value.text,)
+    return (value,) if isinstance(value, str) else ()
+
+
+def _literal(text: str, own: frozenset[str], *, secret: bool) -> str:
+    return MASK if secret and text else redact_word(text, own)
+
+
+def _reference(match: re.Match[str], own: frozenset[str], *, secret: bool) -> str:
+    name, default = match["name"], match["default"]
+    if name is None or not default:
+        return match[0]
+    return f"${{{name}:-{_literal(default, own, secret=secret or is_secret_name(name))}}}"
+
+
+def _arg(key: str, value: ArgValue, own: frozenset[str]) -> ArgValue:
+    """Return a value of the same kind: what the kept profile says can be held against another one."""
+    secret = is_secret_name(key)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, JsonText):
+        return MASK if secret else _json(redact_word(value.text, own))
+    if isinstance(value, Values):
+        return Values(tuple(shown(text, own, secret=secret) for text in value.words))
+    if isinstance(value, tuple):
+        return tuple(shown(text, own, secret=secret) for text in value)
+    return shown(value, own, secret=secret)
+
+
+def _json(text: str) -> ArgValue:
+    try:
+        json.loads(text)
+    except ValueError:
+        return text  # a mask took its form with it
+    return JsonText(text)

@@ -1,0 +1,135 @@
+"""A verb with its row in the history: begun before anything is done, ended however it ends. The events are passed on.
+
+What the events tell is written from here alone. What only a look tells (digest, driver, kernel, the container and what was
+available before it) the verb adds itself: ``ctx.note(Share(node, instance, driver=...))``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from sparkctl.core.context import Context
+from sparkctl.core.expectation import kind_of
+from sparkctl.core.history_entry import Entry
+from sparkctl.core.profile_masked import masked_yaml, own_secrets
+from sparkctl.model.events import (
+    Ended,
+    Event,
+    FitJudged,
+    GuardActed,
+    Outcome,
+    PhaseChanged,
+    PlanMade,
+    Released,
+    SwitchStepped,
+    Warned,
+)  # fmt: skip
+from sparkctl.model.guard import GuardAct
+from sparkctl.model.history import Kind, Moment, Share
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.phase import Expectation, Phase
+from sparkctl.model.profile import Profile
+from sparkctl.model.switch import SwitchStep
+
+Verb = Callable[[Context], AsyncGenerator[Event, None]]
+_NOTHING_DONE = (Phase.PLANNED, Phase.READY)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is done to what. ``command`` asks for the same again."""
+
+    kind: Kind
+    nodes: Sequence[Node]
+    instance: str | None = None
+    profile: Profile | None = None
+    command: str | None = None
+
+
+async def chronicled(ctx: Context, subject: Subject, verb: Verb) -> AsyncGenerator[Event, None]:
+    """Run ``verb`` with a context whose ``operation`` is its row, and yield its events; `Warned`, once, where no row can be
+    kept. A row in which nothing was done (it ran already, there was nothing to stop) is taken out again."""
+    clerk = _Clerk(ctx, subject)
+    try:
+        async with aclosing(verb(replace(ctx, operation=clerk.entry))) as events:
+            async for event in events:
+                clerk.take(event)
+                while (word := ctx.history.word()) is not None:
+                    yield Warned(ctx.clock.now(), None, word, None)
+                yield event
+    finally:  # whoever wanted the events went, or a defect ended the verb
+        clerk.entry.end(str(Outcome.INTERRUPTED), None, why="sparkctl ended in the middle of it")
+
+
+class _Clerk:
+    """Writes down what the events tell."""
+
+    def __init__(self, ctx: Context, subject: Subject) -> None:
+        profile = subject.profile
+        known = {} if profile is None else {
+            "profile": profile.name, "hash": profile.digest, "text": masked_yaml(profile), "engine": profile.engine,
+            "image": profile.image, "alike": kind_of(profile.image, profile.model.path),
+        }  # fmt: skip
+        self._is_done_to = False  # something was changed, or was tried to be
+        self.entry: Entry = ctx.history.begin(
+            subject.kind, ctx.clock, ctx.operator, [node.name for node in subject.nodes], ctx.operation,
+            instance=subject.instance or (profile.name if profile else None), command=subject.command, **known,
+        )  # fmt: skip
+        self.entry.hide(own_secrets(profile) if profile else ())
+        self.entry.know()
+
+    def take(self, event: Event) -> None:
+        """Write down one event, where there is something to be kept in it."""
+        match event:
+            case PlanMade():
+                self.entry.hide(event.plan.known_secrets)
+                self.entry.know(image=event.plan.image, instance=event.plan.instance)
+            case FitJudged() if event.fit.estimated:
+                self._share(event.node, None, estimated=event.fit.estimated)
+            case PhaseChanged():
+                self._phase(event)
+            case Released():
+                self._share(
+                    event.node, event.instance, freed=event.freed, missing=event.missing,
+                    settled=event.available, available_before=event.before_start,
+                )  # fmt: skip
+            case GuardActed(what=GuardAct.KILLED):
+                self._share(event.node, event.instance, receipt=f"the guard stopped it: {event.why}")
+            case SwitchStepped():
+                self._is_done_to = self._is_done_to or event.step is not SwitchStep.CHECKING
+                self.entry.know(moments=_with(self.entry.operation.moments, event))
+            case Ended():
+                self._end(event)
+            case _:
+                pass
+
+    def _phase(self, event: PhaseChanged) -> None:
+        self._is_done_to = self._is_done_to or event.phase not in _NOTHING_DONE
+        if event.expected is not None and event.expected != self.entry.operation.usual.seconds:
+            self.entry.know(usual=Expectation(event.expected, event.expected_parts))
+
+    def _share(self, node: NodeName, instance: str | None, **facts: object) -> None:
+        name = instance or self.entry.operation.instance
+        if name is not None:
+            self.entry.note(Share(node, name, **facts))  # type: ignore[arg-type]
+
+    def _end(self, event: Ended) -> None:
+        if not self._is_done_to and event.exit_code == 0:
+            self.entry.drop()
+            return
+        if event.log is not None and event.node is not None:
+            self._share(event.node, event.instance, log=event.log)
+        self.entry.end(
+            str(event.outcome), event.exit_code, seconds=event.seconds,
+            why=event.message, hint=event.hint, verdict=event.verdict,
+        )  # fmt: skip
+
+
+def _with(moments: tuple[Moment, ...], event: SwitchStepped) -> tuple[Moment, ...]:
+    """Return the steps with one more word of them: a proof belongs to the step that was begun before."""
+    last = moments[-1] if moments else None
+    if last is not None and (last.step, last.instance) == (str(event.step), event.instance):
+        return (*moments[:-1], replace(last, proof=event.proof or last.proof))
+    return (*moments, Moment(str(event.step), event.instance, event.elapsed, event.proof))
