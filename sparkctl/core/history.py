@@ -196,7 +196,7 @@ class History:
         from sparkctl.core import history_tables
 
         def keep(file: sqlite3.Connection) -> None:
-            if share.cause is None or not history_tables.add_cause(file, share, when):
+            if share.cause is None or not history_tables.add_cause(file, profile, share, when):
                 one = Operation(
                     0, Kind.START, max(0.0, when - (share.seconds or 0.0)), "", (share.node,), profile, profile, digest or None,
                     alike=alike, ended=when, seconds=share.seconds, shares=(share,),

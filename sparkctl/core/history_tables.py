@@ -82,12 +82,12 @@ def tell(file: sqlite3.Connection, number: int, node: str, instance: str, now: f
     )
 
 
-def add_cause(file: sqlite3.Connection, share: Share, now: float) -> bool:
+def add_cause(file: sqlite3.Connection, profile: str, share: Share, now: float) -> bool:
     """Note why the start of a container failed with what is known of that start; False where nothing is, or it ended well."""
     row = file.execute(
         "SELECT operation, instance, seconds FROM shares WHERE container LIKE ? || '%' AND node = ? "
-        "AND operation IN (SELECT id FROM operations WHERE kind = 'start') ORDER BY operation DESC LIMIT 1",
-        (share.container, share.node),
+        "AND operation IN (SELECT id FROM operations WHERE kind = 'start' AND profile = ?) ORDER BY operation DESC LIMIT 1",
+        (share.container, share.node, profile),
     ).fetchone()
     if row is None or row["seconds"] is not None:
         return False

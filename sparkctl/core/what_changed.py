@@ -41,8 +41,8 @@ def what_changed(before: Operation, after: Operation) -> Changes:
         found.append(Change("nodes", _named(before), _named(after)))
     for share in after.shares:
         same = next((one for one in before.shares if one.node == share.node), None)
-        any_ = same or next(iter(before.shares), None)
-        _compare("image digest", any_ and any_.image_digest, share.image_digest, found, unknown)
+        other = same or next(iter(before.shares), None)
+        _compare("image digest", None if other is None else other.image_digest, share.image_digest, found, unknown)
         if same is not None:
             for name, words in _FACTS:
                 _compare(f"{words} of {share.node}", getattr(same, name), getattr(share, name), found, unknown)

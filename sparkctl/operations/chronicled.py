@@ -14,9 +14,11 @@ from sparkctl.core.context import Context
 from sparkctl.core.expectation import kind_of
 from sparkctl.core.history_entry import Entry
 from sparkctl.core.profile_masked import masked_yaml, own_secrets
+from sparkctl.model.engine_facts import FactName
 from sparkctl.model.events import (
     Ended,
     Event,
+    FactsLearned,
     FitJudged,
     GuardActed,
     Outcome,
@@ -30,8 +32,10 @@ from sparkctl.model.guard import GuardAct
 from sparkctl.model.history import Kind, Moment, Share
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Expectation, Phase
+from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch import SwitchStep
+from sparkctl.operations.preflight import Scene
 
 Verb = Callable[[Context], AsyncGenerator[Event, None]]
 _NOTHING_DONE = (Phase.PLANNED, Phase.READY)
@@ -63,6 +67,15 @@ async def chronicled(ctx: Context, subject: Subject, verb: Verb) -> AsyncGenerat
         clerk.entry.end(str(Outcome.INTERRUPTED), None, why="sparkctl ended in the middle of it")
 
 
+def of_scene(plan: LaunchPlan, scene: Scene) -> Share:
+    """Return what a look before a start tells of its node, to be noted."""
+    who = scene.look.identity
+    return Share(
+        plan.node, plan.instance, image_digest=scene.image.id if scene.image is not None else None,
+        driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
+    )  # fmt: skip
+
+
 class _Clerk:
     """Writes down what the events tell."""
 
@@ -88,6 +101,9 @@ class _Clerk:
                 self.entry.know(image=event.plan.image, instance=event.plan.instance)
             case FitJudged() if event.fit.estimated:
                 self._share(event.node, None, estimated=event.fit.estimated)
+            case FactsLearned():
+                version = next((one.value for one in event.facts if one.name is FactName.ENGINE_VERSION), None)
+                self._share(event.node, None, container=event.container, engine_version=version)
             case PhaseChanged():
                 self._phase(event)
             case Released():

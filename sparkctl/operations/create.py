@@ -8,6 +8,7 @@ from sparkctl.core.context import Context, Interrupted, NodeLock
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerError, LinkLost, NodeError, NoSuchContainer
 from sparkctl.model.container import ContainerState
+from sparkctl.model.history import Share
 from sparkctl.model.plan import Label, LaunchPlan
 
 _UNDO_PATIENCE = 15.0
@@ -24,6 +25,7 @@ async def create(ctx: Context, session: Session, plan: LaunchPlan, lock: NodeLoc
     try:
         await asyncio.wait({work, second}, timeout=plan.timeouts.creating, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
+            ctx.note(Share(plan.node, plan.instance, container=work.result()))
             return work.result()
         removed = await _undo(session, plan, work)
         if second.done():

@@ -12,9 +12,11 @@ from sparkctl.errors import ExitCode, InvalidInput, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, Warned
 from sparkctl.model.guard import UnwatchReason
+from sparkctl.model.history import Kind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
 from sparkctl.model.suggest import did_you_mean
+from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.labels import grace_of
 from sparkctl.operations.lock import acquire
 from sparkctl.operations.start_guard import unwatch
@@ -39,12 +41,16 @@ class DownRequest:
 
 def down(ctx: Context, request: DownRequest) -> AsyncGenerator[Event, None]:
     """Stop what was asked. Nothing running is success; a node that could not be asked never counts as stopped."""
-    return stream(
-        ctx,
-        lambda emit: _down(ctx, request, emit),
-        request.instance,
-        on_interrupt="interrupted; what was told to stop goes on stopping: sparkctl status",
-    )
+
+    def run(own: Context) -> AsyncGenerator[Event, None]:
+        return stream(
+            own,
+            lambda emit: _down(own, request, emit),
+            request.instance,
+            on_interrupt="interrupted; what was told to stop goes on stopping: sparkctl status",
+        )
+
+    return chronicled(ctx, Subject(Kind.STOP, request.nodes, request.instance), run)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Cause, Change, Evidence, Verdict
 from sparkctl.operations import earlier, fitting, judge, readiness, receipts
+from sparkctl.operations.chronicled import of_scene
 from sparkctl.operations.create import CreatingTooLong, create
 from sparkctl.operations.drop_caches import NoRight, drop
 from sparkctl.operations.preflight import Decision, Scene, decide
@@ -68,6 +69,7 @@ class NodeStart:
         if look.memory is not None:
             self.emit(MemorySampled(self.ctx.clock.now(), session.node.name, look.memory))
         self.scene = Scene(look, containers, engine, image)
+        self.ctx.note(of_scene(plan, self.scene))
 
     async def decide(self) -> None:
         """Decide what to do, by what was looked at last; raises what stands in the way."""

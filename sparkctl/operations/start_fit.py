@@ -11,6 +11,7 @@ from sparkctl.errors import NodeError
 from sparkctl.model.container import Container
 from sparkctl.model.events import FitJudged, Warned
 from sparkctl.model.fit import Answer, Fit
+from sparkctl.model.history import Share
 from sparkctl.model.memory import BeforeStart
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
@@ -32,6 +33,7 @@ class StartFit:
         self._ctx, self._profile, self._again, self._forced = ctx, profile, again, forced
         self._fit: Fit | None = None
         self._session: Session | None = None
+        self._plan: LaunchPlan | None = None
         self._before: int | None = None
         self._least: int | None = None
         self._held_before: int | None = None
@@ -46,6 +48,7 @@ class StartFit:
 
         ``stops`` is stopped first: what it holds counts as returned.
         """
+        self._plan = plan
         replaced = frozenset() if stops is None else frozenset((stops.id,))
         comes = await fitting.loading(session, scene.look, scene.containers)
         fit = fitting.fit(self._ctx, self._profile, plan, scene.look, scene.containers, replaced, comes)
@@ -82,6 +85,7 @@ class StartFit:
         with suppress(NodeError):
             look = await session.look("memory", "processes", "gpu")
             self._before = self._least = None if look.memory is None else look.memory.available
+            self._note(available_before=self._before)
             self._held_before = look.everybody
 
     def keep(self, plan: LaunchPlan, container: str) -> None:
@@ -111,7 +115,12 @@ class StartFit:
         settled, held = self._before - look.memory.available, look.held_by(container)
         if held is not None and abs(settled - held) > held // 4 + 4 * GIB:
             return None
+        self._note(settled=max(0, settled))
         return max(0, self._before - self._least) or None
+
+    def _note(self, **facts: int | None) -> None:
+        if self._plan is not None:
+            self._ctx.note(Share(self._plan.node, self._plan.instance, **facts))  # type: ignore[arg-type]
 
     def _take(self, look: Look) -> None:
         if look.memory is not None:

@@ -15,11 +15,13 @@ from sparkctl.core.session import Session
 from sparkctl.core.together import together
 from sparkctl.errors import DockerError, ExitCode, InvalidInput
 from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, PlanMade
+from sparkctl.model.history import Kind
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations import earlier, judge
+from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.create import CreatingTooLong
 from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.lock import acquire
@@ -35,8 +37,12 @@ _OLD_GONE = "interrupted: the one that ran before was stopped, the new one was n
 
 def up(ctx: Context, request: UpRequest) -> AsyncGenerator[Event, None]:
     """Start a profile on its nodes and stream what happens; the last event is `Ended`."""
-    gang = _Gang(ctx, request)
-    return stream(ctx, gang.run, request.profile.name, request.node.name, on_interrupt=None)
+
+    def run(own: Context) -> AsyncGenerator[Event, None]:
+        return stream(own, _Gang(own, request).run, request.profile.name, request.node.name, on_interrupt=None)
+
+    subject = Subject(Kind.START, request.nodes, None, request.profile, request.again)
+    return run(ctx) if request.dry_run else chronicled(ctx, subject, run)
 
 
 class _Gang:

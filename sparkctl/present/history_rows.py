@@ -203,6 +203,7 @@ def _steps(one: Operation) -> Iterator[Row]:
 
 def _memory(one: Operation) -> Iterator[Row]:
     for share in one.shares:
+        known: tuple[tuple[str, int | None], ...]
         if one.kind is Kind.STOP:
             known = (
                 ("available before", share.available_before),

@@ -282,19 +282,6 @@ def test_whatever_lies_there_is_no_reason_to_fail(tmp_path_factory: pytest.TempP
     assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.0))
 
 
-def test_the_file_does_not_grow_for_ever_and_keeps_the_newest(history: History) -> None:
-    start(history, took(1.0))
-    path = history.directory / "starts.jsonl"
-    with path.open("a") as file:
-        file.write("x" * 600_000 + "\n")
-    for weights in (100.0, 102.0):
-        start(history, took(weights))
-    assert path.stat().st_size < 300_000
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert [one.name for one in history.directory.iterdir()] == ["starts.jsonl"]
-    assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(101.0))
-
-
 def test_two_at_once_lose_nothing_of_each_other(history: History) -> None:
     start(history, took(1.0))
     with ThreadPoolExecutor(8) as pool:
