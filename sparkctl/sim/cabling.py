@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from sparkctl.sim.fabric import Fabric
 from sparkctl.sim.node import SimNode, Trouble
 
 FABRIC = {"rocep1s0f0": "enp1s0f0np0", "roceP2p1s0f0": "enP2p1s0f0np0"}  # both functions of the port with the cable
@@ -55,6 +57,22 @@ def pings(node: SimNode, lanes: list[str]) -> str:
             lost = f"1 packets transmitted, {heard} received, {100 - 100 * heard}% packet loss, time 0ms"
             said += [f"@@ ping {name} {peer} {each}", f"--- {peer} ping statistics ---", lost]
     return "\n".join([*said, "@@ end", ""])
+
+
+def fabric_of(nodes: Mapping[str, SimNode]) -> Fabric:
+    """Return the way between these nodes, by the addresses that they have when it is asked."""
+    cable = tuple(f"{NETWORKS[interface]}." for interface in FABRIC.values())
+
+    def owned(node: SimNode) -> set[str]:
+        return {"127.0.0.1", *(own for name in NETWORKS if (own := address(node, name)) is not None)}
+
+    def reaches(name: str, wanted: str) -> bool:
+        own = owned(nodes[name])
+        network = wanted.rpartition(".")[0]
+        there = any(wanted in owned(other) for other in nodes.values())
+        return wanted in own or (there and any(one.rpartition(".")[0] == network for one in own))
+
+    return Fabric(reaches, lambda wanted: wanted.startswith(cable))
 
 
 def _number(node: SimNode) -> int:

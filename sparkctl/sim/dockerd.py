@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from sparkctl.sim.container import Body, SimContainer
+from sparkctl.sim.fabric import Fabric
 from sparkctl.sim.node import SimNode, Trouble
 from sparkctl.sim.process import EngineProcess
 
@@ -25,8 +26,9 @@ class Refusal(Exception):
 class Dockerd:
     """The daemon of one node."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: SimNode, fabric: Fabric) -> None:
         self.node = node
+        self.fabric = fabric
         self.containers: dict[str, SimContainer] = {}  # by id, oldest first
         self.running: dict[str, EngineProcess] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,7 +84,7 @@ class Dockerd:
                 )
                 raise Refusal(500, container.error)
         try:
-            process = EngineProcess(self.node, container)
+            process = EngineProcess(self.node, container, self.fabric)
         except ValueError as error:
             raise Refusal(500, f"the simulation cannot read this command: {error}") from error
         container.mark_started(process.pid)

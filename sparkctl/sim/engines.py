@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparkctl.sim import sglang_script, small_scripts, vllm_script
+from sparkctl.sim import ray_script, sglang_script, small_scripts, vllm_script
+from sparkctl.sim.fabric import Loss
 from sparkctl.sim.launch import Kind, Launch
 from sparkctl.sim.memory import GIB
 from sparkctl.sim.node import Fault
@@ -16,13 +17,21 @@ BREAKING_POINT = 0.6  # of the weights
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The scenes of one engine. ``out_of_memory`` takes the bytes wanted, free, and held already."""
+    """The scenes of one engine. ``out_of_memory`` takes the bytes wanted, free, and held already.
+
+    Of one that can be spread over several Sparks: ``alone`` where so many ranks of so many came, ``apart`` where the rank at
+    an address was lost, ``follow`` what a rank does that only the head tells what to load.
+    """
 
     time_format: str
     start: Callable[[Launch, Callable[[], int], Callable[[], bool]], Script]
     out_of_memory: Callable[[Launch, int, int, int], Script]
     bad_flag: Callable[[Launch], Script]
     farewell: Callable[[Launch], Script]
+    alone: Callable[[Launch, int, int], Script] | None = None
+    apart: Callable[[Launch, Loss, str], Script] | None = None
+    follow: Callable[[Launch], Script] | None = None
+    hears_sigterm: bool = True
 
 
 ENGINES = {
@@ -32,6 +41,8 @@ ENGINES = {
         sglang_script.out_of_memory,
         sglang_script.bad_flag,
         sglang_script.farewell,
+        sglang_script.alone,
+        sglang_script.apart,
     ),
     Kind.VLLM: Engine(
         vllm_script.TIME_FORMAT,
@@ -39,6 +50,8 @@ ENGINES = {
         vllm_script.out_of_memory,
         vllm_script.bad_flag,
         vllm_script.farewell,
+        vllm_script.alone,
+        vllm_script.apart,
     ),
     Kind.LLAMA: Engine(
         small_scripts.LLAMA_TIME,
@@ -46,6 +59,29 @@ ENGINES = {
         small_scripts.out_of_memory_llama,
         small_scripts.bad_flag_llama,
         small_scripts.farewell_llama,
+        small_scripts.alone_llama,
+        small_scripts.apart_llama,
+    ),
+    Kind.RAY: Engine(
+        ray_script.TIME_FORMAT,
+        ray_script.start_worker,
+        vllm_script.out_of_memory,
+        vllm_script.bad_flag,
+        ray_script.farewell,
+        ray_script.alone_worker,
+        ray_script.lost_head,
+        ray_script.follow,
+    ),
+    Kind.RPC: Engine(
+        small_scripts.TIME_FORMAT,
+        small_scripts.start_rpc,
+        small_scripts.out_of_memory_llama,
+        small_scripts.bad_flag_rpc,
+        small_scripts.farewell,
+        None,
+        small_scripts.apart_rpc,
+        small_scripts.follow_rpc,
+        hears_sigterm=False,
     ),
     Kind.TRTLLM: Engine(
         small_scripts.TRTLLM_TIME,

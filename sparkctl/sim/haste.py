@@ -28,5 +28,10 @@ async def come(process: EngineProcess) -> None:
     """Use an engine that writes text from soon after it is ready on: one request after the other."""
     await process.ready.wait()
     await process.node.clock.sleep(_COMING)
-    if process.launch.kind is not Kind.TTS and not process.is_leaving and process.launch.fault is None:
+    if (
+        process.launch.kind is not Kind.TTS
+        and not process.launch.rank
+        and not process.is_leaving
+        and process.launch.fault is None
+    ):
         process.work(1, since=0.0)

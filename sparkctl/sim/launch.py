@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sparkctl.sim.joining import Bond, Joining, joining_of, unwrapped
 from sparkctl.sim.node import Fault
 
 READ = 196e9  # bytes a second that decoding reads on a GB10 in life: Qwen3.6 27B FP8, 12.7 tok/s at 1.75 tokens a step
@@ -25,21 +26,25 @@ class Kind(StrEnum):
     VLLM = "vllm"
     LLAMA = "llama"
     TRTLLM = "trtllm"
+    RAY = "ray"  # a worker of vLLM over Ray: what it loads, the head tells it
+    RPC = "rpc"  # a worker of llama.cpp
     TTS = "tts"  # uvicorn with a small model behind it, and anything else
 
 
-# of models whose name does not tell it: billions of parameters, of active ones, and bytes of each as it is published
+# of models whose name does not tell it: billions of parameters, of active ones, and gigabytes of both as it is published
 _WEIGHED = (
-    ("MiniMax-M2", 229, 10, 115 / 229),
-    ("gpt-oss-120b", 117, 5.1, 65 / 117),
-    ("gpt-oss-20b", 21, 3.6, 13 / 21),
-    ("Coder-Next", 80, 3, 0.62),
+    ("MiniMax-M2", 229, 115, 9.7),  # of what is active, attention is as it was, not in four bits
+    ("gpt-oss-120b", 117, 65, 2.83),
+    ("gpt-oss-20b", 21, 13, 2.23),
+    ("Coder-Next", 80, 49.6, 1.86),
 )
 
 _DRAFTER = re.compile(r"dflash|eagle|draft", re.IGNORECASE)
 _DRAFTS = 10**9  # bytes of a drafter of its own, two for each parameter
 
 DEFAULT_PORTS = {Kind.SGLANG: 30000, Kind.VLLM: 8000, Kind.LLAMA: 8080, Kind.TRTLLM: 8000, Kind.TTS: 5005}
+_LAYERS = 63  # of a model of the size that takes two Sparks
+_EXCHANGE = 0.85e-3  # seconds that a layer waits for the other Spark: Qwen3.6 27B made 8.1 tok/s over two
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class Launch:
     api_key: str | None
     fault: Fault | None
     share: float = 1.0
+    joining: Joining | None = None
 
     @property
     def is_hybrid(self) -> bool:
@@ -88,18 +94,22 @@ class Launch:
     @property
     def steps_per_second(self) -> float:
         """Decode steps of one request: how often the active weights, and the draft head for each draft, can be read."""
-        return self.share * READ / max(self.active + self.draft_tokens * self.head, 400 << 20)
+        read = max(self.active + self.draft_tokens * self.head, 400 << 20) / (self.share * READ)
+        return 1 / (read + (_LAYERS * _EXCHANGE if self.nodes > 1 else 0.0))
 
 
 def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: Fault | None) -> Launch:
     """Read a launch out of a container's image, argv and environment; ``SIM_FAULT`` wins over ``fault``."""
-    argv = tuple(command)
+    argv, ray = unwrapped(tuple(command))
     kind = _kind(image, argv)
     flags = _flags(argv)
+    joining = joining_of(flags, argv, ray, env)
+    if joining is not None and not joining.is_head and joining.bond is not Bond.STORE:
+        kind = Kind.RAY if joining.bond is Bond.RAY else Kind.RPC
     model = (
         _first(flags, "model-path", "model", "m", "hf-repo", "hf") or _positional_model(argv) or "/models/unnamed-3B"
     )
-    nodes = int(_first(flags, "nnodes") or 1)
+    nodes = 1 if joining is None else max(2, joining.count)
     weights, active, parameters = sizes(model, kind)
     is_ngram = _is_ngram(flags)
     named = env.get("SIM_FAULT")
@@ -109,7 +119,7 @@ def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], faul
         model=model,
         served=_first(flags, "served-model-name", "alias") or model,
         host=_first(flags, "host") or "127.0.0.1",
-        port=int(_first(flags, "port") or env.get("ORPHEUS_PORT") or DEFAULT_PORTS[kind]),
+        port=int(_first(flags, "port") or env.get("ORPHEUS_PORT") or DEFAULT_PORTS.get(kind, 0)),
         weights=weights // nodes,
         active=active // nodes,
         shards=max(2, min(48, math.ceil(weights / nodes / 1.6e9))),
@@ -122,10 +132,11 @@ def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], faul
         is_ngram=is_ngram,
         head=0 if is_ngram else int(parameters * HEAD / nodes),
         nodes=nodes,
-        rank=int(_first(flags, "node-rank") or 0),
+        rank=0 if joining is None or joining.is_head else int(_first(flags, "node-rank") or 1),
         metrics=kind is Kind.VLLM or "enable-metrics" in flags or "metrics" in flags,
         api_key=_first(flags, "api-key"),
         fault=_fault(named) if named else fault,
+        joining=joining,
     )
 
 
@@ -174,9 +185,9 @@ def sizes(model: str, kind: Kind) -> tuple[int, int, float]:
     """Guess the bytes of all and of the active weights, and the number of parameters, from a model's name."""
     if _DRAFTER.search(model.rstrip("/").rpartition("/")[2]):  # it has its target's name in its own, not its size
         return _DRAFTS, _DRAFTS, _DRAFTS / 2
-    for mark, parameters, moving, each in _WEIGHED:
+    for mark, parameters, all_of_it, active_of_it in _WEIGHED:
         if mark.lower() in model.lower():
-            return int(parameters * each * 1e9), int(moving * each * 1e9), parameters * 1e9
+            return int(all_of_it * 1e9), int(active_of_it * 1e9), parameters * 1e9
     counts = [float(found) for found in re.findall(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z\d])", model)]
     total = counts[0] if counts else (3.0 if kind is Kind.TTS else 8.0)
     active = re.search(r"(?<![a-zA-Z])A(\d+(?:\.\d+)?)B", model)

@@ -39,6 +39,23 @@ def model(place: str) -> list[str]:
     ]  # fmt: skip
 
 
+def architecture(model_path: str) -> str:
+    """Return the class that engines name when they have read a model's config."""
+    name = model_path.lower()
+    if "minimax" in name:
+        return "MiniMaxM2ForCausalLM"
+    return "Qwen3_5ForConditionalGeneration"
+
+
+def kv_bytes(model_path: str) -> int:
+    """Return the bytes that a token of context takes in a cache of two bytes each, on all Sparks together."""
+    said = config(model_path)
+    text = said.get("text_config", said)
+    assert isinstance(text, dict)
+    layers = int(text["num_hidden_layers"]) // int(text.get("full_attention_interval", 1))
+    return layers * 2 * int(text["num_key_value_heads"]) * int(text["head_dim"]) * 2
+
+
 def _shards(weights: int, shards: int) -> list[tuple[str, int]]:
     if shards == 1:
         return [("model.safetensors", weights)]

@@ -112,6 +112,7 @@ class SimNode:
         self.remains = Remains()
         self.clock_ahead = 0.0  # seconds that its wall clock is ahead of ours
         self.guard: Guard | None = None
+        self.address = "127.0.0.1"  # on the cable, where there is one
         self._began = pace.clock.monotonic()
         self._warmth: tuple[float, float] | None = None  # when it was felt, and how warm the GPU was
         self._last_pid = 4100 + self.random.randrange(400)

@@ -12,10 +12,28 @@ from sparkctl.sim.container import SimContainer
 from sparkctl.sim.decode_lines import decode_lines, earlier_lines
 from sparkctl.sim.decoding import Decoding
 from sparkctl.sim.engines import ENGINES, script_of
-from sparkctl.sim.launch import Kind, read_launch
+from sparkctl.sim.fabric import Fabric, Loss, Member, NotMet
+from sparkctl.sim.launch import Kind, Launch, read_launch
 from sparkctl.sim.node import SimNode, Trouble
 from sparkctl.sim.serving import Serving
-from sparkctl.sim.steps import NOW, Exit, Grow, Hang, Leak, Listen, Load, Say, Script, Step
+from sparkctl.sim.steps import (
+    AT_ONCE,
+    NOW,
+    STAMP,
+    Depend,
+    Exit,
+    Follow,
+    Free,
+    Grow,
+    Hang,
+    Join,
+    Leak,
+    Listen,
+    Load,
+    Say,
+    Script,
+    Step,
+)  # fmt: skip
 
 SIGKILLED = Exit(137)
 STUCK = 0.33  # of its speed: about what is left of a busy GPU's clock, 800 of 2400 MHz
@@ -25,8 +43,9 @@ COPYING, WARMING = 0.03, 0.42  # how busy the GPU is while weights come, and whi
 class EngineProcess:
     """One run of one container. ``pids`` are its main process and the one that holds the GPU."""
 
-    def __init__(self, node: SimNode, container: SimContainer) -> None:
+    def __init__(self, node: SimNode, container: SimContainer, fabric: Fabric) -> None:
         self.node = node
+        self.fabric = fabric
         self.container = container
         launch = read_launch(container.image, container.command, container.env, node.fault)
         self.launch = replace(launch, share=STUCK if Trouble.STUCK_CLOCK in node.options.troubles else 1.0)
@@ -36,13 +55,28 @@ class EngineProcess:
         self.decoding = Decoding(self.launch, node.pace)
         self.serving = Serving(self.launch, self.decoding, self._access)
         self._signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.deaf = False
+        self.deaf = not self.engine.hears_sigterm
         self._rushed: float | None = None
         self._handler = self.serving.handle
         self._starting = 0.0  # how busy the start keeps the GPU
-        if self.launch.nodes > 1:
+        self.member = self._member()
+        self._depends = asyncio.Event()  # it would feel the end of another rank
+        if self.member is not None:
             node.spread.add(self.pids[1])
-        node.at_work[self.pids[1]] = lambda: 0.96 if self.decoding.running else self._starting
+        node.at_work[self.pids[1]] = lambda: 0.96 if self._running() else self._starting
+
+    def _member(self) -> Member | None:
+        joining = self.launch.joining
+        if joining is None:
+            return None
+        rank = self.launch.rank if self.launch.kind not in (Kind.RAY, Kind.RPC) else None
+        own = joining.own or (joining.place[0] if joining.is_head else self.node.address)
+        return Member(self.launch, self.node.name, joining, own, lambda: self.decoding.running, rank)
+
+    def _running(self) -> int:
+        """Return how many requests it works on: a worker on those of its head."""
+        group = None if self.member is None else self.member.group
+        return self.decoding.running if group is None or group.loss is not None else group.head.running()
 
     @property
     def is_leaving(self) -> bool:
@@ -99,6 +133,8 @@ class EngineProcess:
         finally:
             ending.cancel()
             await asyncio.gather(ending, return_exceptions=True)
+            if self.member is not None:
+                self.fabric.leave(self.member)
             if self.node.ports.get(self.launch.port) == self._handler:
                 del self.node.ports[self.launch.port]
 
@@ -113,6 +149,39 @@ class EngineProcess:
             await asyncio.gather(leaving, return_exceptions=True)
 
     async def _live(self) -> Exit:
+        """Start and serve; where another rank is lost, end as this engine does, or begin again."""
+        while True:
+            serving, losing = asyncio.ensure_future(self._serve()), asyncio.ensure_future(self._lose())
+            try:
+                await asyncio.wait({serving, losing}, return_when=asyncio.FIRST_COMPLETED)
+                if serving.done():
+                    return serving.result()
+                loss, address = losing.result()
+            finally:
+                serving.cancel()
+                losing.cancel()
+                await asyncio.gather(serving, losing, return_exceptions=True)
+            assert self.engine.apart is not None
+            self.ready.clear()
+            ended = await self._play(self.engine.apart(self.launch, loss, address))
+            if ended is not None:
+                return ended
+
+    async def _lose(self) -> tuple[Loss, str]:
+        """Return how another rank was lost, and its address, once that can be felt here."""
+        await self._depends.wait()
+        self._depends.clear()
+        group = None if self.member is None else self.member.group
+        if group is None:
+            await asyncio.Event().wait()  # of one rank, which waits for nobody
+        assert group is not None
+        await group.lost.wait()
+        assert group.loss is not None
+        loss, lost = group.loss
+        other = next((one for one in group.members.values() if one is not self.member), lost)
+        return loss, other.address if lost is self.member or loss is Loss.CUT else lost.address
+
+    async def _serve(self) -> Exit:
         memory = self.node.memory
         script = script_of(self.launch, lambda: memory.available, lambda: self.launch.port in self.node.ports)
         ended = await self._play(script)
@@ -129,15 +198,23 @@ class EngineProcess:
         """Do the steps of a script in its time; None where it ends without an exit."""
         schedule = Schedule(self.node.pace)
         for step in script:
-            after = 0.0 if isinstance(step, Listen | Hang | Exit) else step.after
+            after = 0.0 if isinstance(step, AT_ONCE) else step.after
             if self._rushed is None:
                 await schedule.wait(after)
             else:
                 self._rushed += after
             if isinstance(step, Exit):
                 return step
+            if isinstance(step, Follow):
+                assert self.engine.follow is not None
+                return await self._play(self.engine.follow(self.launch))
             try:
                 await self._do(step)
+                if isinstance(step, Join):
+                    schedule = Schedule(self.node.pace)  # from when they were there
+            except NotMet as none:
+                assert self.engine.alone is not None
+                return await self._play(self.engine.alone(self.launch, none.have, none.of))
             except MemoryError as short:
                 held = self.node.memory.gpu.get(self.pids[1], 0)
                 free = self.node.memory.to_be_had
@@ -164,13 +241,44 @@ class EngineProcess:
             case Listen(ready):
                 self.node.ports[self.launch.port] = self._handler
                 self.serving.ready = ready
+            case Join(meanwhile):
+                await self._join(meanwhile)
+            case Depend():
+                self._depends.set()
+            case Free():
+                for pid in self.pids:
+                    memory.release(pid)
             case Hang():
                 self.deaf = True
                 await asyncio.Event().wait()
 
+    async def _join(self, meanwhile: tuple[Say, ...]) -> None:
+        """Wait for the other ranks; one that knew nothing of the model knows now what its head was told."""
+        assert self.member is not None
+        telling = asyncio.ensure_future(self._play(iter(meanwhile if self._rushed is None else ())))
+        try:
+            group = await self.fabric.join(self.member, self.node.pace.sleep)
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+        if self.engine.follow is not None:
+            self._adopt(group.head.launch)
+
+    def _adopt(self, head: Launch) -> None:
+        own = self.launch
+        rank = None if self.member is None else self.member.rank
+        self.launch = replace(
+            head, kind=own.kind, argv=own.argv, port=own.port, rank=rank or 1, fault=own.fault, joining=own.joining,
+            share=own.share, api_key=None,
+        )  # fmt: skip
+        self.decoding = Decoding(self.launch, self.node.pace)
+        self.serving = Serving(self.launch, self.decoding, self._access)
+
     def _write(self, text: str, stream: str) -> None:
         now = time.gmtime(self.container.journal.clock() // 1_000_000_000)
-        self.container.journal.write(text.replace(NOW, time.strftime(self.engine.time_format, now)), stream)
+        for mark, spelling in ((NOW, self.engine.time_format), (STAMP, "%Y-%m-%d %H:%M:%S")):
+            text = text.replace(mark, time.strftime(spelling, now))
+        self.container.journal.write(text, stream)
 
     def _access(self, line: str) -> None:
         prefix = {Kind.SGLANG: f"[{NOW}] ", Kind.VLLM: "(APIServer pid=1) "}.get(self.launch.kind, "")

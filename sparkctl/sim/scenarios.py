@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-from sparkctl import __version__, engines
+from sparkctl import engines
+from sparkctl.core.fabric import environment, find_way
 from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.planning import plan
+from sparkctl.core.planning import Place, plan
 from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.engines.base import Rank
+from sparkctl.model.fabric import NodeLanes
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import Label, ReadyRule
-from sparkctl.sim.container import Body
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.probe.look import decode
 from sparkctl.sim.dockerd import Dockerd
+from sparkctl.sim.look import look
 from sparkctl.sim.memory import GIB
 from sparkctl.sim.node import HOME, Trouble
+from sparkctl.sim.process import EngineProcess
+from sparkctl.wire.docker_body import create_body
 
 HOURS = 3600.0
 LOGGED = 600.0  # seconds of work that log and counters tell of
 LOST_PID = 2811  # of an engine whose parent has died
 OPERATOR = "milo@desk"
-SGLANG_IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
-WEIGHTS = 146 * 10**9  # of Qwen3-235B-A22B in the simulation's NVFP4
-HEAD_READY = ReadyRule("The server is fired up and ready to roll!", "/health")
-WORKER_READY = ReadyRule("Dummy health check server started", None, probe="none")
+RUN = "0f3b7c91"  # of the start that was a day ago
 
 
 async def empty(_nodes: Sequence[Dockerd]) -> None:
@@ -53,60 +55,52 @@ async def trouble(nodes: Sequence[Dockerd]) -> None:
         docker.node.options = replace(docker.node.options, troubles=frozenset(troubles))
         if Trouble.ORPHAN in troubles:
             docker.node.memory.allocate(LOST_PID, gpu=11 * GIB)
-    await big_model(nodes, env=["NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0", "NCCL_IB_GID_INDEX=3"])
+    await big_model(nodes, gid_index="3")
 
 
-async def big_model(nodes: Sequence[Dockerd], env: Sequence[str] = ()) -> None:
-    """One model too big for one Spark: a container on each, the first is the head; both compute every token."""
-    for rank, docker in enumerate(nodes):
-        command = f"""python -m sglang.launch_server --model-path /models/Qwen3-235B-A22B-NVFP4 --port 8010
-            --served-model-name qwen3-235b --tp 2 --nnodes 2 --node-rank {rank} --dist-init-addr 192.168.100.11:20000
-            --mem-fraction-static 0.85 --enable-metrics"""
-        ready = WORKER_READY if rank else HEAD_READY
-        body = _body(
-            SGLANG_IMAGE, command.split(), _big_labels(ready, serves=not rank), [f"{HOME}/models:/models"], list(env)
-        )
-        await _run(docker, body, 26 * HOURS, requests=1)
+async def big_model(nodes: Sequence[Dockerd], gid_index: str | None = None) -> None:
+    """One model too big for one Spark, as `up` starts it on all of them: the first is the head; all compute every token."""
+    plans = _ranks("minimax-m27", nodes)
+    if gid_index is not None:
+        plans = [replace(one, env=(*one.env, ("NCCL_IB_GID_INDEX", gid_index))) for one in plans]
+    begun = [_start(docker, made, 26 * HOURS) for docker, made in zip(nodes, plans, strict=True)]
+    for process in begun:
+        await process.ready.wait()
+    begun[0].work(1, since=LOGGED)
 
 
-def _big_labels(ready: ReadyRule, *, serves: bool) -> dict[str, str]:
-    port = {Label.PORT: "8010"} if serves else {}  # only the head answers anybody
-    return {
-        Label.PROFILE: "qwen3-235b",
-        Label.HASH: "5e0d2a91c7b4",
-        Label.INSTANCE: "qwen3-235b",
-        Label.ENGINE: "sglang",
-        Label.OPERATOR: OPERATOR,
-        **port,
-        Label.READY: json.dumps(asdict(ready)),
-        Label.PER_STEP: json.dumps(
-            {"weights": WEIGHTS, "parameters": 235 * 10**9, "active_parameters": 22 * 10**9, "ranks": 2}
-        ),
-        Label.VERSION: __version__,
-    }
+def _ranks(name: str, nodes: Sequence[Dockerd]) -> list[LaunchPlan]:
+    """Return what `sparkctl up NAME` decides for each of these nodes."""
+    names = tuple(NodeName(docker.node.name) for docker in nodes)
+    seen = [decode(look(docker.node, ["fabric"]).encode()).lanes for docker in nodes]
+    lanes = [NodeLanes(name, one.lanes, one.has_devices) for name, one in zip(names, seen, strict=True) if one]
+    way = find_way(lanes, {})
+    addresses = tuple(end.address for end in way.ends)
+    return [
+        _shipped(name, Place(Rank(index, addresses), names, RUN, environment(way, each.node), each.has_devices))
+        for index, each in enumerate(lanes)
+    ]
 
 
-def _shipped(name: str) -> Body:
-    """Return what `sparkctl up NAME` asks of Docker for a shipped profile: the same command, labels and hash."""
-    library = ProfileLibrary(user=shipped_profiles_dir())
-    profile = library.load(name)
-    node = Node(NodeName("simulated"), "127.0.0.1")
-    made = plan(profile, node, home=HOME, operator=OPERATOR, environ={}, engine=engines.load(profile.engine))
-    env = [f"{key}={value}" for key, value in made.env]
-    return _body(made.image, list(made.command), dict(made.labels), [str(mount) for mount in made.mounts], env)
+def _shipped(name: str, place: Place | None = None) -> LaunchPlan:
+    """Return what `sparkctl up NAME` decides for a shipped profile, or for one rank of it: the same command, labels and hash."""
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load(name)
+    where = "simulated" if place is None else place.nodes[place.rank.index]
+    return plan(
+        profile, Node(NodeName(where), "127.0.0.1"), home=HOME, operator=OPERATOR, environ={},
+        engine=engines.load(profile.engine), place=place,
+    )  # fmt: skip
 
 
-def _body(image: str, command: list[str], labels: dict[str, str], binds: list[str], env: list[str]) -> Body:
-    gpus = [{"Driver": "", "Count": -1, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}]
-    host = {"NetworkMode": "host", "ShmSize": 16 << 30, "DeviceRequests": gpus, "Binds": binds}
-    return {"Image": image, "Cmd": command, "Env": env, "Labels": labels, "HostConfig": host}
-
-
-async def _run(docker: Dockerd, body: Body, ready_since: float, requests: int) -> None:
-    labels = body["Labels"]
-    container = docker.create(f"{labels[Label.ENGINE]}-{labels[Label.INSTANCE]}", body)
+def _start(docker: Dockerd, made: LaunchPlan, ready_since: float) -> EngineProcess:
+    """Start what was ready so many seconds ago."""
+    container = docker.create(made.container_name, create_body(made))
     docker.start(container, ready_since=ready_since)
-    process = docker.running[container.id]
+    return docker.running[container.id]
+
+
+async def _run(docker: Dockerd, made: LaunchPlan, ready_since: float, requests: int) -> None:
+    process = _start(docker, made, ready_since)
     await process.ready.wait()
     process.work(requests, since=LOGGED)
 

@@ -5,9 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from sparkctl.sim.common_lines import bind_error, cuda_out_of_memory, unknown_flag
+from sparkctl.sim.fabric import Loss
+from sparkctl.sim.joining import STORE_FOR
 from sparkctl.sim.launch import Launch
 from sparkctl.sim.memory import GIB
-from sparkctl.sim.steps import NOW, Exit, Grow, Listen, Load, Say, Script, Step, bar_times, drawn, say_all
+from sparkctl.sim.rank_lines import closed, collective_timeout, no_head, nobody_joined
+from sparkctl.sim.steps import (
+    NOW,
+    Depend,
+    Exit,
+    Grow,
+    Join,
+    Listen,
+    Load,
+    Say,
+    Script,
+    Step,
+    bar_times,
+    drawn,
+    say_all,
+)  # fmt: skip
 
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 SHARD_SECONDS = 11.0
@@ -31,6 +48,7 @@ def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[],
     yield Say(4, f"[{NOW}] Using default HuggingFace chat template with detected content format: openai")
     yield Say(7, f"{_tag(launch)} Init torch distributed begin.")
     if launch.nodes > 1:
+        yield Join()
         yield Say(9, f"{_tag(launch)} CustomAllreduce is disabled because this process group spans across nodes.")
     yield Say(3, f"{_tag(launch)} Init torch distributed ends. elapsed=0.61 s, mem usage=0.31 GB")
     yield Say(
@@ -38,6 +56,7 @@ def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[],
         f"{_tag(launch)} Ignore import error when loading sglang.srt.models.midashenglm: No module named 'torchaudio'",
     )
     yield from _weights(launch, avail)
+    yield Depend()  # at the barrier that all ranks reach when they have loaded
     tokens = yield from _pool(launch, before, available, avail)
     yield from _graphs(launch, avail)
     if launch.draft_tokens and not launch.is_ngram:
@@ -186,6 +205,41 @@ def out_of_memory(launch: Launch, wanted: int, free: int, held: int) -> Script:
     yield Say(0, "")
     yield Say(1, f"[{NOW}] Received sigquit from a child process. It usually means the child failed.")
     yield Exit(1)
+
+
+def alone(launch: Launch, have: int, of: int) -> Script:
+    """Yield the end of a rank whose others did not come: torch's store gives up."""
+    joining = launch.joining
+    assert joining is not None
+    yield from _scheduler_failure(
+        launch, no_head(STORE_FOR, joining.place) if launch.rank else nobody_joined(STORE_FOR, have, of)
+    )
+
+
+def apart(launch: Launch, loss: Loss, address: str) -> Script:
+    """Yield the end of a rank that lost the one at ``address``."""
+    if loss is Loss.CUT:
+        yield Say(STORE_FOR, collective_timeout(launch.rank))
+        yield Say(
+            1,
+            f"{_tag(launch)} Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)",
+        )
+        yield Say(1, f"[{NOW}] Received sigquit from a child process. It usually means the child failed.")
+        yield Exit(137)
+    else:
+        yield Say(2, "")
+        yield from _scheduler_failure(launch, closed(address))
+
+
+def _scheduler_failure(launch: Launch, last: str) -> Script:
+    yield Say(0, f"{_tag(launch)} Scheduler hit an exception: Traceback (most recent call last):")
+    yield Say(
+        0, '  File "/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py", line 3120, in run_scheduler_process'
+    )
+    yield Say(0, last)
+    yield Say(0, "")
+    yield Say(1, f"[{NOW}] Received sigquit from a child process. It usually means the child failed.")
+    yield Exit(137)
 
 
 def bad_flag(launch: Launch) -> Script:

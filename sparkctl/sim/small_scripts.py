@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparkctl.sim.common_lines import bind_error, cuda_out_of_memory, unknown_flag
+from sparkctl.sim.fabric import Loss
 from sparkctl.sim.launch import Launch
 from sparkctl.sim.memory import GIB
-from sparkctl.sim.steps import NOW, Exit, Grow, Listen, Load, Say, Script, bar_times, drawn
+from sparkctl.sim.rank_lines import at
+from sparkctl.sim.steps import NOW, Depend, Exit, Follow, Free, Grow, Join, Listen, Load, Say, Script, bar_times, drawn
 
 TIME_FORMAT = "%H:%M:%S"
 LLAMA_TIME = "%M.%S.000.000"
@@ -24,6 +26,9 @@ def start_llama(launch: Launch, _available: Callable[[], int], port_taken: Calla
         )
         yield Say(0, f"{NOW} E srv  llama_server: exiting due to HTTP server error")
         yield Exit(1)
+    if launch.joining is not None:
+        yield Join()
+        yield Depend()
     yield Listen(ready=False)
     yield Say(1, f"{NOW} I srv    load_model: loading model '{launch.model}'")
     for done in range(1, launch.shards + 1):
@@ -37,6 +42,57 @@ def start_llama(launch: Launch, _available: Callable[[], int], port_taken: Calla
     yield Say(1, f"{NOW} I srv  llama_server: model loaded")
     yield Listen(ready=True)
     yield Say(0, f"{NOW} I srv  llama_server: listening on http://{launch.host}:{launch.port}")
+
+
+def alone_llama(launch: Launch, _have: int, _of: int) -> Script:
+    """Yield the end of a llama-server that does not reach one of its workers: it looks for them once."""
+    joining = launch.joining
+    assert joining is not None
+    yield Say(0, f"{NOW} E Failed to connect to {at(joining.place)}")
+    yield Say(0, 'error while handling argument "--rpc": failed to register RPC device')
+    yield Exit(1)
+
+
+def apart_llama(_launch: Launch, loss: Loss, _address: str) -> Script:
+    """Yield the end of a llama-server that lost a worker; nothing tells it that a cable is gone but a socket that times out."""
+    yield Say(0.4 if loss is Loss.DIED else 924, f"{NOW} E recv failed (bytes_recv=0, size_to_recv=8)")
+    crashed = "Remote RPC server crashed or returned malformed response"
+    yield Say(0, f"/app/ggml/src/ggml-rpc/ggml-rpc.cpp:519: {crashed}")
+    yield Exit(134)
+
+
+def start_rpc(launch: Launch, _available: Callable[[], int], _port_taken: Callable[[], bool]) -> Script:
+    """Yield the start of rpc-server: it waits for a llama-server, and holds what that sends it."""
+    joining = launch.joining
+    assert joining is not None
+    yield Say(2, "Starting RPC server v3.6.0")
+    yield Say(0, f"  endpoint       : {at(joining.place)}")
+    yield Say(0, "  local cache    : n/a")
+    yield Say(0, "Devices:")
+    yield Say(0, "  CUDA0: NVIDIA GB10 (122504 MiB, 117902 MiB free)")
+    yield Join()
+    yield Depend()
+    yield Say(0, "Accepted client connection")
+    yield Follow()
+
+
+def follow_rpc(launch: Launch) -> Script:
+    """Yield what a llama-server puts on its worker."""
+    for done in range(1, launch.shards + 1):
+        yield Load(5, done, launch.shards, launch.weights // launch.shards)
+    yield Grow(3, gpu=4 * GIB)
+
+
+def apart_rpc(_launch: Launch, _loss: Loss, _address: str) -> Script:
+    """Yield what a worker does when its server is gone: it gives everything back and waits for the next."""
+    yield Say(0.2, "Client connection closed")
+    yield Free()
+
+
+def bad_flag_rpc(launch: Launch) -> Script:
+    """Yield rpc-server's answer to an option that does not exist."""
+    yield Say(0, f"error: unknown argument: {unknown_flag(launch)}")
+    yield Exit(1)
 
 
 def start_trtllm(launch: Launch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:

@@ -12,6 +12,7 @@ from typing import Self
 
 import asyncssh
 
+from sparkctl.sim.cabling import FABRIC, address, fabric_of
 from sparkctl.sim.clock import Pace, SimClock
 from sparkctl.sim.dockerd import Dockerd
 from sparkctl.sim.guard import SimGuard
@@ -49,6 +50,7 @@ class SimulatedSparks:
         pace = self.pace = Pace(speed * DEMO_SPEED, decode_speed, clock or SimClock())
         self.scenario = scenario
         self.nodes = {name: SimNode(name, pace, seed, (options or {}).get(name)) for name in nodes}
+        self.fabric = fabric_of(self.nodes)
         for name, fault in (faults or {}).items():
             self.nodes[name].fault = Fault(fault)
         self.docker: dict[str, Dockerd] = {}
@@ -105,7 +107,8 @@ class SimulatedSparks:
         hosts = []
         for name, node in self.nodes.items():
             host_key = asyncssh.generate_private_key("ssh-ed25519")
-            self.docker[name] = Dockerd(node)
+            node.address = address(node, next(iter(FABRIC.values()))) or node.address
+            self.docker[name] = Dockerd(node, self.fabric)
             node.guard = self.guards[name] = SimGuard(node, self.docker[name])
             self.sshd[name] = Sshd(node, self.docker[name], self.guards[name], host_key, client)
             self.ports[name] = await self.sshd[name].listen()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 # Replaced in every text by the engine's own spelling of the time at which the line is written.
 NOW = "\x01"
+STAMP = "\x02"  # with the year, as Ray writes it, whatever the engine's own spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,28 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """The other ranks are waited for; ``meanwhile`` is said until they are there."""
+
+    meanwhile: tuple[Say, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Depend:
+    """From here on the end of another rank is felt at once; before, it is not noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """A rank that knows nothing of the model does as the head does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """All memory that it holds is given back."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hang:
     """Nothing more happens, and SIGTERM is not heard."""
 
@@ -67,7 +90,8 @@ class Exit:
     oom_killed: bool = False
 
 
-Step = Say | Load | Grow | Leak | Listen | Hang | Exit
+Step = Say | Load | Grow | Leak | Listen | Join | Depend | Follow | Free | Hang | Exit
+AT_ONCE = (Listen, Join, Depend, Follow, Free, Hang, Exit)
 Script = Iterator[Step]
 
 

@@ -4,28 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sparkctl.sim import ray_script
 from sparkctl.sim.common_lines import cuda_out_of_memory, unknown_flag
+from sparkctl.sim.fabric import Loss
+from sparkctl.sim.joining import STORE_FOR, Bond
 from sparkctl.sim.launch import Launch
 from sparkctl.sim.memory import GIB, TOTAL
-from sparkctl.sim.steps import NOW, Exit, Grow, Listen, Load, Say, Script, bar_times, drawn
+from sparkctl.sim.models import architecture, kv_bytes
+from sparkctl.sim.rank_lines import at, collective_timeout, network_error, no_head, nobody_joined
+from sparkctl.sim.steps import NOW, Depend, Exit, Grow, Join, Listen, Load, Say, Script, bar_times, drawn
 
 TIME_FORMAT = "%m-%d %H:%M:%S"
 SHARD_SECONDS = 8.0
 BANNER = ("", "       █     █     █▄   ▄█", " ▄▄ ▄█ █     █     █ ▀▄▀ █  version 0.19.1", "  █▄█▀ █     █     █     █  model   {model}",
           "   ▀▀  ▀▀▀▀▀ ▀▀▀▀▀ ▀     ▀", "")  # fmt: skip
+STORE_PORT = 29501
 API, CORE = "(APIServer pid=1)", "(EngineCore pid=214)"
 OVERHEAD = int(3.2 * GIB)  # activations, graphs, CUDA contexts
 
 
 def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
     """Yield the start; ``available`` is MemAvailable now, which is what this version calls free memory on a GB10."""
+    over_ray = launch.joining is not None and launch.joining.bond is Bond.RAY
+    if over_ray:
+        yield from ray_script.begun(launch)
     yield Grow(0, anonymous=int(2.6 * GIB))
+    if launch.rank:
+        yield from _headless(launch, available)
+        return
     for line in BANNER:
         yield _api(16 if line == "" else 0, "utils.py:299", line.format(model=launch.model))
     yield _api(0, "utils.py:233", f"non-default args: {_arguments(launch)}")
     if port_taken():
         yield from _port_in_use()
-    yield _api(6, "model.py:549", "Resolved architecture: Qwen3_5ForConditionalGeneration")
+    yield _api(6, "model.py:549", f"Resolved architecture: {architecture(launch.model)}")
     yield _api(0, "model.py:1678", f"Using max model len {launch.context}")
     yield _api(0, "vllm.py:790", "Asynchronous scheduling is enabled.")
     yield _core(
@@ -33,15 +45,54 @@ def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[],
         "core.py:105",
         f"Initializing a V1 LLM engine (v0.19.1) with config: model='{launch.model}', dtype=torch.bfloat16",
     )
-    world = f"world_size={launch.nodes} rank={launch.rank} local_rank=0 distributed_init_method=tcp://127.0.0.1:29501 backend=nccl"
-    yield _core(2, "parallel_state.py:1400", world)
+    if over_ray:
+        yield from ray_script.connected(launch)
+    elif launch.joining is not None:
+        place = launch.joining.place[0]
+        group = f"DP group leader: node_rank=0, node_rank_within_dp=0, master_addr={place}, mq_connect_ip={place} (local), world_size={launch.nodes}, local_world_size=1"
+        yield _core(1, "multiproc_executor.py:153", group)
+    yield from _world(launch, waits=not over_ray)
     wanted = int(TOTAL * launch.fraction)
     if available() < wanted:
         yield from _too_little(launch, wanted, available())
     yield from _weights(launch)
+    yield Depend()
     yield from _compile_and_capture(launch, wanted)
-    if launch.rank == 0:
-        yield from _serve(launch)
+    yield from _serve(launch)
+
+
+def _world(launch: Launch, *, waits: bool) -> Script:
+    """Yield how the ranks meet: where torch's store holds them together, a rank waits here for the others, and says nothing."""
+    joining = launch.joining
+    place = "127.0.0.1:29501" if joining is None else at((joining.place[0], STORE_PORT))
+    for rank in range(launch.nodes) if not waits else (launch.rank,):
+        world = f"world_size={launch.nodes} rank={rank} local_rank=0 distributed_init_method=tcp://{place} backend=nccl"
+        others = "(RayWorkerWrapper pid=612) " if rank and not waits else ""
+        yield Say(2, f"{_tag(launch)} {others}INFO {NOW} [parallel_state.py:1400] {world}", "stdout")
+    if waits and joining is not None:
+        yield Join()
+
+
+def _headless(launch: Launch, available: Callable[[], int]) -> Script:
+    """Yield a worker's start without Ray: it loads, and says no more. It has no port."""
+    joining = launch.joining
+    place = "" if joining is None else at(joining.place)
+    yield Say(
+        18,
+        f"(MainProcess pid=1) INFO {NOW} [serve.py:194] Launching vLLM (v0.19.1) headless multiproc executor, with head node address {place} for torch.distributed process group.",
+        "stdout",
+    )
+    yield from _world(launch, waits=True)
+    wanted = int(TOTAL * launch.fraction)
+    if available() < wanted:
+        yield from _too_little(launch, wanted, available())
+    yield from _weights(launch)
+    yield Depend()
+    yield Grow(54, gpu=max(0, wanted - launch.weights - OVERHEAD // 2))
+
+
+def _tag(launch: Launch) -> str:
+    return f"(Worker_TP{launch.rank} pid=214)" if launch.rank else CORE
 
 
 def _api(after: float, place: str, text: str) -> Say:
@@ -49,7 +100,11 @@ def _api(after: float, place: str, text: str) -> Say:
 
 
 def _core(after: float, place: str, text: str) -> Say:
-    return Say(after, f"{CORE} INFO {NOW} [{place}] {text}", "stdout")
+    return _log(CORE, after, place, text)
+
+
+def _log(tag: str, after: float, place: str, text: str) -> Say:
+    return Say(after, f"{tag} INFO {NOW} [{place}] {text}", "stdout")
 
 
 def _arguments(launch: Launch) -> dict[str, object]:
@@ -71,25 +126,27 @@ def _arguments(launch: Launch) -> dict[str, object]:
 
 def _weights(launch: Launch) -> Script:
     total, size = launch.shards, launch.weights // launch.shards
-    yield _core(3, "gpu_model_runner.py:4735", f"Starting to load model {launch.model}...")
-    yield _core(
-        1, "cuda.py:301", "Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN', 'FLASHINFER']"
-    )
-    if "FP4" in launch.model.upper():
-        yield _core(0, "nvfp4_utils.py:78", "Using FlashInferCutlassNvFp4LinearKernel for NVFP4 GEMM")
-    yield Say(2, f"{CORE} \rLoading safetensors checkpoint shards:   0% Completed | 0/{total} [00:00<?, ?it/s]")
-    for done in range(1, total + 1):
-        yield Load(SHARD_SECONDS, done, total, size)
-        times = bar_times(done, total, SHARD_SECONDS)
-        yield Say(
-            0,
-            f"{CORE} \rLoading safetensors checkpoint shards: {done * 100 // total:>3}% Completed | {done}/{total} {times}",
-        )
-    yield Say(0, f"{CORE} ")
+    tag = _tag(launch)
+    yield _log(tag, 3, "gpu_model_runner.py:4735", f"Starting to load model {launch.model}...")
+    backends = "Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN', 'FLASHINFER']"
+    yield _log(tag, 1, "cuda.py:301", backends)
+    if "NVFP4" in launch.model.upper():
+        yield _log(tag, 0, "nvfp4_utils.py:78", "Using FlashInferCutlassNvFp4LinearKernel for NVFP4 GEMM")
+    for done in range(total + 1):
+        if done:
+            yield Load(SHARD_SECONDS, done, total, size)
+        if not launch.rank:  # the others draw no bar
+            times = bar_times(done, total, SHARD_SECONDS)
+            yield Say(
+                0 if done else 2,
+                f"{CORE} \rLoading safetensors checkpoint shards: {done * 100 // total:>3}% Completed | {done}/{total} {times}",
+            )
+    if not launch.rank:
+        yield Say(0, f"{CORE} ")
     took = total * SHARD_SECONDS
-    yield _core(1, "default_loader.py:384", f"Loading weights took {took:.2f} seconds")
+    yield _log(tag, 1, "default_loader.py:384", f"Loading weights took {took:.2f} seconds")
     size_text = f"{launch.weights / GIB:.2f} GiB memory and {took + 2.4:.6f} seconds"
-    yield _core(1, "gpu_model_runner.py:4820", f"Model loading took {size_text}")
+    yield _log(tag, 1, "gpu_model_runner.py:4820", f"Model loading took {size_text}")
 
 
 def _compile_and_capture(launch: Launch, wanted: int) -> Script:
@@ -104,7 +161,7 @@ def _compile_and_capture(launch: Launch, wanted: int) -> Script:
     if pool <= 0:
         message = "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine."
         yield from _core_failure(f"ValueError: {message}")
-    tokens = pool // 65536 // 16 * 16
+    tokens = pool * launch.nodes // kv_bytes(launch.model) // 16 * 16
     yield _core(0, "kv_cache_utils.py:1319", f"GPU KV cache size: {tokens:,} tokens")
     concurrency = f"Maximum concurrency for {launch.context:,} tokens per request: {tokens / launch.context:.2f}x"
     yield _core(0, "kv_cache_utils.py:1324", concurrency)
@@ -149,13 +206,52 @@ def _port_in_use() -> Script:
     yield Exit(1)
 
 
-def _core_failure(last: str) -> Script:
+def _core_failure(*last: str) -> Script:
     yield Say(1, f"{CORE} ERROR {NOW} [core.py:1108] EngineCore failed to start.", "stdout")
-    yield Say(0, f"{CORE} ERROR {NOW} [core.py:1108] Traceback (most recent call last):", "stdout")
-    yield Say(0, f"{CORE} ERROR {NOW} [core.py:1108] {last}", "stdout")
+    for line in ("Traceback (most recent call last):", *last):
+        yield Say(0, f"{CORE} ERROR {NOW} [core.py:1108] {line}", "stdout")
     yield Say(
         1, f"{API} RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}"
     )
+    yield Exit(1)
+
+
+def alone(launch: Launch, have: int, of: int) -> Script:
+    """Yield the end of a rank whose others did not come."""
+    joining = launch.joining
+    if joining is not None and joining.bond is Bond.RAY:
+        yield from _core_failure(ray_script.alone_head(launch))
+    elif launch.rank:
+        assert joining is not None
+        yield Say(0, f"{_tag(launch)} ERROR {NOW} [multiproc_executor.py:772] WorkerProc failed to start.", "stdout")
+        yield Say(
+            0, f"{_tag(launch)} ERROR {NOW} [multiproc_executor.py:772] {no_head(STORE_FOR, joining.place)}", "stdout"
+        )
+        yield Exit(1)
+    else:
+        yield from _core_failure(nobody_joined(STORE_FOR, have, of))
+
+
+def apart(launch: Launch, loss: Loss, address: str) -> Script:
+    """Yield the end of a rank that lost the one at ``address``."""
+    joining = launch.joining
+    if joining is not None and joining.bond is Bond.RAY:
+        yield from ray_script.lost_worker(address)
+        yield from _core_failure(*ray_script.actor_died(address))
+    elif loss is Loss.CUT:
+        yield Say(STORE_FOR, f"{_tag(launch)} {collective_timeout(launch.rank)}")
+        yield from _end_of(launch, "RuntimeError: cancelled")
+    else:
+        yield Say(6, "")
+        yield from _end_of(launch, *network_error())
+
+
+def _end_of(launch: Launch, *lines: str) -> Script:
+    if launch.rank == 0:
+        yield from _core_failure(*lines)
+        return
+    for line in ("WorkerProc hit an exception.", *lines):
+        yield Say(0, f"{_tag(launch)} ERROR {NOW} [multiproc_executor.py:918] {line}", "stdout")
     yield Exit(1)
 
 

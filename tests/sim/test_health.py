@@ -116,8 +116,8 @@ async def test_nodes_without_addresses_and_with_unlike_drivers(tmp_path: Path) -
 
 
 async def idle_vllm(docker: Dockerd, **labels: str) -> None:
-    body = _shipped("qwen36-vllm")
-    await _run(docker, body | {"Labels": body["Labels"] | labels}, 3600.0, requests=0)
+    made = _shipped("qwen36-vllm")
+    await _run(docker, replace(made, labels=(*made.labels, *labels.items())), 3600.0, requests=0)
 
 
 def asked(docker: Dockerd) -> int:
@@ -188,8 +188,8 @@ def test_top_shows_what_one_look_can_tell() -> None:
     one, two = json.loads(demo("top", "--once", "--json", scenario="trouble").stdout)["nodes"]
     assert [finding["kind"] for finding in one["findings"]] == ["disk"]
     (gid,) = two["findings"]
-    assert (gid["severity"], gid["node"], gid["instance"], gid["since"]) == ("problem", "spark2", "qwen3-235b", None)
-    index = {"name": "NCCL_IB_GID_INDEX", "value": "3", "unit": None, "origin": "container sglang-qwen3-235b"}
+    assert (gid["severity"], gid["node"], gid["instance"], gid["since"]) == ("problem", "spark2", "minimax-m27", None)
+    index = {"name": "NCCL_IB_GID_INDEX", "value": "3", "unit": None, "origin": "container vllm-minimax-m27"}
     assert index in gid["evidence"]
     assert gid["remedy"]
 

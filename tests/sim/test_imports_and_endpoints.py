@@ -51,7 +51,7 @@ def test_who_answers_is_told_with_what_it_serves() -> None:
 def test_the_second_rank_of_a_model_is_no_endpoint() -> None:
     ran = demo("endpoints", scenario="big-model")
     assert ran.returncode == 0
-    assert ran.stdout.startswith("# qwen3-235b on spark1\nexport OPENAI_BASE_URL=http://127.0.0.1:8010/v1\n")
+    assert ran.stdout.startswith("# minimax-m27 on spark1\nexport OPENAI_BASE_URL=http://127.0.0.1:8000/v1\n")
     assert "spark2" not in ran.stdout
     assert "does not say" not in ran.stderr
 

@@ -39,7 +39,7 @@ async def test_the_big_model_fills_both() -> None:
             assert node.memory.used_by_engines > 90 << 30
             assert node.gpu_busy > 0.9, "each computes its half of every token"
         names = {one.labels[Label.INSTANCE] for d in sparks.docker.values() for one in d.containers.values()}
-        assert names == {"qwen3-235b"}
+        assert names == {"minimax-m27"}
 
 
 async def test_the_same_seed_is_the_same_world() -> None:

@@ -581,31 +581,31 @@ async def test_a_model_on_two_sparks_is_stopped_on_both(tmp_path: Path, monkeypa
     async with SimulatedSparks("big-model", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2 and "tok/s" in text)
         await pilot.press("tab", "x")
-        shown = await until(pilot, "Stop qwen3-235b on spark1 and spark2?")
+        shown = await until(pilot, "Stop minimax-m27 on spark1 and spark2?")
         assert "its parts stop together" in shown
-        assert "sparkctl down qwen3-235b --node spark1 --node spark2" in shown
-        assert "Type qwen3-235b to do it" in shown
+        assert "sparkctl down minimax-m27 --node spark1 --node spark2" in shown
+        assert "Type minimax-m27 to do it" in shown
         await pilot.press("escape")
-        await type_line(pilot, "down qwen3-235b")
-        await until(pilot, "Stop qwen3-235b on spark1 and spark2?")
+        await type_line(pilot, "down minimax-m27")
+        await until(pilot, "Stop minimax-m27 on spark1 and spark2?")
         await pilot.press("escape")
-        await type_line(pilot, "down qwen3-235b -n spark1")
+        await type_line(pilot, "down minimax-m27 -n spark1")
         await until(pilot, "Its part on spark2 stays, and answers nobody without this one.")
-        await pilot.press("escape", "X", *"qwen3-235b", "enter")
+        await pilot.press("escape", "X", *"minimax-m27", "enter")
         await until(pilot, lambda text: text.count("○ nothing runs") == 2, within=30)
         assert not sparks.docker["spark1"].running
         assert not sparks.docker["spark2"].running
 
 
-async def test_what_is_left_alone_of_a_model_is_said_in_its_tile(
+async def test_a_worker_whose_head_is_gone_ends_and_its_tile_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with SimulatedSparks("big-model", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2 and "tok/s" in text)
-        await type_line(pilot, "down qwen3-235b --node spark1 --kill")
-        await pilot.press(*"qwen3-235b", "enter")
-        await until(pilot, "its partner on another Spark is gone", within=30)
-        await until(pilot, "qwen3-235b is left alone: of its 2 parts only 1 runs", within=30)
+        await type_line(pilot, "down minimax-m27 --node spark1 --kill")
+        await pilot.press(*"minimax-m27", "enter")
+        await until(pilot, "spark2 ✕ failed", within=30)
+        await until(pilot, "Exited (1)", within=30)
 
 
 async def test_while_it_is_not_known_whether_somebody_is_answered_the_name_is_asked(

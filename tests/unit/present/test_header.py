@@ -7,7 +7,7 @@ import re
 from sparkctl.present.frame import header
 from sparkctl.present.spans import Row, Span, plain_ascii, text, width
 
-TITLE: Row = (Span("sparkctl"), Span(" › "), Span("qwen3-235b on 2 Sparks › log"))
+TITLE: Row = (Span("sparkctl"), Span(" › "), Span("minimax-m27 on 2 Sparks › log"))
 RIGHT: Row = (Span("2 Sparks · "), Span("guard armed · "), Span("simulated, time ×8 · "), Span("14:02:31"))
 
 
@@ -29,7 +29,7 @@ def test_plain_signs_and_a_gap() -> None:
         assert "?" not in line
         assert "log2" not in line
         assert line.endswith("14:02:31 ")
-    assert "sparkctl > qwen3-235b on 2 Sparks > log " in text(header(TITLE, RIGHT, 109, ascii_only=True))
+    assert "sparkctl > minimax-m27 on 2 Sparks > log " in text(header(TITLE, RIGHT, 109, ascii_only=True))
 
 
 def test_a_degree_sign_and_a_dot_leave_nothing_behind() -> None:

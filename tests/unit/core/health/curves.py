@@ -55,7 +55,7 @@ def container(
 ) -> InstanceView:
     """One of ours with a state of Docker's; further words are its NCCL_IB_ variables."""
     nccl = tuple((f"NCCL_IB_{name}", str(value)) for name, value in more.items())
-    return instance(Phase.READY, name="qwen3-235b", state=state, restarts=restarts, nccl=nccl)
+    return instance(Phase.READY, name="minimax-m27", state=state, restarts=restarts, nccl=nccl)
 
 
 def instance(phase: Phase | None, **more: object) -> InstanceView:

@@ -131,7 +131,7 @@ def using(
 
 def test_an_index_that_is_another_on_this_node_is_told_with_the_right_one() -> None:
     (finding,) = WrongGid().judge(using({"GID_INDEX": "3"}))
-    assert (finding.kind, finding.severity, finding.instance) == (FindingKind.GID, Severity.PROBLEM, "qwen3-235b")
+    assert (finding.kind, finding.severity, finding.instance) == (FindingKind.GID, Severity.PROBLEM, "minimax-m27")
     assert "NCCL_IB_GID_INDEX=5" in (finding.remedy or "")
     assert "rocep1s0f0 index 3 not in use" in " · ".join(map(str, finding.evidence))
 

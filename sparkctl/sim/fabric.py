@@ -1,0 +1,179 @@
+"""The way between the simulated Sparks: which address reaches whom, and the ranks of a model that meet at one.
+
+A cable that is cut takes the fabric's addresses with it, the house's network stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from sparkctl.sim.joining import Bond, Joining, Place
+from sparkctl.sim.launch import Launch
+
+T = TypeVar("T")
+Reaches = Callable[[str, str], bool]  # a node's name and an address
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Loss(StrEnum):
+    """How a rank was lost to the others."""
+
+    DIED = "died"
+    CUT = "cut"  # it lives, and cannot be reached
+
+
+class NotMet(Exception):
+    """The others did not come in time: so many were there, of so many."""
+
+    def __init__(self, have: int, of: int) -> None:
+        super().__init__(f"{have} of {of}")
+        self.have, self.of = have, of
+
+
+@dataclass(eq=False)
+class Member:
+    """One rank of a model. ``node``: its Spark's name; ``address``: its own; ``running``: requests that it works on now."""
+
+    launch: Launch
+    node: str
+    joining: Joining
+    address: str
+    running: Callable[[], int]
+    rank: int | None = None
+    group: Group | None = None
+
+
+@dataclass(eq=False)
+class Group:
+    """The ranks of one start that have found each other, by rank; ``loss`` is the first."""
+
+    head: Member
+    count: int
+    members: dict[int, Member] = field(default_factory=dict)
+    complete: asyncio.Event = field(default_factory=asyncio.Event)
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+    loss: tuple[Loss, Member] | None = None
+
+    def add(self, member: Member) -> None:
+        """Let a rank in; one of Ray gets the next number."""
+        if member.rank is None:
+            member.rank = next(rank for rank in range(len(self.members) + 1) if rank not in self.members)
+        self.members[member.rank] = member
+        member.group = self
+        if len(self.members) == self.count:
+            self.complete.set()
+
+    def lose(self, loss: Loss, member: Member) -> None:
+        """Tell the others of a rank's end; only the first counts."""
+        if self.loss is None:
+            self.loss = (loss, member)
+            self.lost.set()
+
+
+class Fabric:
+    """One for all nodes. ``reaches`` tells whether a node has a network in common with an address, cable or not;
+    ``is_cable`` whether an address is on the cable."""
+
+    def __init__(self, reaches: Reaches, is_cable: Callable[[str], bool]) -> None:
+        self.is_cut = False
+        self._reaches = reaches
+        self._is_cable = is_cable
+        self._open: dict[Place, Group] = {}  # where heads wait
+        self._serving: dict[Place, Member] = {}  # where workers of llama.cpp wait
+        self._news = asyncio.Event()
+
+    def reaches(self, node: str, address: str) -> bool:
+        """Tell whether a node reaches an address now."""
+        return self._reaches(node, address) and not (self.is_cut and self._is_cable(address))
+
+    def cut(self) -> None:
+        """Pull the cable: whoever is held together by it, is no more."""
+        self.is_cut = True
+        for group in {id(one): one for one in self._open.values()}.values():
+            if self._is_cable(group.head.joining.place[0]):
+                group.lose(Loss.CUT, group.head)
+        self._tell()
+
+    async def join(self, member: Member, sleep: Sleep) -> Group:
+        """Find the other ranks, or raise `NotMet` when its patience is at an end; ``sleep`` is the node's time."""
+        joining = member.joining
+        if joining.bond is Bond.RPC:
+            return self._dial(member) if joining.is_head else await self._be_dialled(member)
+        assert joining.patience is not None
+        if joining.is_head:
+            group = self._open[joining.place] = Group(member, joining.count)
+        else:
+            found = await _within(self._head_of(member), sleep(joining.patience))
+            if found is None:
+                raise NotMet(0, joining.count)
+            group = found
+        group.add(member)
+        self._tell()
+        if joining.bond is Bond.RAY and not joining.is_head:
+            await group.complete.wait()  # it is in the cluster; what it is for, it hears when all are
+        elif await _within(group.complete.wait(), sleep(joining.patience)) is None:
+            raise NotMet(len(group.members), group.count)
+        return group
+
+    async def _be_dialled(self, member: Member) -> Group:
+        member.group = None
+        self._serving[member.joining.place] = member
+        while member.group is None:
+            await self._news.wait()
+        return member.group
+
+    async def _head_of(self, member: Member) -> Group:
+        place = member.joining.place
+        while True:
+            group = self._open.get(place)
+            if group is not None and group.loss is None and self.reaches(member.node, place[0]):
+                return group
+            await self._news.wait()
+
+    def _dial(self, member: Member) -> Group:
+        places = member.joining.places
+        servers = [self._serving.get(place) for place in places]
+        there = [one for one in servers if one is not None and self.reaches(member.node, one.address)]
+        if len(there) < len(places):
+            raise NotMet(len(there), len(places))
+        group = Group(member, 1 + len(there))
+        member.rank = 0
+        group.add(member)
+        for rank, server in enumerate(there, 1):
+            server.rank = rank
+            group.add(server)
+        self._open[places[0]] = group
+        self._tell()
+        return group
+
+    def leave(self, member: Member) -> None:
+        """A rank has ended, or lets go of the others."""
+        if (group := member.group) is not None:
+            group.lose(Loss.DIED, member)
+        for place, there in list(self._open.items()):
+            if there.head is member:
+                del self._open[place]
+        for place, server in list(self._serving.items()):
+            if server is member:
+                del self._serving[place]
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+async def _within(coming: Coroutine[Any, Any, T], limit: Awaitable[None]) -> T | None:
+    """Return what comes before the limit is over, else None."""
+    task, waiting = asyncio.ensure_future(coming), asyncio.ensure_future(limit)
+    try:
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        task.cancel()
+        waiting.cancel()
+        await asyncio.gather(task, waiting, return_exceptions=True)
