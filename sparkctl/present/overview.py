@@ -45,6 +45,7 @@ class Scene:
     notices: tuple[tuple[str, Tone], ...] = ()
     ascii_only: bool = False
     happened: tuple[Happening, ...] = ()  # the latest comes last
+    switching: tuple[Row, ...] = ()  # a switch that goes on, or was left, a line each; what is carried between Sparks
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ def _below(scene: Scene, shown: int, columns: int, room: int) -> list[Row]:
         return []
     hidden = len(scene.glances) - shown
     rows = [row(Span(f" {hidden} more: tab goes on", Tone.LABEL))] if hidden > 0 else []
-    rows += _notices(scene, columns, max(2, room // 2))
+    rows += [row(" ", *each) for each in scene.switching[: max(1, room // 2)]]
+    rows += _notices(scene, columns, max(2, (room - len(rows)) // 2))
     rows += link_rows(scene.glances, scene.ascii_only)
     left = max(0, room - len(rows))
     airy = left >= _AIRY

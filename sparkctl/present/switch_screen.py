@@ -26,7 +26,7 @@ from sparkctl.present.switch_picture import pictures
 from sparkctl.present.symbols import symbol
 from sparkctl.present.tile_parts import Space
 
-_WAY = (
+WAY = (
     SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING, SwitchStep.DONE,
 )  # fmt: skip
 _WAY_BACK = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
@@ -211,8 +211,8 @@ def _sign(one: Taken, ascii_only: bool, *, goes_on: bool) -> tuple[str, Tone]:
 def _ahead(course: SwitchCourse) -> Sequence[SwitchStep]:
     step = course.step
     if step is None:
-        return _WAY
-    way = _WAY_BACK if step in _WAY_BACK else _WAY
+        return WAY
+    way = _WAY_BACK if step in _WAY_BACK else WAY
     return list(dropwhile(lambda each: each is not step, way))[1:]
 
 

@@ -52,13 +52,23 @@ def sources(store: Store, scope: Scope, chosen: Source) -> tuple[Source, ...]:
     return tuple(unique[:_MOST])
 
 
-def names(shown: Sequence[Source]) -> tuple[str, ...]:
-    """Return a short name for each: what tells it from the others."""
+def names(shown: Sequence[Source], store: Store) -> tuple[str, ...]:
+    """Return a short name for each: what tells it from the others; of ranks of one model which it is."""
     if len({one.instance for one in shown}) == 1:
-        return tuple(str(one.node) for one in shown)
+        ranks = (_rank(store, one) if len(shown) > 1 else None for one in shown)
+        return tuple(
+            str(one.node) if rank is None else f"{one.node} rank {rank}" for one, rank in zip(shown, ranks, strict=True)
+        )
     if len({one.instance for one in shown}) == len(shown):
         return tuple(one.instance for one in shown)
     return tuple(f"{one.node} {one.instance}" for one in shown)
+
+
+def _rank(store: Store, source: Source) -> int | None:
+    if source.node not in store.nodes:
+        return None
+    found = (one.place for one in store.last(source.node).instances if one.name == source.instance)
+    return next((place[0] for place in found if place is not None), None)
 
 
 def title(scope: Scope, shown: Sequence[Source], chosen: Source) -> str:

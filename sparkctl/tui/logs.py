@@ -117,12 +117,12 @@ class Logs(PanelScreen):
 
     def _matter(self) -> str | None:
         """Return what is to be said about these logs: what keeps one from coming, else whose clocks they go by."""
-        if self._troubles:
-            named = zip(self._sources, names(self._sources), strict=True)
+        room = self.panel.room
+        if self._troubles and room is not None:
+            named = zip(self._sources, names(self._sources, room.bridge.store), strict=True)
             told = [(name, self._troubles[one]) for one, name in named if one in self._troubles]
             is_one = len(self._sources) == 1
             return "; ".join(words if is_one or words.startswith(name) else f"{name}: {words}" for name, words in told)
-        room = self.panel.room
         return None if room is None or len(self._sources) == 1 else clocks(room.bridge.store, self._sources)
 
     # --- keys ---
@@ -233,7 +233,7 @@ class Logs(PanelScreen):
         self._troubles.clear()
         saved = self._kept()[self._earlier - 1] if self._earlier else None
         self._sources = (self._chosen,) if saved is not None else sources(room.bridge.store, self._scope, self._chosen)
-        self._show(LogBook(names(self._sources), [self._marker(room, one) for one in self._sources]))
+        self._show(LogBook(names(self._sources, room.bridge.store), [self._marker(room, one) for one in self._sources]))
         self._feeds = [
             LogFeed(room, one.node, one.instance, self._reader(at, one), saved=saved)
             for at, one in enumerate(self._sources)

@@ -34,7 +34,8 @@ from sparkctl.present.keys import key_words
 from sparkctl.present.overview import Scene
 from sparkctl.present.plan_text import plan_lines
 from sparkctl.present.results import guard_notice, refused_rows, result_line, warning_notice
-from sparkctl.present.spans import Tone, row, said
+from sparkctl.present.spans import Row, Tone, row, said
+from sparkctl.present.switch_line import course_line
 from sparkctl.present.wrong import Wrong
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
@@ -170,8 +171,18 @@ class Room:
         lines = tuple(line for line in self.bridge.lines if not loading or line.instance in loading)
         return Scene(
             glances, min(chosen, max(0, len(glances) - 1)), lines, tuple(self.notices), ascii_only,
-            tuple(self.bridge.happened),
+            tuple(self.bridge.happened), self._lines_of_switches(ascii_only),
         )  # fmt: skip
+
+    def _lines_of_switches(self, ascii_only: bool) -> tuple[Row, ...]:
+        """Return a line for the switch that goes on here."""
+        course = self.switches.running
+        return () if course is None else (course_line(course, self.now(), self._key(ActionId.SWITCH), ascii_only),)
+
+    def _key(self, action: ActionId) -> str | None:
+        """Return the key of an action, None where this panel does not have it."""
+        keys = (one.keys[0] for one in self._panel.actions if one.id is action)
+        return next((key_words(key, self._panel.ascii_only) for key in keys), None)
 
     def glance(self, name: NodeName, instance: str) -> Glance:
         """Return what is known of a node, for a screen about one of its instances. Raises KeyError."""
@@ -188,8 +199,7 @@ class Room:
         """Return the key by which a profile is started; None where nothing can be."""
         if self.is_replaying:
             return None
-        keys = (one.keys[0] for one in self._panel.actions if one.id is ActionId.UP)
-        return next((key_words(key, self._panel.ascii_only) for key in keys), None)
+        return self._key(ActionId.UP)
 
     def wrong(self, name: NodeName | None, view: LoadView | None, fault: SparkctlError | None) -> Wrong:
         """Return what is wrong with a node, and with the config."""
