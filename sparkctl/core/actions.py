@@ -168,6 +168,7 @@ _RUNNING = frozenset((OVERVIEW, INSTANCE))
 _LISTS = frozenset((OVERVIEW, PROFILES, DOCTOR))
 _READ = frozenset((PROFILES, DOCTOR))
 _SWITCH = frozenset((SWITCH,))
+_LONG = frozenset((SWITCH, INSTANCE))  # are read on where they are longer than the terminal
 _ONE = frozenset((INSTANCE,))
 _LOG = frozenset((LOGS,))
 
@@ -234,12 +235,12 @@ ACTIONS: tuple[Action, ...] = (
            on=frozenset((DOCTOR,)), footer=0, sense=Sense.AGAIN),
     Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.alone, on=(_LISTS - {DOCTOR}) | _SWITCH, footer=15),
     Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.alone, on=(_LISTS - {DOCTOR}) | _SWITCH),
-    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile or finding", on=_LISTS | _SWITCH),
-    Action(ActionId.UPPER, ("up", "k"), "upper", "the instance, profile or finding before", on=_LISTS | _SWITCH),
-    Action(ActionId.FIRST, ("g", "home"), "first", "the first Spark, profile or finding", on=_LISTS | _SWITCH),
-    Action(ActionId.LAST, ("G", "end"), "last", "the last Spark, profile or finding", on=_LISTS | _SWITCH),
-    Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READ | _SWITCH),
-    Action(ActionId.NEARER, ("pageup",), "nearer", "back in what is below", on=_READ | _SWITCH),
+    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile or finding; or read on", on=_LISTS | _LONG),
+    Action(ActionId.UPPER, ("up", "k"), "upper", "the instance, profile or finding before; or back", on=_LISTS | _LONG),
+    Action(ActionId.FIRST, ("g", "home"), "first", "the first Spark, profile or finding; the beginning", on=_LISTS | _LONG),
+    Action(ActionId.LAST, ("G", "end"), "last", "the last Spark, profile or finding; the end", on=_LISTS | _LONG),
+    Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READ | _LONG),
+    Action(ActionId.NEARER, ("pageup",), "nearer", "back in what is below", on=_READ | _LONG),
     Action(ActionId.PAUSE, ("space",), "pause", "hold the picture; what happens is still taken in", footer=16),
     Action(ActionId.FASTER, ("+",), "faster", "read the Sparks more often", why.not_live),
     Action(ActionId.SLOWER, ("-",), "slower", "read the Sparks less often", why.not_live),

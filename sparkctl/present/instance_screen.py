@@ -28,6 +28,7 @@ from sparkctl.present.instance_parts import (
 )
 from sparkctl.present.level import chosen_rows, with_curves
 from sparkctl.present.numbers import IDLE
+from sparkctl.present.scrolled import Page, scrolled
 from sparkctl.present.spans import Row, Span, Tone, cut, row, said, toned
 from sparkctl.present.start_parts import course_parts, start_parts, took_row
 from sparkctl.present.symbols import symbol
@@ -84,6 +85,26 @@ def instance_rows(scene: InstanceScene, columns: int, lines: int) -> tuple[Row, 
     """Return exactly ``lines`` rows of exactly ``columns``."""
     rows = _beside(scene, columns, lines) if columns >= _WIDE and lines >= 20 else _stacked(scene, columns, lines)
     return filled(rows, columns, lines, scene.ascii_only)
+
+
+def instance_page(scene: InstanceScene, columns: int, lines: int, further: int) -> Page:
+    """Return what fits on ``lines`` rows; read on from there, all of it below each other from row ``further`` on."""
+    if further <= 0:
+        return Page(instance_rows(scene, columns, lines))
+    page = scrolled(_whole(scene, columns, lines), further, lines, scene.ascii_only)
+    return Page(filled(page.rows, columns, lines, scene.ascii_only), page.further)
+
+
+def _whole(scene: InstanceScene, columns: int, lines: int) -> list[Row]:
+    """Return all that there is to be said, each box as tall as it has a use for."""
+    space = Space(max(8, columns - 4), scene.ascii_only)
+    state, memory = _state_parts(scene, space, roomy=True), _memory_parts(scene, space)
+    boxes = [(_title(scene), [each for part in with_curves(state, _height(state) + lines) for each in part.rows])]
+    if memory:
+        boxes.append((_named(_memory_name(scene)), [each for part in memory for each in part.rows]))
+    boxes.append((_named("runs with"), _plan(scene, columns - 4)))
+    rows = [each for title, body in boxes for each in _box(scene, title, body, columns, len(body) + 2)]
+    return [*rows, *_log(scene, columns, max(_LOG, lines - 1))]
 
 
 def _beside(scene: InstanceScene, columns: int, lines: int) -> list[Row]:

@@ -22,11 +22,12 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.operations.launched import Launched, launched
 from sparkctl.present.instance_parts import evidence_line, field_words, plan_rows, verdict_text
-from sparkctl.present.instance_screen import InstanceScene, instance_rows
+from sparkctl.present.instance_screen import InstanceScene, instance_page
 from sparkctl.present.keys import key_words
 from sparkctl.present.spans import Row, Tone
 from sparkctl.tui.at_hand import edit_its
 from sparkctl.tui.log_feed import LogFeed, Reader
+from sparkctl.tui.read_on import ReadOn, ReadOnScreen
 from sparkctl.tui.room import Room
 from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.sheet import Sheet
@@ -41,7 +42,7 @@ def instance_screen(now: Situation) -> PanelScreen:
     return Instance(now.node, now.instance)
 
 
-class Instance(PanelScreen):
+class Instance(ReadOnScreen):
     """Stays with its instance, also when that is gone. Its plan is read back once for each container."""
 
     PLACE = INSTANCE
@@ -61,6 +62,7 @@ class Instance(PanelScreen):
         self._judged: str | None = None  # the container of which it was asked why it ended
         self._judging: asyncio.Task[None] | None = None
         self._judge_trouble: str | None = None
+        self._further = 0  # rows of it that were read already
 
     @property
     def crumb(self) -> str:
@@ -82,7 +84,7 @@ class Instance(PanelScreen):
 
     def body(self) -> Widget:
         """Return the one sheet."""
-        return Sheet(self.panel.tones, id="instance")
+        return ReadOn(self.panel.tones, id="instance")
 
     def on_screen_resume(self) -> None:
         """Read the end of the log while it is seen."""
@@ -112,7 +114,12 @@ class Instance(PanelScreen):
         wide, high = sheet.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
-        sheet.show(() if scene is None else instance_rows(scene, wide, high))
+        if scene is None:
+            sheet.show(())
+            return
+        page = instance_page(scene, wide, high, self._further)
+        self._further = page.further
+        sheet.show(page.rows)
 
     def _scene(self) -> InstanceScene | None:
         room = self.panel.room
@@ -215,6 +222,11 @@ class Instance(PanelScreen):
             return
         rows: list[Row] = [(), *plan_rows(scene.run, min(110, self.size.width - 10)), ()]
         self.panel.push_screen(Page(f"{self._instance} on {self._node} runs with", rows, Tone.ACCENT))
+
+    def read_on(self, by: int) -> None:
+        """Read on, or back."""
+        self._further = max(0, self._further + by)
+        self.repaint()
 
     # --- what is read beside ---
 

@@ -7,7 +7,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
 from textual.binding import BindingType
 from textual.widget import Widget
 
@@ -24,14 +23,13 @@ from sparkctl.present.keys import key_words
 from sparkctl.present.spans import Row, Tone
 from sparkctl.present.switch_screen import SwitchScene, summary, switch_rows
 from sparkctl.tui.dialogs import Asking, Choice, paragraph
-from sparkctl.tui.screen import PanelScreen, bound
+from sparkctl.tui.read_on import ReadOn, ReadOnScreen
+from sparkctl.tui.screen import bound
 from sparkctl.tui.sheet import Sheet
 
 if TYPE_CHECKING:
     from sparkctl.core.switch_course import SwitchCourse
 
-_PAGE = 5
-_NOTCH = 2  # rows for a notch of the wheel
 _DRY = "--dry-run"
 
 
@@ -41,26 +39,7 @@ def make(now: Situation) -> Switch:
     return Switch(())
 
 
-class _Picture(Sheet):
-    """The wheel reads on."""
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Go on."""
-        event.stop()
-        self._scroll(_NOTCH)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Go back."""
-        event.stop()
-        self._scroll(-_NOTCH)
-
-    def _scroll(self, by: int) -> None:
-        screen = self.screen
-        assert isinstance(screen, Switch)
-        screen.scroll_by(by)
-
-
-class Switch(PanelScreen):
+class Switch(ReadOnScreen):
     """Of a command line, or of the switch that goes on where there is none. The plan is the verb's own dry run."""
 
     PLACE = SWITCH
@@ -107,12 +86,7 @@ class Switch(PanelScreen):
 
     def body(self) -> Widget:
         """Return the one sheet."""
-        return _Picture(self.panel.tones, id="switch")
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Fit, once the sheet has its new size."""
-        super().on_resize(event)
-        self.call_after_refresh(self.repaint)
+        return ReadOn(self.panel.tones, id="switch")
 
     def on_unmount(self) -> None:
         """Let a plan be that nobody waits for any more."""
@@ -240,31 +214,7 @@ class Switch(PanelScreen):
         turned = [names[(names.index(NodeName(node)) + by) % len(names)] for node in nodes]
         self.retarget((*_without_nodes(self._words), *(word for node in turned for word in ("--node", node))))
 
-    def do_lower(self, _: Action) -> None:
-        """Read on."""
-        self.scroll_by(1)
-
-    def do_upper(self, _: Action) -> None:
-        """Read what was above."""
-        self.scroll_by(-1)
-
-    def do_further(self, _: Action) -> None:
-        """Read on."""
-        self.scroll_by(_PAGE)
-
-    def do_nearer(self, _: Action) -> None:
-        """Read what was above."""
-        self.scroll_by(-_PAGE)
-
-    def do_first(self, _: Action) -> None:
-        """Go to the beginning."""
-        self.scroll_by(-9999)
-
-    def do_last(self, _: Action) -> None:
-        """Go to the end."""
-        self.scroll_by(9999)
-
-    def scroll_by(self, by: int) -> None:
+    def read_on(self, by: int) -> None:
         """Read on, or back."""
         self._further = max(0, self._further + by)
         self.repaint()

@@ -137,3 +137,20 @@ async def test_no_size_breaks_it(tmp_path: Path, size: tuple[int, int]) -> None:
         await until(pilot, "f follow")
         await pilot.press("escape", "escape")
         await until(pilot, "spark2 ●")
+
+
+@pytest.mark.parametrize("size", [(60, 15), (80, 24)])
+async def test_what_has_no_room_is_read_on_to(size: tuple[int, int], tmp_path: Path) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path, size) as pilot:
+        await until(pilot, "● ready")
+        await pilot.press("enter")
+        first = await until(pilot, lambda text: "› qwen36-ngram" in text and "decode" in text)
+        assert "--mem-fraction-static" not in first, "there is no room for that at once"
+        await pilot.press("pagedown")
+        await until(pilot, "pgdn")
+        await pilot.press("G")
+        await until(pilot, "the end")
+        await pilot.press("pageup", "pageup")
+        await until(pilot, "--mem-fraction-static")
+        await pilot.press("g")
+        await until(pilot, lambda text: "the end" not in text and "pgdn" not in text)

@@ -1,0 +1,68 @@
+"""A screen of one sheet that may be longer than it is tall: keys and the wheel read on."""
+
+from __future__ import annotations
+
+from textual import events
+
+from sparkctl.core.actions import Action
+from sparkctl.tui.screen import PanelScreen
+from sparkctl.tui.sheet import Sheet
+
+_PAGE = 5
+_NOTCH = 2  # rows for a notch of the wheel
+_ALL = 9999  # rows, more than there are
+
+
+class ReadOn(Sheet):
+    """The wheel reads on."""
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Go on."""
+        self._wheel(event, _NOTCH)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Go back."""
+        self._wheel(event, -_NOTCH)
+
+    def _wheel(self, event: events.MouseEvent, by: int) -> None:
+        screen = self.screen
+        assert isinstance(screen, ReadOnScreen)
+        event.stop()
+        screen.read_on(by)
+
+
+class ReadOnScreen(PanelScreen):
+    """Subclasses give `read_on`."""
+
+    def read_on(self, by: int) -> None:
+        """Read on by so many rows, or back."""
+        raise NotImplementedError
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fit, once the sheet has its new size."""
+        super().on_resize(event)
+        self.call_after_refresh(self.repaint)
+
+    def do_lower(self, _: Action) -> None:
+        """Read on."""
+        self.read_on(1)
+
+    def do_upper(self, _: Action) -> None:
+        """Read what was above."""
+        self.read_on(-1)
+
+    def do_further(self, _: Action) -> None:
+        """Read on."""
+        self.read_on(_PAGE)
+
+    def do_nearer(self, _: Action) -> None:
+        """Read what was above."""
+        self.read_on(-_PAGE)
+
+    def do_first(self, _: Action) -> None:
+        """Go to the beginning."""
+        self.read_on(-_ALL)
+
+    def do_last(self, _: Action) -> None:
+        """Go to the end."""
+        self.read_on(_ALL)
