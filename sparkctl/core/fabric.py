@@ -37,7 +37,7 @@ def find_way(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, str]) -> 
         order = order[:1]  # one way over the house's network: two interfaces on it are one cable to the switch
     ends = tuple(End(node, tuple(_on(lanes, network) for network in order)) for node, lanes in usable.items())
     _refuse_twice_the_same(ends)
-    return Way(ends, bool(fast), tuple(_cautions(all_lanes, ends, is_fast=bool(fast))))
+    return Way(ends, bool(fast), tuple(_cautions(all_lanes, ends, chosen, is_fast=bool(fast))))
 
 
 def environment(way: Way, node: NodeName) -> tuple[tuple[str, str], ...]:
@@ -119,9 +119,13 @@ def _no_way(usable: Mapping[NodeName, Sequence[Lane]], chosen: Mapping[NodeName,
     return "the Sparks have no IPv4 network in common: " + "; ".join(told(*each) for each in usable.items())
 
 
-def _cautions(all_lanes: Sequence[NodeLanes], ends: Sequence[End], *, is_fast: bool) -> list[str]:
+def _cautions(
+    all_lanes: Sequence[NodeLanes], ends: Sequence[End], chosen: Mapping[NodeName, str], *, is_fast: bool
+) -> list[str]:
     if not is_fast:
         name = ends[0].lanes[0].interface
+        if chosen:
+            return [f"the model's Sparks talk over {name}, which the config names: it has no RDMA; {_LAN_COST}"]
         return [f"no cable joins the ConnectX ports: the model's Sparks talk over {name} instead; {_LAN_COST}"]
     said = []
     if len(ends[0].lanes) == 1 and ends[0].lanes[0].device is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,11 +32,19 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """An image that is on the node. ``architecture`` as Go spells it: arm64, amd64. ``size`` in bytes."""
+    """An image that is on the node. ``architecture`` as Go spells it: arm64, amd64. ``size`` in bytes.
+
+    ``content``: a sum of its layers and settings, the same on every node, whatever kind of store its Docker counts ids in.
+    """
 
     id: str
     architecture: str | None
     size: int | None
+    content: str | None = None
+
+    def is_same(self, other: ImageInfo) -> bool:
+        """Tell whether it is the same image on another node."""
+        return self.id == other.id or (self.content is not None and self.content == other.content)
 
 
 def parse(body: bytes) -> object:
@@ -64,7 +73,13 @@ def engine_info(data: Json, api_version: str) -> EngineInfo:
 
 def image_info(data: Json) -> ImageInfo:
     """Read ``GET /images/NAME/json``."""
-    return ImageInfo(_text(data, "Id") or "", _text(data, "Architecture"), _number(data, "Size"))
+    layers, config = _part(data, "RootFS").get("Layers"), _part(data, "Config")
+    content = None
+    if isinstance(layers, list) and layers:
+        settings = {name: config.get(name) or None for name in ("Env", "Cmd", "Entrypoint", "WorkingDir", "User")}
+        text = json.dumps([layers, settings, data.get("Architecture")], sort_keys=True)
+        content = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return ImageInfo(_text(data, "Id") or "", _text(data, "Architecture"), _number(data, "Size"), content)
 
 
 def listed(data: Json) -> Container:

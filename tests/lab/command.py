@@ -144,6 +144,7 @@ class Sparkctl:
             "XDG_STATE_HOME": str(self.state),
             "XDG_DATA_HOME": str(self.home / "data"),
             "XDG_CACHE_HOME": str(self.home / "cache"),
+            **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},  # of a second checkout
         }
         self._running: list[Running] = []
 

@@ -1,0 +1,109 @@
+"""``sparkctl sync``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from sparkctl.cli.setup import chosen_nodes, complete_nodes, complete_profiles, json_option, make_context
+
+if TYPE_CHECKING:
+    from sparkctl.cli.drive import Teller
+
+
+@click.command("sync", short_help="Bring a profile's image and model from one Spark to another.")
+@click.argument("profile", shell_complete=complete_profiles)
+@click.option(
+    "--from", "source", required=True, metavar="NODE", shell_complete=complete_nodes, help="the Spark that has them"
+)
+@click.option(
+    "--to", "targets", required=True, multiple=True, metavar="NODE", shell_complete=complete_nodes,
+    help="the Spark that gets them (repeatable)",
+)  # fmt: skip
+@click.option("--image-only", is_flag=True, help="The image alone.")
+@click.option("--model-only", is_flag=True, help="The model's files alone.")
+@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    profile: str,
+    source: str,
+    targets: tuple[str, ...],
+    image_only: bool,
+    model_only: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Bring what PROFILE needs from one Spark to another: its image, and the files of its model.
+
+    \b
+    sparkctl sync minimax-m27 --from spark1 --to spark2
+    sparkctl sync minimax-m27 --from spark1 --to spark2 --dry-run
+    sparkctl sync qwen36 --from spark1 --to spark2 --model-only
+
+    It goes straight from Spark to Spark, over the cable between them where there is one; no key has to lie on either.
+    Only what differs is sent. After Ctrl-C or a break the same command goes on: the model's files where they were, an
+    image from its beginning. What arrived is compared by its sums, the image by its id.
+
+    Exit 0: equal on both, also where nothing had to be sent. Exit 6: refused before anything was sent, as where the disk
+    cannot hold it. Exit 3: a Spark could not be reached, or the transfer broke off.
+    """
+    from sparkctl.cli.drive import drive
+    from sparkctl.cli.tellers import JsonTeller
+    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.operations.sync import SyncRequest, sync
+
+    if image_only and model_only:
+        raise click.UsageError("either --image-only or --model-only, not both", ctx)
+    chosen = ProfileLibrary().load(profile)
+    near, *_ = chosen_nodes([source])
+    request = SyncRequest(
+        chosen, near, chosen_nodes(targets), image=not model_only, model=not image_only, dry_run=dry_run,
+        environ=os.environ,
+    )  # fmt: skip
+    context = make_context(may_ask=not as_json)
+    teller = JsonTeller() if as_json else _teller()
+    return drive(context, lambda: sync(context, request), teller)
+
+
+def _teller() -> Teller:
+    import sys
+    import time
+
+    from sparkctl.cli import narrate
+    from sparkctl.cli.style import ascii_only, paint
+    from sparkctl.cli.tellers import WordTeller
+    from sparkctl.model.events import Event, Moved
+    from sparkctl.model.phase import Phase
+    from sparkctl.present.moving import moved_line
+    from sparkctl.present.symbols import symbol, to_ascii
+
+    class SyncTeller(WordTeller):
+        """A live line for what is on its way; without a terminal a line now and then."""
+
+        def __init__(self) -> None:
+            super().__init__("stopping; what has come stays ...")
+            self.what = ""
+            self.said_at = 0.0
+
+        def tell(self, event: Event) -> None:
+            super().tell(event)
+            if not isinstance(event, Moved):
+                return
+            plain = ascii_only(sys.stderr)
+            words = moved_line(event)
+            line = f"{event.node}  {paint(symbol(Phase.LOADING, plain), 'attention', self.colour)} "
+            line += to_ascii(words) if plain else words
+            is_whole = event.total is not None and event.done >= event.total
+            if self.live.on and not is_whole:
+                self.live.show(line)
+            elif event.what != self.what or is_whole or time.monotonic() - self.said_at > 10.0:
+                self.live.clear()
+                narrate.say(line)
+                self.said_at = time.monotonic()
+            self.what = event.what
+
+    return SyncTeller()

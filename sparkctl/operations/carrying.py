@@ -1,0 +1,221 @@
+"""Two ends of a stream between two nodes, started and told what to do over SSH; no key lies between the nodes.
+
+They meet at an address of the receiver on the way between them, or, where they do not reach each other, each listens on
+its own loopback and we pass the bytes on. A secret made for the one transfer reaches both over SSH and is never sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkctl.core.session import Session
+from sparkctl.errors import DiskFull, LinkLost, Refused, SparkctlError, Unreachable
+from sparkctl.model.fabric import Lane
+from sparkctl.model.text import clean
+from sparkctl.probe import surveyed
+from sparkctl.wire.link import ByteReader, ByteWriter, Held
+
+_LOOPBACK = "127.0.0.1"
+_STARTING = 20.0  # seconds until an end has said where it listens
+_SILENCE = 60.0  # seconds without a word from either end
+_FAREWELL = 1.5  # seconds in which the other end may say what went wrong
+_CHUNK = 1 << 18
+_LOCK = "sync.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    """Over which lanes the bytes go: (the sender's, the receiver's) each; none: through this machine."""
+
+    lanes: tuple[tuple[Lane, Lane], ...] = ()
+
+
+class NoRoad(SparkctlError):
+    """The sender did not reach the receiver at its address."""
+
+
+@dataclass(slots=True)
+class Pair:
+    """Both ends, at work. `words` yields what they say; ``receiver`` is told what to do with what has come."""
+
+    sender: Held
+    receiver: Held
+    names: dict[str, str]
+    _said: asyncio.Queue[tuple[str, dict[str, Any] | None]] = field(default_factory=asyncio.Queue)
+
+    async def tell(self, **words: Any) -> None:
+        """Tell the receiver what to do."""
+        await self.receiver.write(json.dumps(words).encode() + b"\n")
+
+    async def words(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Yield (side, words) as they come: send or take. Ends when both are done.
+
+        Raises what an end says went wrong; the other end, which only lost it, is not the one to ask.
+        """
+        done: set[str] = set()
+        while len(done) < 2:
+            try:
+                side, said = await asyncio.wait_for(self._said.get(), _SILENCE)
+            except TimeoutError as error:
+                raise Unreachable(
+                    self.names["take"], "neither end of the transfer has said a word for a minute"
+                ) from error
+            if said is None and side in done:
+                continue
+            if said is None:
+                raise await self._broken(side, {"error": "its end of the transfer has gone"})
+            if "error" in said or "unreachable" in said or "taken" in said:
+                raise await self._broken(side, said)
+            if "done" in said:
+                done.add(side)
+            else:
+                yield side, said
+
+    async def _broken(self, side: str, said: dict[str, Any]) -> SparkctlError:
+        """Return the error of whoever knows best: the other end may have a better word than that it was left alone."""
+        if "unreachable" in said:
+            return NoRoad(clean(str(said["unreachable"])))
+        if "taken" in said:
+            return Refused(f"another sync to {self.names[side]} is under way", "wait for it, or end it with Ctrl-C")
+        best = (side, said)
+        if _is_only_left(said):
+            try:
+                async with asyncio.timeout(_FAREWELL):
+                    while _is_only_left(best[1]):
+                        other, words = await self._said.get()
+                        if words is not None and "unreachable" in words:
+                            return NoRoad(clean(str(words["unreachable"])))
+                        if words is not None and "error" in words:
+                            best = (other, words)
+            except TimeoutError:
+                pass
+        return _error(self.names[best[0]], best[1])
+
+    async def listen(self, side: str, held: Held) -> None:
+        """Pass on what one end says; lines that are no JSON are a login shell's."""
+        try:
+            while line := await held.readline():
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(said, dict):
+                    self._said.put_nowait((side, said))
+        except LinkLost as lost:
+            self._said.put_nowait((side, {"error": lost.message, "lost": True}))
+        self._said.put_nowait((side, None))
+
+
+def _is_only_left(said: dict[str, Any]) -> bool:
+    words = str(said.get("error", ""))
+    return words.startswith(("the other end", "nothing came", "its end of", "[Errno 32]", "[Errno 104]"))
+
+
+def _error(node: str, said: dict[str, Any]) -> SparkctlError:
+    words = clean(str(said["error"]))
+    if said.get("number") == errno.ENOSPC:
+        return DiskFull(
+            node, f"the disk of {node} became full: {words}", "make room there; the same command then goes on"
+        )
+    if said.get("number") in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Refused(
+            f"{node}: {words}", f"give its user the right to write there: on {node}: sudo chown -R $USER DIRECTORY"
+        )
+    return Unreachable(node, f"the transfer broke off, {node} says: {words}", "the same command goes on where it was")
+
+
+@asynccontextmanager
+async def meet(
+    source: Session,
+    target: Session,
+    jobs: tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]],
+    road: Road,
+    streams: int,
+    *,
+    alone: bool = True,
+) -> AsyncIterator[Pair]:
+    """Start both ends with their jobs, the sender's and the receiver's; leaving ends both, whatever happened.
+
+    ``alone``: no second one receives on the target meanwhile. Raises `NoRoad` inside where the sender cannot get through.
+    """
+    shared = {"secret": secrets.token_hex(32), "streams": streams}
+    own = [far.address for _, far in road.lanes] or [_LOOPBACK]
+    take = {**shared, "role": "take", "jobs": list(jobs[1]), "listen": own, "lock": _LOCK if alone else None}
+    send: dict[str, Any] = {**shared, "role": "send", "jobs": list(jobs[0])}
+    tasks: list[asyncio.Task[None]] = []
+    receiver = await start(target, take)
+    sender: Held | None = None
+    try:
+        ports = await _ports(target, receiver)
+        if road.lanes:
+            pairs = zip(road.lanes, ports, strict=True)
+            send["dial"] = [[near.address, far.address, port] for (near, far), port in pairs]
+        else:
+            send["listen"] = [_LOOPBACK]
+        sender = await start(source, send)
+        pair = Pair(sender, receiver, {"send": source.node.name, "take": target.node.name})
+        if not road.lanes:
+            port = (await _ports(source, sender))[0]
+            ways = [(port, ports[0])] * streams
+            tasks += [asyncio.create_task(_through_us(source, target, *way)) for way in ways]
+        tasks += [asyncio.create_task(pair.listen("take", receiver)), asyncio.create_task(pair.listen("send", sender))]
+        yield pair
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(end.release() for end in (sender, receiver) if end is not None), return_exceptions=True)
+
+
+async def start(session: Session, request: dict[str, Any]) -> Held:
+    """Start one end of a stream on a node."""
+    ask = surveyed.carry(request)
+    held = await session.link.hold(ask.argv)
+    await held.write(ask.stdin)
+    return held
+
+
+async def _ports(session: Session, held: Held) -> list[int]:
+    """Return where an end listens."""
+    node = session.node.name
+    try:
+        async with asyncio.timeout(_STARTING):
+            while line := await held.readline():
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(said, dict) and "ports" in said:
+                    return [int(port) for port in said["ports"]]
+                if isinstance(said, dict) and "taken" in said:
+                    raise Refused(f"another sync to {node} is under way", "wait for it, or end it with Ctrl-C")
+                if isinstance(said, dict) and "error" in said:
+                    raise _error(node, said)
+    except TimeoutError:
+        pass
+    raise Refused(f"python3 does not run on {node}, and a transfer needs it", f"on {node}: sudo apt install python3")
+
+
+async def _through_us(source: Session, target: Session, from_port: int, to_port: int) -> None:
+    """Pass the bytes of one stream between two nodes that do not reach each other."""
+    ends = [await source.link.open_tcp(_LOOPBACK, from_port), await target.link.open_tcp(_LOOPBACK, to_port)]
+    (from_source, to_source), (from_target, to_target) = ends
+    try:
+        await asyncio.gather(_pass(from_source, to_target), _pass(from_target, to_source))
+    finally:
+        to_source.close()
+        to_target.close()
+
+
+async def _pass(reader: ByteReader, writer: ByteWriter) -> None:
+    while data := await reader.read(_CHUNK):
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()

@@ -1,0 +1,266 @@
+"""``sync``: a profile's image and its model's files from one node to others, straight between them where they are cabled.
+
+Only what differs goes. A file is whole under its name or not there: what is not whole lies beside it, and the same
+command goes on with it. What was written is proved by sums that both ends make and tell us over SSH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sparkctl.core import moving
+from sparkctl.core.context import Context
+from sparkctl.core.fabric import find_way
+from sparkctl.core.fit.subject import places
+from sparkctl.core.moving import Course, Need
+from sparkctl.core.planning import plan as make_plan
+from sparkctl.core.session import Session
+from sparkctl.core.together import together
+from sparkctl.engines import load
+from sparkctl.errors import DiskFull, ExitCode, ImageMissing, Refused
+from sparkctl.model.events import Ended, Event, Outcome, Warned
+from sparkctl.model.fabric import NodeLanes
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.profile import Profile
+from sparkctl.model.units import gib, size, spoken
+from sparkctl.operations.carrying import Road
+from sparkctl.operations.moving_files import Progress, compared, move_files
+from sparkctl.operations.moving_image import move_image
+from sparkctl.operations.preflight import refuse_without_docker
+from sparkctl.operations.stream import Emit, stream
+from sparkctl.probe import surveyed
+from sparkctl.probe.surveyed import Room, Surveyed
+from sparkctl.wire.docker_json import ImageInfo
+
+_SURVEYING = 60.0  # seconds that a node may take to list a model's files
+_UNPACKED = 2  # docker load unpacks what comes before it keeps it: so many times an image's size
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    """What goes where: ``targets`` one after the other. ``environ``: the operator's, for the profile's own variables."""
+
+    profile: Profile
+    source: Node
+    targets: Sequence[Node]
+    image: bool = True
+    model: bool = True
+    dry_run: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one node has of it. ``places`` is empty where the profile names no place of its model."""
+
+    node: NodeName
+    image: ImageInfo | None
+    places: tuple[Surveyed, ...]
+    docker_room: Room | None
+    lanes: NodeLanes
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """What has to go to one node: the image's bytes (None: it is there already, or not asked for), and the files."""
+
+    image: ImageInfo | None
+    files: Course
+    pairs: tuple[tuple[Surveyed, Surveyed], ...]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether both nodes are equal already."""
+        return self.image is None and self.files.is_done
+
+
+def sync(ctx: Context, request: SyncRequest) -> AsyncGenerator[Event, None]:
+    """Yield `Moved` while bytes go, then the end: 0 when equal, 6 refused before anything was sent, 3 where it broke off;
+    after Ctrl-C (130) and after a break the same command goes on."""
+
+    async def job(emit: Emit) -> Ended:
+        began = ctx.clock.monotonic()
+        said = []
+        for target in request.targets:
+            said.append(await _to(ctx, request, target, emit))
+        outcome = Outcome.PLANNED if request.dry_run else Outcome.DONE
+        return Ended(
+            ctx.clock.now(), outcome, int(ExitCode.DONE), ctx.clock.monotonic() - began,
+            request.targets[0].name if len(request.targets) == 1 else None, request.profile.name, message="\n".join(said),
+        )  # fmt: skip
+
+    again = "interrupted; what has come stays, and the same command goes on where it was"
+    return stream(ctx, job, request.profile.name, None, on_interrupt=again)
+
+
+async def _to(ctx: Context, request: SyncRequest, target: Node, emit: Emit) -> str:
+    """Bring one target up to the source; return what was done, in words."""
+    if target.name == request.source.name:
+        raise Refused(f"{target.name} is both where it comes from and where it goes", "name two nodes")
+    began = ctx.clock.monotonic()
+    async with ctx.session(request.source) as near, ctx.session(target) as far:
+        await together(near.link.connect(), far.link.connect())
+        here, there = await together(_see(ctx, request, near), _see(ctx, request, far))
+        todo = _todo(request, here, there)
+        road, words = _road(here, there, {one.name: one.fabric for one in (request.source, target) if one.fabric})
+        name = request.profile.name
+        if todo.is_done:
+            return f"{name} is on {target.name} already as it is on {request.source.name}: {_held(todo, request)}"
+        _refuse_short(target.name, todo, there)
+        if request.dry_run:
+            return f"would send {_sent(todo)} to {target.name} over {words}"
+        if not road.lanes:
+            emit(Warned(ctx.clock.now(), target.name, f"it goes {words}: {_sent(todo)}, twice over its network"))
+        progress = Progress(ctx.clock, emit, request.source.name, target.name, name)
+        if todo.files.doubtful:
+            todo = replace(todo, files=await compared(near, far, todo.files, progress))
+            _refuse_short(target.name, todo, there)
+        road = await move_files(near, far, todo.files, road, progress)
+        proof = []
+        if todo.image is not None:
+            proof.append(await move_image(near, far, request.profile.image, todo.image, road, progress))
+        if todo.files.touch:
+            proof.insert(0, f"{len(todo.files.touch)} files of another time are equal")
+        seconds = ctx.clock.monotonic() - began
+        over = f"over {words}" if road.lanes else "through this machine"
+        if todo.files.send:
+            proof.insert(0, f"the sums of {moving.pieces(len(todo.files.send), todo.files.total)} are equal on both")
+        proved = ", ".join(proof) or "the links are the same"
+        return f"{name} is on {target.name} as on {request.source.name} after {spoken(seconds)}, {over}: {proved}"
+
+
+async def _see(ctx: Context, request: SyncRequest, session: Session) -> Seen:
+    """Look at one node."""
+    node = session.node
+    look = await session.look("identity", "docker", "fabric")
+    home = look.identity.home if look.identity else "~"
+    engine = load(request.profile.engine)
+    plan = make_plan(
+        request.profile, node, home=home, operator=ctx.operator, environ=_Lenient(request.environ), engine=engine
+    )
+    wanted = places(request.profile, plan) if request.model else ()
+    image, rooms = None, []
+    if request.image:
+        refuse_without_docker(node.name, look)
+        image, info = await together(session.docker.image(request.profile.image), session.docker.info())
+        rooms = [info.root_dir] if info.root_dir else []
+    asked = surveyed.survey(wanted, rooms)
+    done = await session.run(asked.argv, stdin=asked.stdin, timeout=_SURVEYING)
+    try:
+        found, room = surveyed.decode(done.stdout)
+    except ValueError as error:
+        raise Refused(
+            f"python3 does not run on {node.name}, and a transfer needs it ({error})",
+            f"on {node.name}: sudo apt install python3",
+        ) from error
+    lanes = look.lanes
+    own = NodeLanes(node.name, lanes.lanes if lanes else (), has_devices=lanes is not None and lanes.has_devices)
+    return Seen(node.name, image, found, room[0] if room else None, own)
+
+
+class _Lenient(dict[str, str]):
+    """The operator's environment; what it does not have is empty, for nothing is started with it."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def get(self, name: str, default: object = None) -> str:
+        """Return a variable's value."""
+        return super().get(name, "")
+
+    def __missing__(self, name: str) -> str:
+        return ""
+
+
+def _todo(request: SyncRequest, here: Seen, there: Seen) -> Todo:
+    """Return what differs; raises `Refused` for what the source itself does not have."""
+    image = None
+    if request.image:
+        if here.image is None:
+            raise ImageMissing(
+                here.node, f"{here.node} does not have the image {request.profile.image}",
+                f"on {here.node}: docker pull {request.profile.image}",
+            )  # fmt: skip
+        if there.image is None or not here.image.is_same(there.image):
+            image = here.image
+            if "@" in request.profile.image:
+                raise Refused(
+                    f"the profile names its image by digest ({request.profile.image}), which docker save does not keep",
+                    f"on {there.node}: docker pull {request.profile.image}",
+                )
+    pairs = tuple(zip(here.places, there.places, strict=True))
+    if request.model and not pairs and not request.image:
+        raise Refused(
+            f"where the model of {request.profile.name} lies is not known: no mount of the profile leads to it",
+            "mount the model's directory, or Hugging Face's cache, in the profile",
+        )
+    for source, target in pairs:
+        _refuse_unreadable(here.node, source)
+        _refuse_unwritable(there.node, target)
+    return Todo(image, moving.course(pairs), pairs)
+
+
+def _refuse_unreadable(node: NodeName, source: Surveyed) -> None:
+    if source.denied or source.kind == "denied":
+        some = ", ".join(source.denied[:3])
+        raise Refused(f"{node}: {source.place} cannot be read whole" + (f" ({some})" if some else ""), "see its rights")
+    if not source.entries:
+        raise Refused(f"{node} has nothing at {source.place}", "download the model there first")
+
+
+def _refuse_unwritable(node: NodeName, target: Surveyed) -> None:
+    if target.room.is_writable is False:
+        raise Refused(
+            f"the user on {node} may not write to {target.room.there}",
+            f"on {node}: sudo mkdir -p {target.base} && sudo chown $USER {target.base}",
+        )
+
+
+def _road(here: Seen, there: Seen, chosen: Mapping[NodeName, str]) -> tuple[Road, str]:
+    """Return the way between the two, and what it is called."""
+    try:
+        way = find_way([here.lanes, there.lanes], chosen)
+    except Refused as none:
+        return Road(), f"through this machine ({none.message})"
+    names = " and ".join(lane.interface for lane in way.head.lanes)
+    lanes = tuple(zip(way.ends[0].lanes, way.ends[1].lanes, strict=True))
+    is_meant = way.is_fast or bool(chosen)
+    return Road(lanes), names if is_meant else f"{names} (no cable joins the ConnectX ports)"
+
+
+def _refuse_short(node: NodeName, todo: Todo, there: Seen) -> None:
+    """Refuse before a byte is sent."""
+    needs = []
+    if todo.files.send:
+        rooms = {target.base: target.room for _, target in todo.pairs}
+        first = next(iter(rooms.values()))
+        needs.append(Need(f"the files in {first.path}", todo.files.missing, first))
+    if todo.image is not None and there.docker_room is not None and todo.image.size is not None:
+        needs.append(Need("the image, which docker load unpacks first", _UNPACKED * todo.image.size, there.docker_room))
+    for need, missing in moving.short(needs):
+        raise DiskFull(
+            node,
+            f"{node} has no room for {need.what}: {gib(need.room.free)} free at {need.room.there}, "
+            f"{size(need.size)} needed, {size(missing)} too little; nothing was sent",
+            f"on {node}: docker system df; docker image prune; or take an old model away",
+        )
+
+
+def _sent(todo: Todo) -> str:
+    parts = []
+    if todo.files.send:
+        parts.append(moving.pieces(len(todo.files.send), todo.files.missing))
+    if todo.files.doubtful:
+        parts.append(f"of {len(todo.files.doubtful)} files of another time those whose contents differ")
+    if todo.files.links and not todo.files.send:
+        parts.append(f"{len(todo.files.links)} links")
+    if todo.image is not None:
+        parts.append(f"the image ({gib(todo.image.size)})")
+    return " and ".join(parts)
+
+
+def _held(todo: Todo, request: SyncRequest) -> str:
+    parts = [f"{todo.files.same} files of the same sizes and times"] if todo.files.same else []
+    parts += ["the same image"] if request.image else []
+    return " and ".join(parts) or "nothing to send"

@@ -1,0 +1,21 @@
+"""What is on its way between two nodes, in one line."""
+
+from __future__ import annotations
+
+from sparkctl.model.events import Moved
+from sparkctl.model.units import clock, size
+
+
+def moved_line(event: Moved) -> str:
+    """Return ``files of qwen36  12.3 of 34.2 GiB  36 %  1.21 GB/s  0:18 left``; what is not known is left out."""
+    parts = [event.what]
+    if event.total:
+        share = min(100, round(100 * event.done / event.total))
+        parts += [f"{size(event.done)} of {size(event.total)}", f"{share} %"]
+    else:
+        parts.append(size(event.done))
+    if event.rate is not None:
+        parts.append(f"{event.rate / 1e9:.2f} GB/s" if event.rate >= 1e8 else f"{event.rate / 1e6:.0f} MB/s")
+    if event.left is not None and event.total and event.done < event.total:
+        parts.append(f"{clock(event.left)} left")
+    return "   ".join(parts)

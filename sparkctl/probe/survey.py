@@ -1,0 +1,139 @@
+"""Runs on a Spark, from stdin, and prints what lies at the places of a model: files with sizes and times, links, free room.
+
+Standard library only, Python 3.8 on. The request is one line of JSON: ``{"places": [...], "rooms": [...]}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing itself would cost the node a megabyte
+    from typing import Any
+
+    Entry = list[Any]  # [name, kind f|l, size, mtime in ns, mode, target of a link]
+
+PART = ".sparkctl-part"  # the end of a name whose file is not whole yet
+MOST = 50_000  # entries of one place
+_LEFT_OUT = (".incomplete", ".lock", PART)
+_SPLIT = re.compile(r"(.*)-\d{5}-of-(\d{5}\.gguf)$")
+
+
+def survey(place: str) -> dict[str, Any]:
+    """Return what is there. ``base`` is the directory that the names of the entries are relative to."""
+    found: dict[str, Any] = {"place": place, "kind": "none", "base": place, "entries": [], "denied": [], "parts": {}}
+    try:
+        is_dir = stat.S_ISDIR(os.stat(place).st_mode)
+        found["kind"] = "dir" if is_dir else "file"
+    except PermissionError:
+        found["kind"] = "denied"
+    except OSError:
+        pass
+    if found["kind"] == "dir":
+        _walk(place, os.path.realpath(place), "", set(), found)
+    elif found["kind"] == "file" or place.endswith(".gguf"):
+        found["base"] = os.path.dirname(place)
+        _siblings(place, found)
+    found.update(room(found["base"]))
+    return found
+
+
+def room(path: str) -> dict[str, Any]:
+    """Return the free bytes for ``path``, its filesystem's number, and whether we may write: of what exists of it."""
+    there = path or "/"
+    while not os.path.lexists(there) and there != "/":
+        there = os.path.dirname(there)
+    try:
+        numbers = os.statvfs(there)
+        device = os.stat(there).st_dev
+    except OSError:
+        return {"room": path, "there": there, "free": None, "device": None, "writable": None}
+    writable = os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
+    return {
+        "room": path,
+        "there": there,
+        "free": numbers.f_bavail * numbers.f_frsize,
+        "device": device,
+        "writable": writable,
+    }
+
+
+def _siblings(place: str, found: dict[str, Any]) -> None:
+    """A GGUF file in parts is all of its parts."""
+    base, own = os.path.split(place)
+    split = _SPLIT.match(own)
+    try:
+        names = sorted(os.listdir(base))
+    except OSError:
+        return
+    for name in names:
+        if name == own or (split and _SPLIT.match(name) and _SPLIT.sub(r"\1\2", name) == split[1] + split[2]):
+            _file(os.path.join(base, name), name, found)
+        elif name.endswith(PART):
+            _part(os.path.join(base, name), name, found)
+
+
+def _walk(directory: str, root: str, below: str, seen: set[str], found: dict[str, Any]) -> None:
+    real = os.path.realpath(directory)
+    if real in seen or len(found["entries"]) > MOST:
+        return
+    seen.add(real)
+    try:
+        with os.scandir(directory) as listed:
+            entries = sorted(listed, key=lambda one: one.name)
+    except OSError:
+        found["denied"].append(below or ".")
+        return
+    for entry in entries:
+        name = os.path.join(below, entry.name)
+        if entry.name.endswith(PART):
+            _part(entry.path, name, found)
+        elif entry.name.endswith(_LEFT_OUT) or entry.name == ".locks":
+            continue
+        elif entry.is_symlink():
+            target = os.path.realpath(entry.path)
+            inside = target.startswith(root + os.sep)
+            if inside and os.path.exists(target):
+                found["entries"].append([name, "l", 0, 0, 0, os.path.relpath(target, real)])
+            elif os.path.isdir(target):
+                _walk(entry.path, root, name, seen, found)
+            else:
+                _file(entry.path, name, found)
+        elif entry.is_dir():
+            _walk(entry.path, root, name, seen, found)
+        else:
+            _file(entry.path, name, found)
+
+
+def _file(path: str, name: str, found: dict[str, Any]) -> None:
+    """A link that leads out of the tree is the file that it leads to."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        found["denied"].append(name)  # a link to nowhere, too
+        return
+    if stat.S_ISREG(about.st_mode):
+        if not os.access(path, os.R_OK):
+            found["denied"].append(name)
+        found["entries"].append([name, "f", about.st_size, about.st_mtime_ns, about.st_mode & 0o777, None])
+
+
+def _part(path: str, name: str, found: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        found["parts"][name] = os.stat(path).st_size
+
+
+def main() -> None:
+    """Answer one request."""
+    request = json.loads(sys.stdin.buffer.readline())
+    answer = {"places": [survey(one) for one in request["places"]], "rooms": [room(one) for one in request["rooms"]]}
+    sys.stdout.write("@@ survey " + json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""What `survey.py` says of the places of a model on a node, and how `survey.py` and `carry.py` are started there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparkctl.probe.travel import BOOT, Start
+
+_HEADER = b"@@ survey "
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file, or a link with its target. ``name`` is relative; bytes, and nanoseconds of its last change."""
+
+    name: str
+    size: int
+    mtime: int
+    mode: int
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Of the filesystem for ``path``: ``there`` is what exists of it. None: not known."""
+
+    path: str
+    there: str
+    free: int | None = None
+    device: int | None = None
+    is_writable: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What lies at a place: kind dir, file, none or denied. ``denied``: names that may not be read; ``parts``: bytes of
+    what is not whole yet, by name."""
+
+    place: str
+    kind: str
+    base: str
+    entries: tuple[Entry, ...]
+    denied: tuple[str, ...]
+    parts: dict[str, int]
+    room: Room
+
+
+def survey(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> Start:
+    """Return what asks for the places, and for the free room at ``rooms``; it ends by itself."""
+    program = (Path(__file__).parent / "survey.py").read_bytes()
+    boot = BOOT.replace("sparkctl-probe", "sparkctl-survey")
+    request = json.dumps({"places": list(places), "rooms": list(rooms)}).encode() + b"\n"
+    return Start((python, "-ISu", "-c", boot, str(len(program))), program + request)
+
+
+def carry(request: dict[str, Any], python: str = "python3") -> Start:
+    """Return what starts one end of a stream (see `carry.py`); it ends with its stdin."""
+    program = (Path(__file__).parent / "carry.py").read_bytes()
+    boot = BOOT.replace("sparkctl-probe", "sparkctl-carry")
+    return Start((python, "-ISu", "-c", boot, str(len(program))), program + json.dumps(request).encode() + b"\n")
+
+
+def decode(answer: bytes) -> tuple[tuple[Surveyed, ...], tuple[Room, ...]]:
+    """Return the places and rooms in their order. Raises ValueError for anything else than a whole answer."""
+    line = next((one for one in answer.split(b"\n") if one.startswith(_HEADER)), None)
+    if line is None:
+        raise ValueError("the answer was cut short")
+    try:
+        said = json.loads(line[len(_HEADER) :].decode("utf-8", "surrogateescape"))
+        return tuple(_place(one) for one in said["places"]), tuple(_room(one) for one in said["rooms"])
+    except (KeyError, TypeError, RecursionError, IndexError) as error:
+        raise ValueError(f"the answer is not what was asked for ({error})") from error
+
+
+def _place(said: dict[str, Any]) -> Surveyed:
+    entries = tuple(
+        Entry(str(name), int(size), int(mtime), int(mode) & 0o777, None if kind == "f" else str(link))
+        for name, kind, size, mtime, mode, link in said["entries"]
+        if _is_below(str(name))
+    )
+    parts = {str(name): int(size) for name, size in said["parts"].items()}
+    denied = tuple(map(str, said["denied"]))
+    return Surveyed(said["place"], str(said["kind"]), str(said["base"]), entries, denied, parts, _room(said))
+
+
+def _is_below(name: str) -> bool:
+    """Tell whether a name leads nowhere but below its place: it is written on another machine under this very name."""
+    return not name.startswith("/") and ".." not in name.split("/") and "\0" not in name
+
+
+def _room(said: dict[str, Any]) -> Room:
+    free, device = said["free"], said["device"]
+    return Room(
+        str(said["room"]),
+        str(said["there"]),
+        None if free is None else int(free),
+        None if device is None else int(device),
+        said["writable"],
+    )

@@ -1,0 +1,265 @@
+"""Image and model from one node to the other over the second link: real files, real docker, a real cut in the middle."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.bed.faults import Faults
+from tests.lab.bed.lab import Lab
+from tests.lab.bed.names import FABRIC
+from tests.lab.bed.netns import namespace
+from tests.lab.bed.node import LabNode
+from tests.lab.bed.shell import await_true, ip, run
+from tests.lab.command import Ran, Sparkctl
+from tests.lab.outcomes import assert_ended
+
+MIB = 1 << 20
+MODEL = "/home/milo/models/tiny"
+IMAGE = "sync-lab/tiny:1"
+CACHE = "/home/milo/.cache/huggingface/hub/models--lab--tiny"
+TO = ("--from", "spark1", "--to", "spark2")
+
+
+@pytest.fixture
+def pair(clean_nodes: Lab) -> Iterator[tuple[LabNode, LabNode]]:
+    """Both nodes; the first has a model of 3 files and a small image, the second has neither."""
+    one, two = clean_nodes.nodes["spark1"], clean_nodes.nodes["spark2"]
+    for node in (one, two):
+        node.sh("rm", "-rf", MODEL, CACHE, "/home/milo/.local")
+        node.docker("rmi", "-f", IMAGE, check=False)
+    as_milo(one, f"mkdir -p {MODEL}; head -c 70000000 /dev/urandom >{MODEL}/model-00001-of-00002.safetensors; "
+                 f"head -c 5000001 /dev/urandom >{MODEL}/model-00002-of-00002.safetensors; echo '{{}}' >{MODEL}/config.json")  # fmt: skip
+    yield one, two
+    for node in (one, two):
+        node.sh("rm", "-rf", MODEL, CACHE)
+        node.docker("rmi", "-f", IMAGE, check=False)
+        run("tc", "-n", namespace(node.name), "qdisc", "del", "dev", FABRIC, "root", check=False)
+
+
+def as_milo(node: LabNode, script: str) -> str:
+    return node.sh("sudo", "-u", "milo", "-H", "sh", "-c", script)
+
+
+def sums(node: LabNode, place: str = MODEL) -> dict[str, str]:
+    listed = node.sh("sh", "-c", f"cd {place} 2>/dev/null && find . -type f | sort | xargs -r sha256sum", check=False)
+    return {line.split()[1]: line.split()[0] for line in listed.splitlines()}
+
+
+def profile(sparkctl: Sparkctl, **fields: Any) -> str:
+    """A profile whose way is the second link, which has no RDMA here: so the config names it."""
+    sparkctl.configure(fabric=FABRIC)
+    return sparkctl.profile(**{"image": IMAGE, "mounts": ["~/models:/models"], **fields})
+
+
+def image_on(node: LabNode) -> None:
+    node.sh("sh", "-c", f"head -c 3000000 /dev/urandom >/tmp/blob; tar -C /tmp -c blob | docker import - {IMAGE}")
+
+
+def id_of(node: LabNode) -> str:
+    return node.docker("images", "-q", "--no-trunc", IMAGE)
+
+
+def moved(ran: Ran) -> list[dict[str, Any]]:
+    return [event for event in ran.events if event["event"] == "moved"]
+
+
+def remains(node: LabNode) -> list[int]:
+    return [pid for pid in node.pids("python3") if b"sparkctl-carry" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_image_and_model_arrive_and_the_second_time_nothing_is_sent(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl
+) -> None:
+    one, two = pair
+    image_on(one)
+    name = profile(sparkctl)
+    dry = sparkctl("sync", name, *TO, "--dry-run", "--json")
+    assert_ended(dry, 0, "planned")
+    assert "3 files, 71.5 MiB" in dry.result["message"]
+    assert sums(two) == {}
+    done = sparkctl("sync", name, *TO, "--json")
+    assert_ended(done, 0, "done")
+    assert FABRIC in done.result["message"]
+    assert sums(one) == sums(two)
+    assert id_of(one) == id_of(two)
+    assert two.sh("stat", "-c", "%Y %a %U", f"{MODEL}/config.json") == one.sh(
+        "stat", "-c", "%Y %a %U", f"{MODEL}/config.json"
+    )
+    files = [event for event in moved(done) if event["what"] == "files of tiny"]
+    assert (files[0]["done"], files[-1]["done"], files[-1]["total"]) == (0, 75000004, 75000004)
+    again = sparkctl("sync", name, *TO, "--json")
+    assert_ended(again, 0, "done")
+    assert "already" in again.result["message"]
+    assert moved(again) == []
+    await_true("both ends to be gone", lambda: not remains(one) and not remains(two))
+
+
+def test_words_for_people(pair: tuple[LabNode, LabNode], sparkctl: Sparkctl) -> None:
+    name = profile(sparkctl)
+    code, seen = sparkctl.on_terminal("sync", name, *TO, "--model-only")
+    assert code == 0, seen
+    assert b"MiB" in seen
+    assert b"the sums of 3 files, 71.5 MiB are equal on both" in seen.replace(b"\r\n  ", b" ").replace(b"\r\n", b" ")
+
+
+def slow(node: LabNode, rate: str) -> None:
+    run("tc", "-n", namespace(node.name), "qdisc", "replace", "dev", FABRIC, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms")  # fmt: skip
+
+
+def parts(node: LabNode) -> dict[str, int]:
+    listed = node.sh("sh", "-c", f"cd {MODEL} 2>/dev/null && stat -c '%s %n' .*.sparkctl-part 2>/dev/null", check=False)
+    return {line.split()[1]: int(line.split()[0]) for line in listed.splitlines()}
+
+
+def test_after_the_link_was_cut_the_same_command_goes_on(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl, faults: Faults
+) -> None:
+    one, two = pair
+    name = profile(sparkctl)
+    slow(one, "60mbit")
+    running = sparkctl.start("sync", name, *TO, "--model-only", "--json")
+    await_true("some of it to be there", lambda: max(parts(two).values(), default=0) > 8 * MIB, 30.0)
+    ip(f"link set {FABRIC} down", netns=namespace("spark1"))
+    broken = running.end(60)
+    ip(f"link set {FABRIC} up", netns=namespace("spark1"))
+    assert_ended(broken, 3, "unreachable")
+    assert "goes on where it was" in broken.result["hint"]
+    await_true("both ends to be gone", lambda: not remains(one) and not remains(two))
+    left = parts(two)
+    assert max(left.values()) > 8 * MIB
+    assert "./model-00001-of-00002.safetensors" not in sums(two)
+    run("tc", "-n", namespace("spark1"), "qdisc", "del", "dev", FABRIC, "root")
+    done = sparkctl("sync", name, *TO, "--model-only", "--json")
+    assert_ended(done, 0, "done")
+    assert moved(done)[0]["done"] >= max(left.values())
+    assert sums(one) == sums(two)
+    assert parts(two) == {}
+
+
+def test_after_ctrl_c_and_with_a_damaged_part_what_arrives_is_whole(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl
+) -> None:
+    one, two = pair
+    name = profile(sparkctl)
+    slow(one, "60mbit")
+    running = sparkctl.start("sync", name, *TO, "--model-only", "--json")
+    await_true("some of it to be there", lambda: max(parts(two).values(), default=0) > 8 * MIB, 30.0)
+    second = sparkctl("sync", name, *TO, "--model-only", "--json")
+    assert_ended(second, 6, "refused")
+    assert "another sync" in second.result["message"]
+    running.interrupt()
+    stopped = running.end(20)
+    assert_ended(stopped, 130, "interrupted")
+    await_true("both ends to be gone", lambda: not remains(one) and not remains(two))
+    run("tc", "-n", namespace("spark1"), "qdisc", "del", "dev", FABRIC, "root")
+    largest = max(parts(two), key=lambda part: parts(two)[part])
+    two.sh("sh", "-c", f"printf XXXX | dd of={MODEL}/{largest} bs=1 seek=1000 conv=notrunc 2>/dev/null")
+    differing = sparkctl("sync", name, *TO, "--model-only", "--json")
+    assert_ended(differing, 3, "unreachable")
+    assert "not what was sent" in differing.result["message"]
+    assert parts(two) == {}
+    assert_ended(sparkctl("sync", name, *TO, "--model-only", "--json"), 0, "done")
+    assert sums(one) == sums(two)
+
+
+def test_a_disk_that_is_too_small_is_refused_before_anything_is_sent(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl, faults: Faults
+) -> None:
+    one, two = pair
+    image_on(one)
+    faults.fill_disk(two, 65 * 1024)
+    name = profile(sparkctl)
+    refused = sparkctl("sync", name, *TO, "--image-only", "--json")
+    assert_ended(refused, 6, "refused")
+    assert "no room for the image" in refused.result["message"]
+    assert "nothing was sent" in refused.result["message"]
+    assert moved(refused) == []
+    assert id_of(two) == ""
+
+
+def test_a_file_of_another_time_is_sent_only_where_its_content_differs(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl
+) -> None:
+    one, two = pair
+    name = profile(sparkctl)
+    assert_ended(sparkctl("sync", name, *TO, "--model-only", "--json"), 0, "done")
+    as_milo(
+        one, f"touch {MODEL}/*; printf X | dd of={MODEL}/model-00002-of-00002.safetensors bs=1 seek=99 conv=notrunc"
+    )
+    time.sleep(1.1)  # times are compared in whole seconds
+    as_milo(one, f"touch {MODEL}/*")
+    done = sparkctl("sync", name, *TO, "--model-only", "--json")
+    assert_ended(done, 0, "done")
+    assert "1 file, 4.8 MiB" in done.result["message"]
+    assert sums(one) == sums(two)
+    again = sparkctl("sync", name, *TO, "--model-only", "--json")
+    assert "already" in again.result["message"], again
+
+
+def test_the_layout_of_hugging_faces_cache_survives(pair: tuple[LabNode, LabNode], sparkctl: Sparkctl) -> None:
+    one, two = pair
+    content = b"weights" * 100_000
+    sha = hashlib.sha256(content).hexdigest()
+    as_milo(one, f"mkdir -p {CACHE}/blobs {CACHE}/refs {CACHE}/snapshots/abc; echo -n abc >{CACHE}/refs/main; "
+                 f"yes weights | tr -d '\\n' | head -c 700000 >{CACHE}/blobs/{sha}; echo x >{CACHE}/blobs/y.incomplete; "
+                 f"ln -s ../../blobs/{sha} {CACHE}/snapshots/abc/model.safetensors")  # fmt: skip
+    name = profile(sparkctl, model={"path": "lab/tiny"}, mounts=["~/.cache/huggingface:/root/.cache/huggingface"])
+    done = sparkctl("sync", name, *TO, "--model-only", "--json")
+    assert_ended(done, 0, "done")
+    assert two.sh("readlink", f"{CACHE}/snapshots/abc/model.safetensors").strip() == f"../../blobs/{sha}"
+    assert sums(two, CACHE) == {f"./blobs/{sha}": sha, "./refs/main": hashlib.sha256(b"abc").hexdigest()}
+    assert "already" in sparkctl("sync", name, *TO, "--model-only", "--json").result["message"]
+
+
+def test_without_a_way_between_them_it_goes_through_this_machine(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl
+) -> None:
+    one, two = pair
+    image_on(one)
+    name = profile(sparkctl)
+    two.sh("iptables", "-I", "INPUT", "-i", FABRIC, "-p", "tcp", "-j", "DROP")
+    try:
+        done = sparkctl("sync", name, *TO, "--json")
+    finally:
+        two.sh("iptables", "-D", "INPUT", "-i", FABRIC, "-p", "tcp", "-j", "DROP")
+    assert_ended(done, 0, "done")
+    assert any(
+        "through this machine" in event.get("message", "") for event in done.events if event["event"] == "warning"
+    )
+    assert sums(one) == sums(two)
+    assert id_of(one) == id_of(two)
+
+
+def test_an_image_that_is_another_there_is_replaced_and_one_that_is_missing_here_is_said(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl
+) -> None:
+    one, two = pair
+    name = profile(sparkctl)
+    missing = sparkctl("sync", name, *TO, "--json")
+    assert_ended(missing, 6, "refused")
+    assert "spark1 does not have the image" in missing.result["message"]
+    image_on(one)
+    image_on(two)
+    assert id_of(one) != id_of(two)
+    assert_ended(sparkctl("sync", name, *TO, "--image-only", "--json"), 0, "done")
+    assert id_of(one) == id_of(two)
+
+
+def test_killed_in_the_middle_nothing_stays_behind_but_the_part(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl
+) -> None:
+    one, two = pair
+    slow(one, "60mbit")
+    running = sparkctl.start("sync", profile(sparkctl), *TO, "--model-only", "--json")
+    await_true("some of it to be there", lambda: max(parts(two).values(), default=0) > 4 * MIB, 30.0)
+    running.process.send_signal(signal.SIGKILL)
+    running.end(10)
+    await_true("both ends to be gone", lambda: not remains(one) and not remains(two), 10.0)
+    assert parts(two)

@@ -1,0 +1,231 @@
+"""Both ends of a transfer as real processes on this machine, between two directories."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.clock import SystemClock
+from sparkctl.core.moving import Course, course
+from sparkctl.core.session import Session
+from sparkctl.errors import Refused, Unreachable
+from sparkctl.model.events import Event, Moved
+from sparkctl.model.fabric import Lane
+from sparkctl.model.node import Node, NodeName
+from sparkctl.operations.carrying import NoRoad, Road, meet, start
+from sparkctl.operations.moving_files import Progress, compared, move_files
+from sparkctl.probe import surveyed
+
+ONE, TWO = NodeName("one"), NodeName("two")
+LO = Lane("lo", "127.0.0.1", "127.0.0.0/8")
+DIRECT = Road(((LO, LO),))
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@asynccontextmanager
+async def here() -> AsyncIterator[tuple[Session, Session]]:
+    async with Session(Node(ONE, "local")) as one, Session(Node(TWO, "local")) as two:
+        yield one, two
+
+
+def fill(directory: Path) -> None:
+    (directory / "blobs").mkdir(parents=True)
+    (directory / "snap/deep").mkdir(parents=True)
+    (directory / "blobs/big").write_bytes(os.urandom(9_000_001))
+    (directory / "blobs/empty").write_bytes(b"")
+    (directory / "snap/deep/odd name\nwith 'signs' $x é").write_bytes(b"x" * 70_000)
+    (directory / "snap/model").symlink_to("../blobs/big")
+    (directory / "snap/download.incomplete").write_bytes(b"no")
+    outside = directory.parent / "outside"
+    outside.write_bytes(b"elsewhere")
+    (directory / "snap/outside").symlink_to(outside)
+
+
+async def look(session: Session, *places: Path) -> tuple[surveyed.Surveyed, ...]:
+    asked = surveyed.survey([str(one) for one in places])
+    done = await session.run(asked.argv, stdin=asked.stdin)
+    return surveyed.decode(done.stdout)[0]
+
+
+async def between(one: Session, source: Path, target: Path) -> Course:
+    return course([await look(one, source, target)])
+
+
+def progress(events: list[Event]) -> Progress:
+    return Progress(SystemClock(), events.append, ONE, TWO, "q")
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("road", [DIRECT, Road()], ids=["direct", "through us"])
+async def test_a_tree_arrives_with_its_links(tmp_path: Path, road: Road) -> None:
+    source, target = tmp_path / "a/m", tmp_path / "b/m"
+    fill(source)
+    events: list[Event] = []
+    async with here() as (one, two):
+        found = await between(one, source, target)
+        assert await move_files(one, two, found, road, progress(events)) == road
+        assert (await between(one, source, target)).is_done
+    wanted = contents(source)
+    del wanted["snap/download.incomplete"]
+    assert contents(target) == wanted
+    assert (target / "snap/model").readlink() == Path("../blobs/big")
+    assert not (target / "snap/outside").is_symlink()
+    assert (target / "blobs/big").stat().st_mtime_ns == (source / "blobs/big").stat().st_mtime_ns
+    moved = [event for event in events if isinstance(event, Moved)]
+    assert (moved[0].done, moved[-1].done, moved[-1].total) == (0, found.total, found.total)
+
+
+async def test_a_part_is_gone_on_with_and_a_damaged_one_thrown_away(tmp_path: Path) -> None:
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.mkdir()
+    target.mkdir()
+    data = os.urandom(3_000_000)
+    (source / "w").write_bytes(data)
+    async with here() as (one, two):
+        found = await between(one, source, target)
+        part = target / found.send[0].part
+        (target / ".w.1-1.sparkctl-part").write_bytes(b"of another state")
+        part.write_bytes(b"X" + data[1:1_000_000])
+        found = await between(one, source, target)
+        assert (found.have, found.missing) == (1_000_000, 2_000_000)
+        with pytest.raises(Unreachable, match="not what was sent"):
+            await move_files(one, two, found, DIRECT, progress([]))
+        assert list(target.iterdir()) == []
+        part.write_bytes(data[:1_000_000])
+        found = await between(one, source, target)
+        await move_files(one, two, found, DIRECT, progress([]))
+    assert contents(target) == {"w": data}
+
+
+async def test_contents_decide_where_only_the_time_differs(tmp_path: Path) -> None:
+    source, target = tmp_path / "a", tmp_path / "b"
+    for directory in (source, target):
+        directory.mkdir()
+        (directory / "same").write_bytes(b"same")
+        (directory / "other").write_bytes(directory.name.encode())
+        for name in ("same", "other"):
+            os.utime(directory / name, (1, 1) if directory == source else (9, 9))
+    async with here() as (one, two):
+        found = await between(one, source, target)
+        assert len(found.doubtful) == 2
+        found = await compared(one, two, found, progress([]))
+        assert [each.name for each in found.send] == ["other"]
+        await move_files(one, two, found, DIRECT, progress([]))
+        assert (await between(one, source, target)).is_done
+    assert contents(target) == contents(source)
+
+
+async def test_a_file_that_changes_meanwhile_is_not_kept(tmp_path: Path) -> None:
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.mkdir()
+    (source / "w").write_bytes(b"before")
+    async with here() as (one, two):
+        found = await between(one, source, target)
+        (source / "w").write_bytes(b"after it")
+        with pytest.raises(Unreachable, match="has changed since"):
+            await move_files(one, two, found, DIRECT, progress([]))
+    assert not (target / "w").exists()
+
+
+async def test_where_the_sender_does_not_get_through_it_goes_through_us(tmp_path: Path) -> None:
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.mkdir()
+    (source / "w").write_bytes(b"x" * 100)
+    nowhere = Road(((Lane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))  # an address that no machine has
+    events: list[Event] = []
+    async with here() as (one, two):
+        road = await move_files(one, two, await between(one, source, target), nowhere, progress(events))
+    assert road == Road()
+    assert any("goes through this machine" in getattr(event, "message", "") for event in events)
+    assert contents(target) == contents(source)
+
+
+async def test_only_one_receives_at_a_time() -> None:
+    async with here() as (one, two), meet(one, two, ([], []), DIRECT, 1):
+        with pytest.raises(Refused, match="another sync to two is under way"):
+            async with meet(one, two, ([], []), DIRECT, 1):
+                pass
+
+
+async def test_a_stranger_is_turned_away_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    (tmp_path / "w").write_bytes(b"secret weights")
+    request = {
+        "role": "send", "secret": "00" * 32, "streams": 1, "listen": ["127.0.0.1"], "meeting": 3,
+        "jobs": [{"n": 0, "path": str(tmp_path / "w"), "size": 14, "mtime": (tmp_path / "w").stat().st_mtime_ns}],
+    }  # fmt: skip
+    async with here() as (one, _):
+        held = await start(one, request)
+        try:
+            port = json.loads(await held.readline())["ports"][0]
+            with (
+                socket.create_connection(("127.0.0.1", port)) as silent,
+                socket.create_connection(("127.0.0.1", port)) as liar,
+            ):
+                assert len(liar.recv(32)) == 32
+                liar.sendall(bytes(32) + hashlib.sha256(b"guessed").digest())
+                got = b""
+                while data := liar.recv(64):
+                    got += data
+                assert len(got) == 32  # its own proof, and then nothing
+                assert b"weights" not in got
+                silent.close()
+            assert json.loads(await held.readline())["error"] == "the other end did not come"
+        finally:
+            await held.release()
+
+
+async def test_an_end_without_its_operator_ends(tmp_path: Path) -> None:
+    request = {"role": "take", "secret": "00" * 32, "streams": 1, "listen": ["127.0.0.1"], "jobs": [], "lock": None}
+    async with here() as (one, _):
+        held = await start(one, request)
+        await held.readline()
+        began = time.monotonic()
+        await held.release()
+        assert time.monotonic() - began < 1.9  # by itself, and not by the kill that follows two seconds later
+
+
+async def test_what_does_not_get_through_is_said_as_such() -> None:
+    nowhere = Road(((Lane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))
+    async with here() as (one, two), meet(one, two, ([], []), nowhere, 1) as pair:
+        with pytest.raises(NoRoad):
+            async for _ in pair.words():
+                pass
+
+
+async def test_the_survey_tells_split_ggufs_rights_and_room(tmp_path: Path) -> None:
+    for name in ("q-00001-of-00002.gguf", "q-00002-of-00002.gguf", "r-00001-of-00002.gguf", "other.gguf"):
+        (tmp_path / name).write_bytes(b"g")
+    async with here() as (one, _):
+        split, alone, absent = await look(
+            one, tmp_path / "q-00001-of-00002.gguf", tmp_path / "other.gguf", tmp_path / "no/such"
+        )
+    assert [entry.name for entry in split.entries] == ["q-00001-of-00002.gguf", "q-00002-of-00002.gguf"]
+    assert [entry.name for entry in alone.entries] == ["other.gguf"]
+    assert (absent.kind, absent.entries, absent.room.there) == ("none", (), str(tmp_path))
+    assert absent.room.free
+
+
+def test_a_survey_that_leads_out_of_its_place_is_not_believed() -> None:
+    entries = [[name, "f", 1, 1, 0o644, None] for name in ("good", "../etc/passwd", "/etc/passwd", "a/../../b")]
+    place = {"place": "/m", "kind": "dir", "base": "/m", "entries": entries, "denied": [], "parts": {}, "room": "/m",
+             "there": "/m", "free": 1, "device": 1, "writable": True}  # fmt: skip
+    answer = b"motd\n@@ survey " + json.dumps({"places": [place], "rooms": []}).encode() + b"\n"
+    assert [entry.name for entry in surveyed.decode(answer)[0][0].entries] == ["good"]
+    for broken in (b"", b"@@ survey {}\n", b"@@ survey [1]\n", b"@@ survey nonsense\n"):
+        with pytest.raises(ValueError, match=r".+"):
+            surveyed.decode(broken)
