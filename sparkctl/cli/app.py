@@ -34,6 +34,7 @@ VERBS = {
     "drop-caches": ("drop_caches", "Drop the page cache, with memory before and after."),
     "guard": ("guard", "Watch a node's memory, and stop what grows before the node freezes."),
     "down": ("down", "Stop an instance and wait until its memory is back."),
+    "free": ("free", "Stop everything of ours on a node, and say what is left there."),
     "sync": ("sync", "Bring a profile's image and model from one Spark to another."),
     "demo": ("demo", "Run the panel, or any verb, on two simulated Sparks."),
     "completion": ("completion", "Print the shell completion for bash, zsh or fish."),

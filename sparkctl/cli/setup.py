@@ -71,6 +71,13 @@ def chosen_nodes(names: Sequence[str]) -> list[Node]:
     return list({node.name: node for node in found}.values())
 
 
+def all_nodes() -> list[Node]:
+    """Return all configured nodes, none where there is no config."""
+    from sparkctl.core.config import load_config
+
+    return list(load_config(required=False).nodes)
+
+
 def one_node(name: str | None) -> Node:
     """Return the named node, or the only one there is."""
     from sparkctl.core.config import default_node, load_config

@@ -18,6 +18,7 @@ from sparkctl.model.events import (
     NodeStateChanged,
     Outcome,
     PhaseChanged,
+    Released,
     Warned,
 )
 from sparkctl.model.finding import Severity
@@ -25,9 +26,17 @@ from sparkctl.model.guard import GuardAct
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean, clean_lines
-from sparkctl.model.units import spoken
+from sparkctl.model.units import GIB, spoken
 from sparkctl.present.fit_rows import sum_lines
-from sparkctl.present.sentences import caches_line, guard_line, node_line, phase_line, phase_word, verdict_lines
+from sparkctl.present.sentences import (
+    caches_line,
+    guard_line,
+    node_line,
+    phase_line,
+    phase_word,
+    released_line,
+    verdict_lines,
+)
 from sparkctl.present.symbols import symbol
 
 _WORTH_A_LINE = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
@@ -83,6 +92,12 @@ class WordTeller:
                 self._phase = None
             case GuardActed():
                 self._tell_guard(event)
+            case Released() if (
+                not event.holders and (event.missing or 0) <= GIB
+            ):  # the rest is a warning with a next step
+                severity = Severity.WARNING if event.missing is None else Severity.GOOD
+                style = "attention" if event.missing is None else "good"
+                self._line(event.node, style, symbol(severity, self.ascii), released_line(event))
             case FitJudged() if event.fit.is_refused:
                 self.live.clear()
                 for line in sum_lines(event.fit):

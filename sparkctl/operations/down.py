@@ -1,42 +1,63 @@
-"""``down``: stop instances of ours wherever they run, one after the other, and wait for their memory."""
+"""``down`` and ``free``: stop whole instances, all ranks of them, and prove that what they held is back."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from sparkctl.core.context import Context
+from sparkctl.core.owed import Owed, OwedStops
 from sparkctl.core.session import Session
-from sparkctl.errors import ExitCode, InvalidInput, Refused, SparkctlError
+from sparkctl.core.wholes import Occupant, Whole, wholes
+from sparkctl.errors import (
+    DockerDown,
+    DockerError,
+    ExitCode,
+    InvalidInput,
+    LinkLost,
+    NodeError,
+    Refused,
+    SparkctlError,
+    Starved,
+    Unreachable,
+)
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, Warned
-from sparkctl.model.guard import UnwatchReason
 from sparkctl.model.history import Kind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
 from sparkctl.model.suggest import did_you_mean
+from sparkctl.operations import freed
 from sparkctl.operations.chronicled import Subject, chronicled
-from sparkctl.operations.labels import grace_of
-from sparkctl.operations.lock import acquire
-from sparkctl.operations.start_guard import unwatch
-from sparkctl.operations.stop import Stopped, stop
+from sparkctl.operations.halting import Halt, stop_all
+from sparkctl.operations.labels import port_of
+from sparkctl.operations.lock import StartLock, StepLock, acquire
 from sparkctl.operations.stream import Emit, ended_by, stream
 
-DEFAULT_GRACE = 30.0
+__all__ = ["DownRequest", "Halt", "down", "stop_all"]
+
+_AWAY = (Unreachable, Starved, LinkLost, DockerDown)  # whatever runs there is not known, and runs on
 
 
 @dataclass(frozen=True, slots=True)
 class DownRequest:
     """``instance`` None means every instance of ours on these nodes. ``grace`` is seconds between TERM and KILL.
 
-    ``known`` are the names that are not misspelt: profiles, and whatever was started before.
+    ``known`` are the names that are not misspelt: profiles, and whatever was started before. ``everywhere`` are all nodes
+    there are: where the other ranks of a model are looked for. ``frees``: the nodes are to be free, so what stays is told.
     """
 
     instance: str | None
     nodes: Sequence[Node]
     grace: float | None = None
     known: frozenset[str] = frozenset()
+    everywhere: Sequence[Node] = ()
+    frees: bool = False
+    dry_run: bool = False
 
 
 def down(ctx: Context, request: DownRequest) -> AsyncGenerator[Event, None]:
@@ -45,128 +66,251 @@ def down(ctx: Context, request: DownRequest) -> AsyncGenerator[Event, None]:
     def run(own: Context) -> AsyncGenerator[Event, None]:
         return stream(
             own,
-            lambda emit: _down(own, request, emit),
+            _Down(own, request).run,
             request.instance,
             on_interrupt="interrupted; what was told to stop goes on stopping: sparkctl status",
         )
 
-    return chronicled(ctx, Subject(Kind.STOP, request.nodes, request.instance), run)
+    return run(ctx) if request.dry_run else chronicled(ctx, Subject(Kind.STOP, request.nodes, request.instance), run)
 
 
-@dataclass(frozen=True, slots=True)
-class Halt:
-    """What came of stopping several: each container that was stopped, and why a node could not be finished with."""
+class _Down:
+    """One run of the verb: what each node has, why one could not be asked, and what came of it."""
 
-    stopped: tuple[Stopped, ...]
-    failures: tuple[tuple[NodeName, SparkctlError], ...] = ()
+    def __init__(self, ctx: Context, request: DownRequest) -> None:
+        self.ctx, self.request = ctx, request
+        self.emit: Emit = lambda event: None
+        self.began = ctx.clock.monotonic()
+        self.asked = [node.name for node in request.nodes]
+        self.sessions: dict[NodeName, Session] = {}
+        self.containers: dict[NodeName, tuple[Container, ...]] = {}
+        self.failures: dict[NodeName, SparkctlError] = {}
+        self.unmatched: list[str] = []
+        self.owed = OwedStops(ctx.history.directory)
 
+    async def run(self, emit: Emit) -> Ended:
+        """Look everywhere first, then stop everything at once."""
+        self.emit = emit
+        async with AsyncExitStack() as stack:
+            await self._visit(self.request.nodes, stack)
+            await self._follow(stack)
+            chosen = self._chosen()
+            self._tell(chosen)
+            if self.request.dry_run:
+                return await self._planned(chosen)
+            if not chosen:
+                self._refuse_foreign()
+                return await self._end(Halt(), chosen)
+            locks = await self._lock(chosen)
+            try:
+                chosen = self._whole_ones(await self._look_again(locks))
+                for one in self.owed.all(self.ctx.clock.now()):
+                    if any(one.is_meant(part.container) for whole in chosen for part in whole.on(one.node)):
+                        self.owed.drop(one)  # it is what is done now
+                by_node = {
+                    node: [part.container for whole in chosen for part in whole.on(node)]
+                    for node in locks
+                    if any(whole.on(node) for whole in chosen)
+                }
+                halt = await stop_all(self.sessions, self.ctx, emit, by_node, self.request.grace)
+            finally:
+                for lock in locks.values():
+                    await lock.release()
+            self.failures |= dict(halt.failures)
+            return await self._end(halt, chosen)
 
-async def stop_all(
-    sessions: Mapping[NodeName, Session],
-    ctx: Context,
-    emit: Emit,
-    containers_by_node: Mapping[NodeName, Sequence[Container]],
-    grace: float | None = None,
-    keep: bool = False,
-) -> Halt:
-    """Stop containers of ours on several nodes at once, those of one node in their order; the caller has the locks.
+    # looking
 
-    ``grace`` None: what each says itself. ``keep``: they stay, ended. A node that fails keeps no other from its end.
-    """
+    async def _visit(self, nodes: Iterable[Node], stack: AsyncExitStack) -> None:
+        """Ask nodes what stands there, all at once."""
+        new = [node for node in nodes if node.name not in self.sessions]
+        for node in new:
+            session = self.sessions[node.name] = await stack.enter_async_context(self.ctx.session(node))
+            session.report_to(self.emit)
 
-    async def on(node: NodeName) -> list[Stopped]:
-        session, containers = sessions[node], containers_by_node[node]
-        await unwatch(session, ctx, emit, [container.id for container in containers], UnwatchReason.STOPPED)
-        return [await stop(session, ctx, emit, one, grace_for(one, grace), keep=keep) for one in containers]
+        async def ask(session: Session) -> tuple[Container, ...]:
+            await session.link.connect()
+            return await session.docker.list()
 
-    nodes = list(containers_by_node)
-    outcomes = await asyncio.gather(*(on(node) for node in nodes), return_exceptions=True)
-    failures = [(node, one) for node, one in zip(nodes, outcomes, strict=True) if isinstance(one, SparkctlError)]
-    for one in outcomes:
-        if isinstance(one, BaseException) and not isinstance(one, SparkctlError):
-            raise one
-    return Halt(tuple(done for one in outcomes if isinstance(one, list) for done in one), tuple(failures))
+        answers = await asyncio.gather(*(ask(self.sessions[node.name]) for node in new), return_exceptions=True)
+        for node, answer in zip(new, answers, strict=True):
+            if isinstance(answer, SparkctlError):
+                self.failures[node.name] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                self.containers[node.name] = answer
 
+    async def _follow(self, stack: AsyncExitStack) -> None:
+        """Ask where the other ranks are: by the names that whoever started them gave, else all nodes there are."""
+        for whole in self._chosen():
+            await self._visit([n for n in self.request.everywhere if n.name in whole.elsewhere], stack)
+        if any(whole.missing and (self._strangers(whole) or not whole.elsewhere) for whole in self._chosen()):
+            await self._visit(self.request.everywhere, stack)  # this operator may call them otherwise
+        for whole in self._chosen():
+            self.unmatched += [f"{whole.name} on {name}" for name in self._strangers(whole)]
 
-async def _down(ctx: Context, request: DownRequest, emit: Emit) -> Ended:
-    began = ctx.clock.monotonic()
-    outcomes = await asyncio.gather(
-        *(_down_on(ctx, request, node, emit) for node in request.nodes), return_exceptions=True
-    )
-    failure: SparkctlError | None = None
-    done: list[Stopped] = []
-    for node, outcome in zip(request.nodes, outcomes, strict=True):
-        if isinstance(outcome, SparkctlError):
-            failure = failure or outcome
-            if len(request.nodes) > 1:
-                emit(Warned(ctx.clock.now(), node.name, outcome.message, outcome.hint))
-        elif isinstance(outcome, BaseException):
-            raise outcome
-        else:
-            done += outcome
-    seconds = ctx.clock.monotonic() - began
-    if failure is not None:
-        return ended_by(failure, ctx, seconds, request.instance)
-    if not done and request.instance is not None and request.instance not in request.known:
-        raise InvalidInput(
-            f"no instance and no profile is called {request.instance}{did_you_mean(request.instance, request.known)}",
-            "see what runs: sparkctl status",
-        )
-    missing = not all(stopped.is_proved for stopped in done)
-    what = f"{request.instance} does not run" if request.instance else "nothing that sparkctl started runs"
-    message = None if done else f"{what} on {' or '.join(n.name for n in request.nodes)}; nothing to stop"
-    return Ended(
-        ctx.clock.now(),
-        Outcome.UNHEALTHY if missing else Outcome.DONE,
-        int(ExitCode.UNHEALTHY if missing else ExitCode.DONE),
-        seconds,
-        instance=request.instance,
-        message="stopped, but its memory has not come back" if missing else message,
-        log=next((stopped.log for stopped in done if stopped.log), None),
-    )
+    def _strangers(self, whole: Whole) -> list[str]:
+        """Return the names of nodes with a rank that was not found, and that no node here is called."""
+        return [name for name in whole.elsewhere if name not in self.sessions] if whole.missing else []
 
+    def _chosen(self) -> list[Whole]:
+        """Return what is to be stopped: whole instances of which any part is where it was asked."""
+        occupants = [
+            Occupant(node, one, None, port_of(one))
+            for node, containers in self.containers.items()
+            for one in containers
+            if one.is_ours and self.request.instance in (None, one.label(Label.INSTANCE))
+        ]
+        return [whole for whole in wholes(occupants) if any(node in self.asked for node in whole.nodes)]
 
-async def _down_on(ctx: Context, request: DownRequest, node: Node, emit: Emit) -> list[Stopped]:
-    async with ctx.session(node) as session:
-        session.report_to(emit)
-        await session.link.connect()
-        containers = await session.docker.list()
-        if not _chosen(request, containers):
-            _refuse_foreign(request, node, containers)
-            return []
+    def _tell(self, chosen: Sequence[Whole]) -> None:
+        """Say what goes with what was asked for."""
+        for whole in chosen:
+            others = [node for node in whole.nodes if node not in self.asked]
+            if others:
+                what = "would be stopped" if self.request.dry_run else "is stopped"
+                self._warn(
+                    whole.nodes[0],
+                    f"{whole.name} is one model on {' and '.join(dict.fromkeys(whole.nodes))}: it {what} on all of them",
+                )
+        for words in self.unmatched:
+            hint = "look there with: sparkctl status --node USER@HOST, or give it that name in the config"
+            self._warn(None, f"a rank of {words} was not found: no node is called so here", hint)
 
-        def warn(message: str) -> None:
-            emit(Warned(ctx.clock.now(), node.name, message, None))
+    def _refuse_foreign(self) -> None:
+        """A running container of that name which is not ours is never stopped, and not passed over in silence either."""
+        for node, containers in self.containers.items():
+            for one in containers:
+                if one.name == self.request.instance and one.is_alive and node in self.asked:
+                    raise Refused(
+                        f"{one.name} on {node} was not started by sparkctl and is left alone",
+                        f"on {node}: docker stop {one.name}",
+                    )
 
-        doing = f"stopping {request.instance or 'everything'}"
-        lock = await acquire(session, ctx, doing, warn, beside_ourselves=True)
-        try:
-            chosen = _chosen(request, await session.docker.list())  # somebody may have stopped it while we waited
-            halt = await stop_all({node.name: session}, ctx, emit, {node.name: chosen}, request.grace)
-            for _, failure in halt.failures:
-                raise failure
-            return list(halt.stopped)
-        finally:
-            await lock.release()
+    # changing
 
+    async def _lock(self, chosen: Sequence[Whole]) -> dict[NodeName, StartLock | StepLock]:
+        """Take the locks of all nodes that are touched, in the order of their names, so that two never wait for each other."""
+        locks: dict[NodeName, StartLock | StepLock] = {}
+        doing = f"stopping {self.request.instance or 'everything'}"
+        for node in sorted({node for whole in chosen for node in whole.nodes}):
+            warn = partial(self._warn, node)
+            try:
+                locks[node] = await acquire(self.sessions[node], self.ctx, doing, warn, beside_ourselves=True)
+            except SparkctlError as error:
+                self.failures[node] = error
+        return locks
 
-def _chosen(request: DownRequest, containers: Sequence[Container]) -> list[Container]:
-    return [c for c in containers if c.is_ours and request.instance in (None, c.label(Label.INSTANCE))]
+    async def _look_again(self, locks: Iterable[NodeName]) -> list[Whole]:
+        """Return what is to be stopped now: somebody may have stopped it while we waited."""
+        for node in locks:
+            try:
+                self.containers[node] = await self.sessions[node].docker.list()
+            except (NodeError, DockerError) as error:
+                self.failures[node] = error
+        return self._chosen()
 
+    def _whole_ones(self, chosen: Sequence[Whole]) -> list[Whole]:
+        """Leave out what somebody else is at work on anywhere: stopping the rest of it would leave a half."""
+        busy = {node for node, error in self.failures.items() if isinstance(error, Refused)}
+        return [whole for whole in chosen if not busy.intersection(whole.nodes)]
 
-def grace_for(container: Container, asked: float | None) -> float:
-    """Return what was asked for now, else what the profile said when this was started; seconds."""
-    if asked is not None:
-        return asked
-    own = grace_of(container)
-    return DEFAULT_GRACE if own is None else own
+    # saying
 
+    async def _planned(self, chosen: Sequence[Whole]) -> Ended:
+        lines = [f"would stop {whole.name} on {' and '.join(whole.nodes)}" for whole in chosen]
+        stays = await freed.stays(self.ctx, self._asked_sessions(), self.emit)
+        message = "\n".join([*(lines or ["nothing that sparkctl started runs there"]), *stays])
+        if (failure := self._told_failure()) is not None:
+            return ended_by(failure, self.ctx, self._seconds)
+        return Ended(self.ctx.clock.now(), Outcome.PLANNED, int(ExitCode.DONE), self._seconds, message=message)
 
-def _refuse_foreign(request: DownRequest, node: Node, containers: Sequence[Container]) -> None:
-    """A running container of that name which is not ours is never stopped, and not passed over in silence either."""
-    for container in containers:
-        if container.name == request.instance and container.is_alive:
-            raise Refused(
-                f"{container.name} on {node.name} was not started by sparkctl and is left alone",
-                f"on {node.name}: docker stop {container.name}",
+    async def _end(self, halt: Halt, chosen: Sequence[Whole]) -> Ended:
+        self._owe(halt, chosen)
+        if (failure := self._told_failure()) is not None:
+            return ended_by(failure, self.ctx, self._seconds, self.request.instance)
+        asked, done = self.request.instance, halt.stopped
+        if not done and asked is not None and asked not in self.request.known:
+            raise InvalidInput(
+                f"no instance and no profile is called {asked}{did_you_mean(asked, self.request.known)}",
+                "see what runs: sparkctl status",
             )
+        is_good = all(one.is_proved for one in done) and not self.unmatched
+        lines: list[str] = []
+        if not done:
+            what = f"{asked} does not run" if asked else "nothing that sparkctl started runs"
+            lines.append(f"{what} on {' or '.join(self.asked)}; nothing to stop")
+        if self.request.frees:
+            lines += await freed.stays(self.ctx, self._asked_sessions(), self.emit)
+        if self.unmatched:
+            lines = [f"stopped here, but a rank may still run: {', '.join(self.unmatched)}"]
+        elif not is_good:
+            lines = ["stopped, but not everything that it held is back"]
+        return Ended(
+            self.ctx.clock.now(),
+            Outcome.DONE if is_good else Outcome.UNHEALTHY,
+            int(ExitCode.DONE if is_good else ExitCode.UNHEALTHY),
+            self._seconds,
+            instance=asked,
+            message="\n".join(lines) or None,
+            log=next((one.log for one in done if one.log), None),
+        )
+
+    def _asked_sessions(self) -> list[Session]:
+        return [self.sessions[node] for node in self.asked if node not in self.failures]
+
+    def _told_failure(self) -> SparkctlError | None:
+        """Tell why each node failed; return the one that decides the end, where there is any."""
+        order = [node for node in self.sessions if node in self.failures]
+        if len(self.sessions) > 1:
+            for node in order:
+                self._warn(node, self.failures[node].message, self.failures[node].hint)
+        return self.failures[order[0]] if order else None
+
+    def _owe(self, halt: Halt, chosen: Sequence[Whole]) -> None:
+        """Keep what is still to be done on nodes that could not be asked, for the next contact with them."""
+        now, done = self.ctx.clock.now(), {one.container_id for one in halt.stopped}
+        for node, error in self.failures.items():
+            if not isinstance(error, _AWAY):
+                continue
+            left = [
+                Owed(node, whole.name, now, (part.container.id,), whole.label(Label.RUN))
+                for whole in chosen
+                for part in whole.on(node)
+                if part.container.id not in done
+            ]
+            left += [
+                Owed(node, whole.name, now, (), whole.label(Label.RUN))
+                for whole in chosen
+                if whole.missing and node in whole.elsewhere and whole.label(Label.RUN)
+            ]
+            if node not in self.containers and node in self.asked:
+                left += self._last_known(node, now, {one.instance for one in left})
+            with contextlib.suppress(OSError):
+                for one in left:
+                    self.owed.keep(one)
+                if left:
+                    names = ", ".join(dict.fromkeys(one.instance for one in left))
+                    self._warn(
+                        node,
+                        f"what may still run there of {names} is stopped at the next contact with {node}",
+                        f"that is up, down or free there within a day; sparkctl status --node {node} tells of it until then",
+                    )
+
+    def _last_known(self, node: NodeName, now: float, without: set[str]) -> list[Owed]:
+        """Return the containers that were started last from here on a node that does not say what it has."""
+        history = self.ctx.history
+        names = [self.request.instance] if self.request.instance else history.instances_with_logs()
+        found = []
+        for name in names:
+            logs = [] if name in without else history.saved_logs(name, [node])
+            found += [Owed(node, name, now, (logs[0].container,))] if logs else []
+        return found
+
+    @property
+    def _seconds(self) -> float:
+        return self.ctx.clock.monotonic() - self.began
+
+    def _warn(self, node: NodeName | None, message: str, hint: str | None = None) -> None:
+        self.emit(Warned(self.ctx.clock.now(), node, message, hint))

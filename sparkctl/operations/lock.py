@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkctl.core.context import Context, NodeLock
+from sparkctl.core.owed import OwedStops
 from sparkctl.core.session import Session
 from sparkctl.errors import LinkLost, NodeError, Refused
 from sparkctl.model.node import NodeState
@@ -167,7 +168,20 @@ async def acquire(
             raise
         if taken.holder.token not in ctx.locks:
             warn(f"you are {taken.holder.doing} in another terminal, which will see it stop")
+    if OwedStops(ctx.history.directory).on(session.node.name, ctx.clock.now()):
+        await _settle(session, ctx, warn, lock)
     return lock
+
+
+async def _settle(session: Session, ctx: Context, warn: Callable[[str], None], lock: StartLock) -> None:
+    """Finish first what an earlier stop had to leave: whoever changes a node begins so."""
+    from sparkctl.operations.owed import settle
+
+    try:
+        await settle(session, ctx, warn)
+    except BaseException:
+        await lock.release()
+        raise
 
 
 async def _answer(held: Held) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkctl.core.context import Context
@@ -38,9 +39,19 @@ class Stopped:
 
 
 async def stop(
-    session: Session, ctx: Context, emit: Emit, container: Container, grace: float, *, keep: bool = False
+    session: Session,
+    ctx: Context,
+    emit: Emit,
+    container: Container,
+    grace: float,
+    *,
+    keep: bool = False,
+    ended: Callable[[], None] = lambda: None,
 ) -> Stopped:
-    """Stop one container of ours and remove it, its log saved before it goes. ``keep``: it stays, ended."""
+    """Stop one container of ours and remove it, its log saved before it goes. ``keep``: it stays, ended.
+
+    ``ended`` is called once it runs no more, before its memory is waited for.
+    """
     instance = container.label(Label.INSTANCE) or container.name
     began = ctx.clock.monotonic()
 
@@ -54,6 +65,7 @@ async def stop(
     if container.is_alive:
         with contextlib.suppress(NoSuchContainer):
             await session.docker.stop(container.id, grace)
+    ended()
     saved = await save_log(session, ctx, emit, container)
     if saved.whole and not keep:
         with contextlib.suppress(NoSuchContainer):  # somebody was faster; gone is what we wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from sparkctl.model.events import CachesDropped, GuardActed, NodeStateChanged, PhaseChanged
+from sparkctl.model.events import CachesDropped, GuardActed, NodeStateChanged, PhaseChanged, Released
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
@@ -92,6 +92,21 @@ def caches_line(event: CachesDropped) -> str:
     if event.proven is False:
         line += "   the kernel counted no drop"
     return line
+
+
+def released_line(event: Released) -> str:
+    """Return what became of what an instance held: the proof, or in short what is left."""
+    who = clean(event.instance)
+    left = [clean(what) if held is None else f"{clean(what)}: {size(held)}" for what, held in event.holders]
+    lacks = event.missing or 0
+    missing = f"{size(lacks)} did not come back" if lacks > GIB else ""  # less comes and goes
+    if missing or left:
+        return f"{who}: " + "; ".join([*([missing] if missing else []), *left])
+    now = "" if event.available is None else f"; {event.available / GIB:.1f} GiB available"
+    then = "" if event.before_start is None or not now else f", {event.before_start / GIB:.1f} before it was started"
+    if event.missing is None:
+        return f"{who}: no process of it is left; whether all its memory is back could not be measured{now}"
+    return f"{who}: nothing of it is left{now}{then}"
 
 
 def guard_line(event: GuardActed) -> str:

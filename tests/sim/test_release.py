@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,18 @@ from sparkctl import engines
 from sparkctl.core.config import load_config
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
+from sparkctl.core.owed import Owed, OwedStops
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.events import Ended, Event, Outcome, Released, Warned
+from sparkctl.model.events import ContainersListed, Ended, Event, Outcome, PhaseChanged, Released, Warned
 from sparkctl.model.memory import BeforeStart
 from sparkctl.model.node import Node
+from sparkctl.model.phase import Phase
+from sparkctl.model.plan import Label
+from sparkctl.model.profile import Profile
 from sparkctl.model.units import GIB
 from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.lock import acquire
 from sparkctl.operations.up import up
 from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
@@ -51,9 +57,13 @@ async def everything(events: AsyncIterator[Event]) -> tuple[list[Event], Ended]:
     return told, told[-1]
 
 
+def shipped(name: str) -> Profile:
+    return ProfileLibrary(user=shipped_profiles_dir()).load(name)
+
+
 async def start(ctx: Context, node: Node, **changes: object) -> str:
     """Start the profile and return its container's id."""
-    profile = ProfileLibrary(user=shipped_profiles_dir()).load(INSTANCE)
+    profile = shipped(INSTANCE)
     if changes:
         profile = replace(profile, container=replace(profile.container, **changes))  # type: ignore[arg-type]
     told, ended = await everything(up(ctx, UpRequest(profile, engines.load(profile.engine), (node,))))
@@ -154,3 +164,139 @@ async def test_less_than_before_the_start_is_missing_even_if_nobody_is_seen_to_h
     assert missing is not None
     assert 25 * GIB < missing < 35 * GIB
     assert "no process is seen that holds it" in warnings(told)[0]
+
+
+# a model over both Sparks
+
+
+def ranks(sparks: SimulatedSparks, names: str = "spark1,spark2") -> list[str]:
+    """Let both Sparks run a rank each of one model; return their containers' ids."""
+    found = []
+    for rank, daemon in enumerate(sparks.docker.values()):
+        (old,) = daemon.containers.values()
+        labels = {
+            **old.labels, Label.INSTANCE: "big", Label.RANK: f"{rank}/2", Label.NODES: names, Label.RUN: "run-1",
+        }  # fmt: skip
+        old.body = {**old.body, "Labels": labels}
+        old.name = f"big-{rank}"
+        found.append(old.id)
+    return found
+
+
+@pytest.fixture
+async def both() -> AsyncIterator[SimulatedSparks]:
+    async with SimulatedSparks("two-stacks", **FAST) as opened:
+        yield opened
+
+
+async def test_a_model_on_two_sparks_is_stopped_on_both_though_one_was_named(
+    both: SimulatedSparks, ctx: Context
+) -> None:
+    ranks(both)
+    nodes = load_config(both.config_path).nodes
+    told, ended = await everything(down(ctx, DownRequest("big", [nodes[1]], everywhere=nodes)))
+    assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), warnings(told)
+    assert [daemon.containers for daemon in both.docker.values()] == [{}, {}]
+    assert "big is one model on spark1 and spark2: it is stopped on all of them" in warnings(told)[0]
+    stopping = [one.node for one in told if isinstance(one, PhaseChanged) and one.phase is Phase.STOPPING]
+    assert stopping[0] == "spark1", "the head is asked first"
+    assert {one.node for one in told if isinstance(one, Released)} == {"spark1", "spark2"}
+
+
+async def test_ranks_are_found_under_other_names_and_one_that_is_not_is_told(
+    both: SimulatedSparks, ctx: Context
+) -> None:
+    nodes = load_config(both.config_path).nodes
+    ranks(both, "gx10-a,gx10-b")
+    told, ended = await everything(down(ctx, DownRequest("big", [nodes[0]], everywhere=nodes)))
+    assert (ended.exit_code, both.docker["spark2"].containers) == (0, {})
+    assert len(warnings(told)) == 1
+
+
+async def test_a_rank_on_a_node_that_nobody_knows_is_no_success(both: SimulatedSparks, ctx: Context) -> None:
+    nodes = load_config(both.config_path).nodes
+    ranks(both, "spark1,gx10-b")
+    told, ended = await everything(down(ctx, DownRequest("big", [nodes[0]], everywhere=[nodes[0]])))
+    assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
+    assert ended.message == "stopped here, but a rank may still run: big on gx10-b"
+    assert not both.docker["spark1"].containers
+    assert len(both.docker["spark2"].containers) == 1, "no node was asked that is not there"
+    assert any("no node is called so here" in one for one in warnings(told))
+
+
+async def test_free_takes_the_whole_model_and_leaves_what_others_started(both: SimulatedSparks, ctx: Context) -> None:
+    ranks(both)
+    nodes = load_config(both.config_path).nodes
+    foreign = both.docker["spark2"].create(
+        "whisper", {"Image": "ghcr.io/me/whisper:1", "Cmd": ["serve"], "HostConfig": {}}
+    )
+    foreign.state = "running"
+    request = DownRequest(None, [nodes[1]], everywhere=nodes, frees=True)
+    told, ended = await everything(down(ctx, replace(request, dry_run=True)))
+    assert (ended.outcome, ended.exit_code) == (Outcome.PLANNED, 0)
+    message = ended.message or ""
+    assert message.startswith("would stop big on spark1 and spark2\nspark2: ")
+    assert "whisper was not started by sparkctl and is left alone" in message
+    assert not any(isinstance(one, PhaseChanged) for one in told)
+    told, ended = await everything(down(ctx, request))
+    assert ended.exit_code == 0, warnings(told)
+    assert list(both.docker["spark2"].containers.values()) == [foreign]
+    assert foreign.state == "running"
+    assert both.docker["spark1"].containers == {}
+    assert "whisper" in (ended.message or "")
+    (listed,) = [one for one in told if isinstance(one, ContainersListed)]
+    assert [one.name for one in listed.instances] == ["whisper"]
+
+
+# a node that is away
+
+
+async def away(sparks: SimulatedSparks, node: Node) -> Node:
+    """Return a node as it is when nothing listens there."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return replace(node, port=free.getsockname()[1])
+
+
+async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_run(
+    both: SimulatedSparks, ctx: Context
+) -> None:
+    ids = ranks(both)
+    one, two = load_config(both.config_path).nodes
+    off = await away(both, two)
+    told, ended = await everything(down(ctx, DownRequest("big", [one, off], everywhere=[one, off])))
+    assert (ended.outcome, ended.exit_code) == (Outcome.UNREACHABLE, 3)
+    assert both.docker["spark1"].containers == {}, "the rest proceeds"
+    assert list(both.docker["spark2"].containers) == [ids[1]]
+    assert any("of big is stopped at the next contact with spark2" in words for words in warnings(told))
+    (owed,) = OwedStops(ctx.history.directory).all(ctx.clock.now())
+    assert (owed.node, owed.instance, owed.run, owed.containers) == ("spark2", "big", "run-1", ())
+
+    daemon = both.docker["spark2"]
+    (worker,) = daemon.containers.values()
+    other = daemon.create("big-again", {**worker.body, "Labels": {**worker.labels, Label.RUN: "run-2"}})
+    request = UpRequest(profile := shipped("orpheus-tts"), engines.load(profile.engine), (two,))
+    told, ended = await everything(up(ctx, request))
+    assert any("finishing what was asked at" in words and "stopping big on spark2" in words for words in warnings(told))
+    assert ids[1] not in daemon.containers
+    assert other.id in daemon.containers, "another start of it is not what was meant"
+    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
+
+
+async def test_what_was_started_again_meanwhile_is_left(both: SimulatedSparks, ctx: Context) -> None:
+    ids = ranks(both)
+    two = load_config(both.config_path).nodes[1]
+    owed = OwedStops(ctx.history.directory)
+    (worker,) = both.docker["spark2"].containers.values()
+    assert worker.started is not None
+    owed.keep(Owed(two.name, "big", worker.started / 1e9 - 5, (ids[1][:12],)))
+    _, ended = await everything(down(ctx, DownRequest(None, [two], dry_run=True)))
+    assert ended.exit_code == 0
+    assert owed.all(ctx.clock.now()), "who only looks settles nothing"
+    async with ctx.session(two) as session:
+        await session.link.connect()
+        said: list[str] = []
+        await (await acquire(session, ctx, "testing", said.append)).release()
+    assert "was started again since: it is left" in said[0]
+    assert ids[1] in both.docker["spark2"].containers
+    assert owed.all(ctx.clock.now()) == ()

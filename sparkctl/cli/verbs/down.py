@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_option, make_context, node_option, seconds
+from sparkctl.cli.setup import (
+    all_nodes,
+    chosen_nodes,
+    complete_profiles,
+    json_option,
+    make_context,
+    node_option,
+    seconds,
+)
 
 
 @click.command("down", short_help="Stop an instance and wait until its memory is back.")
@@ -26,9 +34,17 @@ def command(
     kill: bool,
     as_json: bool,
 ) -> int:
-    """Stop INSTANCE (or --all), save its log, remove its container, wait until the memory is really back.
+    """Stop INSTANCE (or --all), save its log, remove its container, and prove that all it held is back: its memory, its
+    processes, its files in /dev/shm.
 
-    Only what sparkctl started is stopped. Not running is success; a node that does not answer is exit 3, never "stopped".
+    A model over several Sparks is stopped on all of them. Only what sparkctl started is stopped. Not running is success; a
+    node that does not answer is exit 3, never "stopped", and the next contact with it finishes the job. Exit 5: something
+    is left, and it is said who holds it.
+
+    \b
+      sparkctl down qwen36
+      sparkctl down --all --node spark2
+      sparkctl down qwen36 --kill            without time to finish
     """
     from sparkctl.cli.drive import drive
     from sparkctl.cli.tellers import JsonTeller, WordTeller
@@ -43,5 +59,5 @@ def command(
         raise click.UsageError("either --grace or --kill, not both", ctx)
     context = make_context(may_ask=not as_json)
     known = frozenset((*ProfileLibrary().names(), *context.history.instances_with_logs()))
-    request = DownRequest(instance, chosen_nodes(node), 0.0 if kill else grace, known)
+    request = DownRequest(instance, chosen_nodes(node), 0.0 if kill else grace, known, all_nodes())
     return drive(context, lambda: down(context, request), JsonTeller() if as_json else WordTeller())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sparkctl.core.context import Context
+    from sparkctl.core.owed import Owed
     from sparkctl.core.store import NodeView
     from sparkctl.model.node import Node
 
@@ -46,7 +47,7 @@ async def _once(context: Context, nodes: Sequence[Node], check: bool, as_json: b
     if not as_json:
         importlib.import_module("sparkctl.present.status_table")
     views = await looking
-    _print(views, as_json, plain_letters)
+    _print(context, views, as_json, plain_letters)
     return _exit_code(views, check)
 
 
@@ -61,16 +62,37 @@ def _exit_code(views: Sequence[NodeView], check: bool) -> int:
     return int(ExitCode.DONE)
 
 
-def _print(views: Sequence[NodeView], as_json: bool, plain_letters: bool) -> None:
+def _owed(context: Context, views: Sequence[NodeView]) -> tuple[Owed, ...]:
+    """Return the stops that are still to be done on these nodes."""
+    from sparkctl.core.owed import OwedStops
+
+    names = {view.name for view in views}
+    return tuple(one for one in OwedStops(context.history.directory).all(context.clock.now()) if one.node in names)
+
+
+def _still_to_stop(context: Context, views: Sequence[NodeView]) -> list[str]:
+    import time
+
+    from sparkctl.model.text import clean
+
+    return [
+        f"{clean(one.instance)} is still to be stopped on {one.node}, asked at "
+        f"{time.strftime('%H:%M', time.localtime(one.since))}: the next up, down or free there does it"
+        for one in _owed(context, views)
+    ]
+
+
+def _print(context: Context, views: Sequence[NodeView], as_json: bool, plain_letters: bool) -> None:
     from sparkctl.cli import output
     from sparkctl.cli.style import ascii_only
     from sparkctl.core.record import plain
     from sparkctl.present.status_table import status_lines
 
     if as_json:
-        output.document({"schema": 1, "nodes": plain(tuple(views))})
+        output.document({"schema": 1, "nodes": plain(tuple(views)), "unfinished_stops": plain(_owed(context, views))})
     else:
-        output.texts(status_lines(views, plain_letters or ascii_only(sys.stdout), output.width()))
+        picture = status_lines(views, plain_letters or ascii_only(sys.stdout), output.width())
+        output.texts([*picture, *_still_to_stop(context, views)])
 
 
 async def _watch(context: Context, nodes: Sequence[Node], as_json: bool, plain_letters: bool) -> int:
@@ -90,9 +112,9 @@ async def _watch(context: Context, nodes: Sequence[Node], as_json: bool, plain_l
             async for views in looks:
                 if painting:
                     picture = status_lines(views, plain_letters or ascii_only(sys.stdout), output.width())
-                    output.screen([time.strftime("%H:%M:%S"), "", *picture])
+                    output.screen([time.strftime("%H:%M:%S"), "", *picture, *_still_to_stop(context, views)])
                 else:
-                    _print(views, as_json, plain_letters)
+                    _print(context, views, as_json, plain_letters)
 
     await until_stopped(show())
     return 0

@@ -1,0 +1,33 @@
+"""``sparkctl free``."""
+
+from __future__ import annotations
+
+import click
+
+from sparkctl.cli.setup import all_nodes, chosen_nodes, complete_nodes, json_option, make_context, seconds
+
+
+@click.command("free", short_help="Stop everything of ours on a node, and say what is left there.")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=complete_nodes)
+@click.option("--dry-run", is_flag=True, help="Say what would be stopped and what stays, and change nothing.")
+@click.option(
+    "--grace", callback=seconds, metavar="TIME", help="Time between SIGTERM and SIGKILL (default: the profiles')."
+)
+@json_option
+def command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_json: bool) -> int:
+    """Stop everything that sparkctl started on these nodes, and prove that what it held is back.
+
+    A model that has a part there is stopped on its other Sparks, too. What others started is listed and left. Exit 3: a
+    node does not answer; 5: something is left, and it is said who holds it.
+
+    \b
+      sparkctl free spark2
+      sparkctl free spark1 spark2 --dry-run
+    """
+    from sparkctl.cli.drive import drive
+    from sparkctl.cli.tellers import JsonTeller, WordTeller
+    from sparkctl.operations.down import DownRequest, down
+
+    context = make_context(may_ask=not as_json)
+    request = DownRequest(None, chosen_nodes(nodes), grace, everywhere=all_nodes(), frees=True, dry_run=dry_run)
+    return drive(context, lambda: down(context, request), JsonTeller() if as_json else WordTeller())
