@@ -22,6 +22,8 @@ class PlanTeller(WordTeller):
         if not isinstance(event, PlanMade):
             return super().tell(event)
         if self.plan_format == "docker":
+            if event.plan.ranks > 1:
+                output.text(f"# on {event.node}, rank {event.plan.rank} of {event.plan.ranks}")
             return output.text(docker_line(event.plan))
         if self.plan_format == "json":
             return output.document(plain(masked(event.plan)))

@@ -89,24 +89,21 @@ def one_node(name: str | None) -> Node:
 
 def rank_nodes(names: Sequence[str], profile: Profile) -> tuple[Node, ...]:
     """Return the node of each rank of a profile, the head's first: the named ones, or all where there are exactly as many."""
-    from sparkctl.core.config import default_node, load_config
-    from sparkctl.errors import InvalidInput
+    from sparkctl.operations.ranks_preflight import nodes_for, refuse_count
 
-    if not names and profile.nodes == 1:
-        return (default_node(load_config()),)
-    chosen = tuple(chosen_nodes(names))
-    if len(chosen) != profile.nodes:
-        there = " and ".join(node.name for node in chosen)
-        raise InvalidInput(
-            f"{profile.name} is for {profile.nodes} {'node' if profile.nodes == 1 else 'nodes'}, and {there} are {len(chosen)}",
-            f"give --node {profile.nodes} times" if profile.nodes > 1 else "give --node once",
-        )
-    return chosen
+    if profile.nodes > 1:
+        configured = chosen_nodes(())
+        return nodes_for(profile, chosen_nodes(names) if names else (), configured)
+    if not names:
+        return (one_node(None),)
+    nodes = chosen_nodes(names)
+    refuse_count(profile, nodes)
+    return tuple(nodes)
 
 
-def node_option(*, many: bool) -> Callable[[F], F]:
+def node_option(*, many: bool, about: str = " (repeatable; all without it)") -> Callable[[F], F]:
     """Return the ``--node`` option, completed from the config."""
-    about = "a configured name, an SSH alias, or user@host" + (" (repeatable; all without it)" if many else "")
+    about = "a configured name, an SSH alias, or user@host" + (about if many else "")
     return click.option(
         "-n", "--node", multiple=True, metavar="NODE", help=about, shell_complete=complete_nodes,
         callback=None if many else _only_one,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 
 from sparkctl.cli import narrate, output
 from sparkctl.cli.style import ascii_only, paint, wants_colour
@@ -35,6 +36,7 @@ from sparkctl.present.sentences import (
     phase_line,
     phase_word,
     released_line,
+    step_words,
     verdict_lines,
 )
 from sparkctl.present.symbols import symbol
@@ -66,6 +68,27 @@ class JsonTeller:
         """The result line says it."""
 
 
+@dataclass(slots=True)
+class _Told:
+    """The phase of a node that was told of last; moments are monotonic: when it began, when the event came, and when a line
+    of it was said."""
+
+    event: PhaseChanged
+    since: float
+    at: float
+    said: float = 0.0
+
+    @property
+    def elapsed(self) -> float | None:
+        """Seconds since the verb began, by now."""
+        return None if self.event.elapsed is None else self.event.elapsed + (time.monotonic() - self.at)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing follows it by itself."""
+        return self.event.phase in _SETTLED
+
+
 class WordTeller:
     """For people: one live line per phase on a terminal, plain lines elsewhere. stdout gets the endpoint alone."""
 
@@ -74,10 +97,7 @@ class WordTeller:
         self.live = narrate.LiveLine()
         self.colour = wants_colour(sys.stderr)
         self.ascii = ascii_only(sys.stderr)
-        self._phase: PhaseChanged | None = None
-        self._told_at = 0.0
-        self._phase_since = 0.0
-        self._phase_at = 0.0
+        self._phases: dict[str, _Told] = {}  # by node
         self._connected: set[str] = set()
         self._away: set[str] = set()
         self._warned: set[str] = set()
@@ -89,7 +109,7 @@ class WordTeller:
                 self._tell_phase(event)
             case CachesDropped():
                 self._line(event.node, "good", symbol(Phase.READY, self.ascii), caches_line(event))
-                self._phase = None
+                self._phases.pop(event.node, None)
             case GuardActed():
                 self._tell_guard(event)
             case Released() if (
@@ -115,14 +135,14 @@ class WordTeller:
 
     def tick(self) -> None:
         """Move the clock on the live line; without a terminal, say now and then that it lasts."""
-        event, now = self._phase, time.monotonic()
-        if event is None or event.phase in _SETTLED:
-            return
+        going, now = [told for told in self._phases.values() if not told.is_settled], time.monotonic()
         if self.live.on:
-            self._show(event)
-        elif now - self._told_at >= _STILL_PAUSE and event.node not in self._away:
-            self._told_at = now
-            narrate.say(f"{event.node}  {phase_line(event, self._elapsed(event), self.ascii)}")
+            return self._show()
+        for told in going:
+            if now - told.said >= _STILL_PAUSE and told.event.node not in self._away:
+                told.said = now
+                narrate.say(f"{told.event.node}  {phase_line(told.event, told.elapsed, self.ascii)}")
+        return None
 
     def interrupted(self, presses: int) -> None:
         """Say that the key was heard."""
@@ -153,22 +173,22 @@ class WordTeller:
             self._line(event.node, "attention" if away else "good", symbol(event.state, self.ascii), node_line(event))
 
     def _tell_phase(self, event: PhaseChanged) -> None:
-        before, now = self._phase, time.monotonic()
-        moved_on = before is not None and event.phase not in (before.phase, Phase.FAILED)
-        if before is not None and moved_on and before.phase in _WORTH_A_LINE and self.live.on:
-            words = f"{phase_word(before.phase)} done   {spoken(now - self._phase_since)}{_usually(before)}"
+        told, now = self._phases.get(event.node), time.monotonic()
+        before = None if told is None else told.event
+        moved_on = before is not None and event.phase not in (before.phase, Phase.FAILED, Phase.STOPPED)
+        if told is not None and before is not None and moved_on and before.phase in _WORTH_A_LINE and self.live.on:
+            words = f"{phase_word(before.phase)} done   {spoken(now - told.since)}{_usually(before)}"
             self._line(before.node, "good", symbol(Phase.READY, self.ascii), words)
-        new_phase = before is None or before.phase is not event.phase
-        if new_phase:
-            self._phase_since = now
-        self._phase, self._phase_at = event, now
-        if event.phase in _SETTLED:
+        new_phase = told is None or before is None or before.phase is not event.phase
+        since = now if told is None or new_phase else told.since
+        told = self._phases[event.node] = _Told(event, since, now, 0.0 if told is None else told.said)
+        if told.is_settled:
             return self._tell_settled(event)
         if self.live.on:
-            return self._show(event)
+            return self._show()
         new_step = before is None or (before.step and before.step.name) != (event.step and event.step.name)
-        if new_phase or new_step or now - self._told_at > _PLAIN_PAUSE:
-            self._told_at = now
+        if new_phase or new_step or now - told.said > _PLAIN_PAUSE:
+            told.said = now
             narrate.say(f"{event.node}  {phase_line(event, event.elapsed, self.ascii)}")
         return None
 
@@ -182,7 +202,7 @@ class WordTeller:
         self._line(event.node, style, symbol(event.phase, self.ascii), words)
 
     def _tell_end(self, event: Ended) -> None:
-        self._phase = None
+        self._phases.clear()
         self.live.clear()
         if event.verdict is not None:
             if event.outcome is Outcome.TIMED_OUT:
@@ -201,19 +221,23 @@ class WordTeller:
         if event.endpoint:
             output.text(event.endpoint)
 
-    def _elapsed(self, event: PhaseChanged) -> float | None:
-        return None if event.elapsed is None else event.elapsed + (time.monotonic() - self._phase_at)
-
-    def _show(self, event: PhaseChanged) -> None:
-        elapsed = self._elapsed(event)
-        mark = paint(symbol(event.phase, self.ascii), "attention", self.colour)
-        self.live.show(f"{event.node}  {mark} {phase_line(event, elapsed, self.ascii)}")
+    def _show(self) -> None:
+        """Rewrite the live line: how far the first node is, and behind it the others."""
+        going = [told for told in self._phases.values() if not told.is_settled]
+        if not going:
+            return
+        first, *others = going
+        mark = paint(symbol(first.event.phase, self.ascii), "attention", self.colour)
+        line = f"{first.event.node}  {mark} {phase_line(first.event, first.elapsed, self.ascii)}"
+        for told in others:
+            line += f"   {told.event.node} {phase_word(told.event.phase)} {step_words(told.event.step, self.ascii)}".rstrip()
+        self.live.show(line)
 
     def _line(self, node: str, style: str, mark: str, words: str) -> None:
         self.live.clear()
         narrate.say(f"{node}  {paint(mark, style, self.colour)} {words}", len(node) + 4)
-        if self._phase is not None and self._phase.phase not in _SETTLED and self.live.on:
-            self._show(self._phase)
+        if self.live.on:
+            self._show()
 
 
 def _usually(event: PhaseChanged) -> str:

@@ -151,9 +151,9 @@ def _unread(profile: Profile, plan: LaunchPlan) -> str | None:
 
 def commands(one: Fit, again: Callable[[Edit | None], str]) -> tuple[str, ...]:
     """Return what follows from the answer: the start, or each way to make it fit. ``again`` gives the command that starts it,
-    with a field changed; of a model for several Sparks there is none so far."""
+    with a field changed."""
     if not one.is_refused:
-        return (again(None),) if one.sparks == 1 else ()
+        return (again(None),)
     ours = {each.name for each in one.standing.holders if each.ours} if one.standing is not None else set()
     found = [
         shlex.join(["sparkctl", "down", name, "--node", one.node])
@@ -161,8 +161,7 @@ def commands(one: Fit, again: Callable[[Edit | None], str]) -> tuple[str, ...]:
         else f"on {one.node}: {shlex.join(['docker', 'stop', name])}"
         for name in one.stops
     ]
-    settings = (one.largest, one.least) if one.sparks == 1 else ()
-    return (*found, *(again(each) for each in settings if each is not None))
+    return (*found, *(again(each) for each in (one.largest, one.least) if each is not None))
 
 
 def refusal(one: Fit, again: Callable[[Edit | None], str]) -> Refused:

@@ -1,18 +1,19 @@
-"""One node's part of a start: what is looked at, decided, changed and watched there, at the word of `operations.up`."""
+"""One rank's part of a start, on its node: what is looked at, decided, changed and watched there, at `operations.up`'s word."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from sparkctl.core import edits
+from sparkctl.core import edits, verdicts
 from sparkctl.core.context import Context, NodeLock
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
-from sparkctl.errors import DockerError, NodeError, Refused, SparkctlError
+from sparkctl.errors import DockerError, NodeError, NoSuchContainer, Refused, SparkctlError
 from sparkctl.model.events import Event, MemorySampled, PhaseChanged, Warned
 from sparkctl.model.guard import Receipt, UnwatchReason
+from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.units import spoken
@@ -21,6 +22,7 @@ from sparkctl.operations import earlier, fitting, judge, readiness, receipts
 from sparkctl.operations.chronicled import of_scene
 from sparkctl.operations.create import CreatingTooLong, create
 from sparkctl.operations.drop_caches import NoRight, drop
+from sparkctl.operations.placing import Launch
 from sparkctl.operations.preflight import Decision, Scene, decide
 from sparkctl.operations.savelog import save_log
 from sparkctl.operations.start_fit import StartFit
@@ -35,13 +37,23 @@ _SIGKILLED = 137
 _IDENTITY = ("identity", "memory", "processes", "gpu", "listen", "docker")
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a rank failed, or is late, and where its whole log lies. ``at``: when, by its node's clock, unix seconds."""
+
+    verdict: Verdict | None
+    log: str | None
+    at: float | None
+
+
 class NodeStart:
     """One container's start. The attributes are what later steps need of earlier ones; ``began`` is the verb's."""
 
     def __init__(
-        self, ctx: Context, request: UpRequest, session: Session, plan: LaunchPlan, emit: Emit, began: float
+        self, ctx: Context, request: UpRequest, session: Session, launch: Launch, emit: Emit, began: float
     ) -> None:
-        self.ctx, self.request, self.session, self.plan = ctx, request, session, plan
+        self.ctx, self.request, self.session = ctx, request, session
+        self.plan, self._alone = launch.plan, launch.alone
         self.emit = emit
         self.began = began
         self.scene: Scene | None = None
@@ -76,7 +88,8 @@ class NodeStart:
         assert self.scene is not None
         self.decision = decide(self.plan, self.scene, replace=self.request.replace, again=self.request.again)
         if self.decision.attach is None:
-            await self.fit.check(self.session, self.plan, self.scene, self.decision.stop)
+            sparks = len(self.request.nodes)
+            await self.fit.check(self.session, self._alone, self.scene, self.decision.stop, sparks)
 
     def warn_of_decision(self) -> None:
         """Say what the decision leaves to be minded."""
@@ -194,7 +207,9 @@ class NodeStart:
         if self.guard is not None:
             await self.guard.end(UnwatchReason.READY)
         if self._watch is not None:
-            self._watch.report(Phase.READY)
+            self._watch.report(
+                Phase.READY, None if self.plan.ranks == 1 else f"rank {self.plan.rank} of {self.plan.ranks}"
+            )
         seconds = self.ctx.clock.monotonic() - self.began
         peak = await self.fit.peak(self.container_id)
         try:
@@ -202,17 +217,30 @@ class NodeStart:
         except OSError as error:
             self.warn(f"this start's duration was not kept: {error}")
 
-    async def failed(self, watched: Watched) -> tuple[Verdict | None, str | None]:
-        """Return why it failed, or is late, and where its whole log lies; what the guard did there outweighs the log."""
+    @property
+    def standing(self) -> Verdict | None:
+        """What its log alone says of why it cannot go on, None while it says nothing of the kind."""
+        return None if self._watch is None else verdicts.of_log(self._watch.log, self.plan)
+
+    @property
+    def so_far(self) -> str:
+        """How far it is, in words."""
+        if self._watch is None:
+            return str(Phase.UNKNOWN)
+        step = self._watch.log.step
+        return f"{self._watch.log.phase}{f' ({step.name})' if step else ''}"
+
+    async def failed(self, verdict: Verdict | None, *, timed_out: bool = False) -> Failed:
+        """Find out why it failed, or is late; what the guard did there outweighs the log."""
         assert self._watch is not None
-        watch, verdict = self._watch, watched.verdict
+        watch, at, receipt = self._watch, self._watch.failed_at, None
         log = str(watch.saved.path) if watch.saved else None
-        receipt = None
-        if not watched.timed_out:
+        if not timed_out:
             watch.report(Phase.FAILED)
         try:
             container = await self.session.docker.inspect(self.container_id)
-            if container.exit_code == _SIGKILLED and not container.is_alive and not watched.timed_out:
+            at = container.finished if at is None else at
+            if container.exit_code == _SIGKILLED and not container.is_alive and not timed_out:
                 receipt = await self._receipt()
             if not container.is_alive:
                 log = (await save_log(self.session, self.ctx, self.emit, container, secrets_of(self.plan))).path or log
@@ -220,10 +248,43 @@ class NodeStart:
             pass  # what was followed is saved; the verdict stands without another look
         if receipt is not None:
             receipts.keep(self.ctx, self.session, receipt, self.warn)
-            claim = self.request.engine.memory_setting
+            at, claim = receipt.at, self.request.engine.memory_setting
             within = None if self.guard is None else self.guard.watched_for
             verdict = judge.of_guard(self.plan, watch.log, receipt, claim, self._value(claim), within)
-        return verdict, log
+        return Failed(verdict, log, at)
+
+    async def end(self) -> None:
+        """Stop the container, which is kept with its log: another rank has failed, and without it this one is of no use."""
+        try:
+            if (await self.session.docker.inspect(self.container_id)).is_alive:
+                if self.guard is not None:
+                    await self.guard.end(UnwatchReason.STOPPED)
+                await self.session.docker.stop(self.container_id, self.plan.stop_grace)
+        except (DockerError, NodeError) as error:
+            self.warn(
+                f"whether its rank on {self.plan.node} has ended is not known: {error.message}",
+                f"when it answers again: sparkctl down {self.plan.instance}",
+            )
+
+    async def ended_after(self, other: NodeName) -> None:
+        """Say that it was stopped because another rank had failed, and have its whole log."""
+        with suppress(DockerError, NodeError):
+            container = await self.session.docker.inspect(self.container_id)
+            if not container.is_alive:
+                await save_log(self.session, self.ctx, self.emit, container, secrets_of(self.plan))
+                if self._watch is not None:
+                    self._watch.report(Phase.STOPPED, f"its rank on {other} failed")
+
+    async def take_back(self) -> None:
+        """Remove what was created here: another rank could not be."""
+        try:
+            await self.session.docker.remove(self.container_id, force=True)
+            self.warn(f"{self.plan.container_name} on {self.plan.node} was removed again: nothing is left half-started")
+        except NoSuchContainer:
+            pass
+        except (DockerError, NodeError) as error:
+            what = f"{self.plan.container_name} on {self.plan.node} could not be removed again: {error.message}"
+            self.warn(what, f"sparkctl down {self.plan.instance}")
 
     async def _receipt(self) -> Receipt | None:
         return await (self.guard.receipt() if self.guard else receipts.of(self.session, self.container_id))

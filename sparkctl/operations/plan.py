@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from sparkctl.core.context import Context
-from sparkctl.core.planning import plan as make_plan
+from sparkctl.core.session import Session
 from sparkctl.core.together import together
 from sparkctl.engines import load
 from sparkctl.errors import ExitCode, NodeError
@@ -17,14 +18,16 @@ from sparkctl.model.node import Node
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.operations import fitting
-from sparkctl.operations.preflight import refuse_without_docker
+from sparkctl.operations.placing import place
+from sparkctl.operations.ranks_preflight import refuse_count
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.operations.up_request import UpRequest
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """``nodes``: of a profile for several, all of them carry it together; of one for one, each is asked whether it could.
+    """``nodes``: of a profile for several, as many as it is for, in the order of its ranks: all of them carry it together; of
+    one for one, each is asked whether it could.
 
     ``words`` are the profile and its overrides as the operator gave them.
     """
@@ -35,8 +38,9 @@ class PlanRequest:
     words: tuple[str, ...] = ()
 
     def start(self, node: Node) -> UpRequest:
-        """What would be asked of `up` there."""
-        return UpRequest(self.profile, load(self.profile.engine), (node,), words=self.words, environ=self.environ)
+        """What would be asked of `up`: there, or on all of its nodes."""
+        nodes = tuple(self.nodes) if self.profile.nodes > 1 else (node,)
+        return UpRequest(self.profile, load(self.profile.engine), nodes, words=self.words, environ=self.environ)
 
 
 def plan(ctx: Context, request: PlanRequest) -> AsyncGenerator[Event, None]:
@@ -45,15 +49,12 @@ def plan(ctx: Context, request: PlanRequest) -> AsyncGenerator[Event, None]:
 
     async def run(emit: Emit) -> Ended:
         began = ctx.clock.monotonic()
-        answers = await together(*(_asked(ctx, request, node) for node in request.nodes))
-        for asked, one in zip(request.nodes, answers, strict=True):  # in the order of the config, not of the answers
-            _tell(ctx, request, asked, one, emit)
-        fits = [one for one in answers if isinstance(one, Fit)]
-        silent = [one for one in answers if isinstance(one, NodeError)]
+        if request.profile.nodes > 1:
+            fits = await _together(ctx, request, emit)
+        else:
+            fits = await _each(ctx, request, emit)
         good = [one for one in fits if not one.is_refused]
         wanted = max((one.sparks for one in fits), default=1)
-        if not fits or (silent and len(good) < wanted):
-            raise silent[0]
         code = ExitCode.DONE if len(good) >= wanted else ExitCode.REFUSED
         outcome = Outcome.PLANNED if code is ExitCode.DONE else Outcome.REFUSED
         node = request.nodes[0].name if len(request.nodes) == 1 else None
@@ -64,11 +65,42 @@ def plan(ctx: Context, request: PlanRequest) -> AsyncGenerator[Event, None]:
     return stream(ctx, run, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
 
 
+async def _each(ctx: Context, request: PlanRequest, emit: Emit) -> list[Fit]:
+    """Ask each node whether it could alone; one that is silent is said, and an error only where no node fits."""
+    answers = await together(*(_asked(ctx, request, node) for node in request.nodes))
+    for asked, one in zip(request.nodes, answers, strict=True):  # in the order of the config, not of the answers
+        _tell(ctx, request, asked, one, emit)
+    fits = [one for one in answers if isinstance(one, Fit)]
+    silent = [one for one in answers if isinstance(one, NodeError)]
+    if silent and all(one.is_refused for one in fits):
+        raise silent[0]
+    return fits
+
+
 async def _asked(ctx: Context, request: PlanRequest, node: Node) -> Fit | NodeError:
     try:
-        return await _fit(ctx, request, node)
+        async with ctx.session(node) as session:
+            launches, _ = await place(ctx, request.start(node), [session])
+            return await _fit(ctx, request, session, launches[0].alone)
     except NodeError as error:
         return error
+
+
+async def _together(ctx: Context, request: PlanRequest, emit: Emit) -> list[Fit]:
+    """Ask the nodes whether they could together; all of them have to answer, and to have a way to each other, as for `up`."""
+    start = request.start(request.nodes[0])
+    refuse_count(request.profile, start.nodes)
+    async with AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(ctx.session(node)) for node in start.nodes]
+        launches, way = await place(ctx, start, sessions)
+        fits = await together(
+            *(_fit(ctx, request, session, one.alone) for session, one in zip(sessions, launches, strict=True))
+        )
+    for node, one in zip(start.nodes, fits, strict=True):
+        _tell(ctx, request, node, one, emit)
+    for caution in () if way is None else way.cautions:
+        emit(Warned(ctx.clock.now(), None, caution))
+    return list(fits)
 
 
 def _tell(ctx: Context, request: PlanRequest, node: Node, one: Fit | NodeError, emit: Emit) -> None:
@@ -78,25 +110,15 @@ def _tell(ctx: Context, request: PlanRequest, node: Node, one: Fit | NodeError, 
         emit(Warned(ctx.clock.now(), node.name, one.message, one.hint))
 
 
-async def _fit(ctx: Context, request: PlanRequest, node: Node) -> Fit:
-    """Ask one node. Raises `NodeError`, `DockerError`."""
-    async with ctx.session(node) as session:
-        await session.link.connect()
-        first = await session.look("identity", "docker")
-        refuse_without_docker(node.name, first)
-        home = first.identity.home if first.identity else "~"
-        made = make_plan(
-            request.profile, node, home=home, operator=ctx.operator, environ=request.environ,
-            engine=load(request.profile.engine),
-        )  # fmt: skip
-        containers, look = await together(
-            session.docker.list(),
-            session.look("memory", "processes", "gpu", *fitting.sections(request.profile, made)),
-        )
-        comes = await fitting.loading(session, look, containers)
-    return fitting.fit(
-        ctx, request.profile, made, look, containers, _replaced(made, containers), comes, len(request.nodes)
+async def _fit(ctx: Context, request: PlanRequest, session: Session, made: LaunchPlan) -> Fit:
+    """Sum up one node. Raises `NodeError`, `DockerError`."""
+    containers, look = await together(
+        session.docker.list(),
+        session.look("memory", "processes", "gpu", *fitting.sections(request.profile, made)),
     )
+    comes = await fitting.loading(session, look, containers)
+    sparks = len(request.nodes) if request.profile.nodes > 1 else 1
+    return fitting.fit(ctx, request.profile, made, look, containers, _replaced(made, containers), comes, sparks)
 
 
 def _replaced(made: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:

@@ -43,15 +43,17 @@ class StartFit:
         """What the sum came to, None where it did not come out."""
         return None if self._fit is None else self._fit.estimated
 
-    async def check(self, session: Session, plan: LaunchPlan, scene: Scene, stops: Container | None) -> None:
+    async def check(
+        self, session: Session, plan: LaunchPlan, scene: Scene, stops: Container | None, sparks: int = 1
+    ) -> None:
         """Tell the sum where the answer is a new one; raise `Refused` where it does not come out.
 
-        ``stops`` is stopped first: what it holds counts as returned.
+        ``stops`` is stopped first: what it holds counts as returned. ``sparks``: how many carry it together.
         """
         self._plan = plan
         replaced = frozenset() if stops is None else frozenset((stops.id,))
         comes = await fitting.loading(session, scene.look, scene.containers)
-        fit = fitting.fit(self._ctx, self._profile, plan, scene.look, scene.containers, replaced, comes)
+        fit = fitting.fit(self._ctx, self._profile, plan, scene.look, scene.containers, replaced, comes, sparks)
         is_news, self._fit = self._fit is None or self._fit.answer is not fit.answer, fit
         if is_news:
             commands = fitting.commands(fit, self._again)

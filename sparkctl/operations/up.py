@@ -10,28 +10,31 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from sparkctl.core.context import Context, NodeLock
-from sparkctl.core.planning import plan as make_plan
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
-from sparkctl.errors import DockerError, ExitCode, InvalidInput
-from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, PlanMade
+from sparkctl.errors import DockerError, ExitCode
+from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, PlanMade, Warned
+from sparkctl.model.fabric import Way
 from sparkctl.model.history import Kind
+from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Verdict
-from sparkctl.operations import earlier, judge
+from sparkctl.operations import earlier, fabric_check, judge
 from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.create import CreatingTooLong
 from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.lock import acquire
 from sparkctl.operations.node_start import NodeStart, of_late_creation
-from sparkctl.operations.preflight import refuse_without_docker
+from sparkctl.operations.placing import place
+from sparkctl.operations.ranks_preflight import refuse_count, refuse_half, refuse_unequal_images
+from sparkctl.operations.ranks_watch import Offsets, measure_clocks, watch
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.operations.up_request import UpRequest
 
 _UNCHANGED = "interrupted before anything was changed"
 _NOT_STARTED = "interrupted before anything was started"
+_TAKEN_BACK = "interrupted before all ranks were started; those that were are taken back"
 _OLD_GONE = "interrupted: the one that ran before was stopped, the new one was not started"
 
 
@@ -53,16 +56,15 @@ class _Gang:
         self.request = request
         self.began = ctx.clock.monotonic()
         self.ranks: tuple[NodeStart, ...] = ()
+        self.way: Way | None = None  # between several
+        self.locks: dict[NodeName, NodeLock] = {}
+        self.clocks: Offsets = {}
         self._emit: Emit = lambda event: None
 
     async def run(self, emit: Emit) -> Ended:
         """Do it all. Ctrl-C ends it wherever nothing is half done; see `create` for the one place where it waits."""
         self._emit = emit
-        if self.request.profile.nodes != 1:
-            raise InvalidInput(
-                f"{self.request.profile.name} is a profile for {self.request.profile.nodes} nodes; "
-                "so far sparkctl starts profiles of one node"
-            )
+        refuse_count(self.request.profile, self.request.nodes)
         async with AsyncExitStack() as stack:
             sessions = [await stack.enter_async_context(self.ctx.session(node)) for node in self.request.nodes]
             for session in sessions:
@@ -70,10 +72,12 @@ class _Gang:
             ended = await self._prepare(sessions)
             if ended is not None:
                 return ended
-            locks = [await self._lock(stack, rank) for rank in self.ranks]
+            # One order for everybody: two starts over the same Sparks never wait for each other.
+            for rank in sorted(self.ranks, key=lambda one: one.plan.node):
+                self.locks[rank.plan.node] = await self._lock(stack, rank)
             for rank in self.ranks:
                 stack.push_async_callback(rank.leave)
-            return await self._start(locks)
+            return await self._start()
 
     def emit(self, event: Event) -> None:
         """Tell what happened, and have it timed for the rank it is of."""
@@ -100,10 +104,12 @@ class _Gang:
         if not self.request.dry_run:
             await guard(together(*(rank.collect_earlier() for rank in self.ranks)), _UNCHANGED)
         await guard(self._decide(), _UNCHANGED)
+        await guard(self._check_way(sessions), _UNCHANGED)
         if self.request.dry_run:
             for rank in self.ranks:
                 rank.warn_of_decision()
             return self._ended(Outcome.PLANNED)
+        self.clocks = await guard(measure_clocks(self.ranks), _UNCHANGED)
         if self.head.decision.attach is not None:
             return await guard(self._already_there(), _UNCHANGED)
         if not self.request.once_more:
@@ -112,30 +118,28 @@ class _Gang:
 
     async def _look(self, sessions: Sequence[Session]) -> None:
         """Look at all nodes together; a plan for each comes of it."""
-        plans = await together(*(self._plan(session) for session in sessions))
+        launches, self.way = await place(self.ctx, self.request, sessions)
         self.ranks = tuple(
-            NodeStart(self.ctx, self.request, session, plan, self.emit, self.began)
-            for session, plan in zip(sessions, plans, strict=True)
+            NodeStart(self.ctx, self.request, session, launch, self.emit, self.began)
+            for session, launch in zip(sessions, launches, strict=True)
         )
         await together(*(rank.look() for rank in self.ranks))
 
-    async def _plan(self, session: Session) -> LaunchPlan:
-        await session.link.connect()
-        look = await session.look("identity", "docker")
-        refuse_without_docker(session.node.name, look)
-        plan = make_plan(
-            self.request.profile,
-            session.node,
-            home=look.identity.home if look.identity else "~",
-            operator=self.ctx.operator,
-            environ=self.request.environ,
-            engine=self.request.engine,
-        )
-        return plan if self.request.guarded else replace(plan, guard=None)
-
     async def _decide(self) -> None:
+        """Decide for every node before anything changes on any; the first that refuses ends it."""
+        plans, scenes = [rank.plan for rank in self.ranks], [rank.scene for rank in self.ranks if rank.scene]
+        if len(self.ranks) > 1:
+            refuse_half(plans, scenes)
+            refuse_unequal_images(self.request.profile.name, plans, scenes)
         for rank in self.ranks:
             await rank.decide()
+
+    async def _check_way(self, sessions: Sequence[Session]) -> None:
+        """Say what is to be minded of the way between the nodes; raises `Refused` where they do not reach each other on it."""
+        if self.way is None or self.head.decision.attach is not None:
+            return
+        for caution in (*self.way.cautions, *await fabric_check.check(sessions, self.way)):
+            self.emit(Warned(self.ctx.clock.now(), None, caution))
 
     async def _already_there(self) -> Ended | None:
         """Return success for an instance that is ready; None for one that is not, yet."""
@@ -154,7 +158,7 @@ class _Gang:
         stack.push_async_callback(lock.release)
         return lock
 
-    async def _start(self, locks: Sequence[NodeLock]) -> Ended:
+    async def _start(self) -> Ended:
         """Start it under the locks, and watch it."""
         guard = self.ctx.interrupt.guard
         # Between the look and the lock somebody may have started something: decide on what is true now.
@@ -162,14 +166,14 @@ class _Gang:
         await guard(self._decide(), _UNCHANGED)
         for rank in self.ranks:
             rank.warn_of_decision()
-        failed = await self._containers(locks)
+        failed = await self._containers()
         if failed is not None:
             return failed
         if self.request.detach:
             return self._ended(Outcome.DETACHED, message=self._goes_on())
         return await self._watch()
 
-    async def _containers(self, locks: Sequence[NodeLock]) -> Ended | None:
+    async def _containers(self) -> Ended | None:
         """Have the containers to watch, those that run already or new ones; or return the end that there are none."""
         if all(rank.decision.attach is not None for rank in self.ranks):
             for rank in self.ranks:
@@ -183,7 +187,7 @@ class _Gang:
         await self.ctx.interrupt.guard(together(*(self._ready_node(rank) for rank in self.ranks)), nothing)
         self.ctx.interrupt.check(nothing)
         await self.ctx.interrupt.guard(together(*(rank.fit.begin(rank.session) for rank in self.ranks)), nothing)
-        return await self._create(self.head, locks[0])
+        return await self._create_all()
 
     @property
     def _stopped_another(self) -> bool:
@@ -201,9 +205,28 @@ class _Gang:
             await rank.drop_caches()
         await rank.arm()
 
-    async def _create(self, rank: NodeStart, lock: NodeLock) -> Ended | None:
+    async def _create_all(self) -> Ended | None:
+        """Create the ranks in the order that the engine wants; where one cannot be, those before it are taken back."""
+        head, *workers = self.ranks
+        begins = self.request.engine.begins_with_head(head.plan.command)
+        created: list[NodeStart] = []
+        ended: Ended | None = None
         try:
-            await rank.create(lock)
+            for rank in (head, *workers) if begins else (*workers, head):
+                if created:
+                    self.ctx.interrupt.check(_TAKEN_BACK)
+                ended = await self._create(rank)
+                if ended is not None:
+                    break
+                created.append(rank)
+        finally:
+            if len(created) < len(self.ranks):
+                await together(*(rank.take_back() for rank in created))
+        return ended
+
+    async def _create(self, rank: NodeStart) -> Ended | None:
+        try:
+            await rank.create(self.locks[rank.plan.node])
             return None
         except CreatingTooLong as late:
             return self._ended(Outcome.TIMED_OUT, rank, verdict=of_late_creation(rank.plan, late))
@@ -217,31 +240,31 @@ class _Gang:
     # watching
 
     async def _watch(self) -> Ended:
-        watched = await self.ctx.interrupt.guard(self.head.watch(), self._goes_on())
-        if watched.verdict is None:
-            await self.head.became_ready()
+        end = await self.ctx.interrupt.guard(watch(self.ctx, self.ranks, self.clocks), self._goes_on())
+        if end.verdict is None:
+            for rank in self.ranks:
+                await rank.became_ready()
             return self._ended(Outcome.READY)
-        rank = self.head
-        verdict, log = await rank.failed(watched)
-        if verdict is not None:
-            verdict = self._offered(verdict)
-            has_failed = not watched.timed_out
-            earlier.remember_failure(self.ctx, rank.plan, rank.container_id, verdict, rank.warn, counts=has_failed)
-        outcome = Outcome.TIMED_OUT if watched.timed_out else Outcome.FAILED
-        return self._ended(outcome, rank, verdict=verdict, log=log)
+        rank, verdict = end.rank, self._offered(end.verdict)
+        has_failed = not end.timed_out
+        earlier.remember_failure(self.ctx, rank.plan, rank.container_id, verdict, rank.warn, counts=has_failed)
+        outcome = Outcome.TIMED_OUT if end.timed_out else Outcome.FAILED
+        return self._ended(outcome, rank, verdict=verdict, log=end.log)
 
     # saying
 
     def _goes_on(self) -> str:
         plan, guard = self.head.plan, self.head.guard
+        where = " and ".join(rank.plan.node for rank in self.ranks)
+        only = f" --node {plan.node}" if plan.ranks == 1 else ""
         limit = plan.guard.limit if plan.guard is not None else None
         longest = "" if limit is None else f", for at most {spoken(limit)}"
         guarded = (
             f" The guard stays with it until it is ready{longest}." if guard is not None and guard.is_armed else ""
         )
         return (
-            f"{plan.instance} is still starting on {plan.node}, without us.{guarded} Watch it again: {self.request.again}\n"
-            f"Stop it: sparkctl down {plan.instance} --node {plan.node}"
+            f"{plan.instance} is still starting on {where}, without us.{guarded} Watch it again: {self.request.again}\n"
+            f"Stop it: sparkctl down {plan.instance}{only}"
         )
 
     def _caution(self) -> None:

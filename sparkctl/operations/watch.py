@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
 from sparkctl.core.history import LogWriter
+from sparkctl.core.logtime import moment
 from sparkctl.core.own_questions import others
 from sparkctl.core.reading import LogReader
 from sparkctl.core.session import Session
@@ -49,6 +50,8 @@ def secrets_of(plan: LaunchPlan) -> frozenset[str]:
 class StartWatch:
     """One start on one node. `run` returns when it is ready, failed or out of time; nothing is stopped from here.
 
+    A worker of a model over several Sparks answers nobody: it is never ready or late by itself, it can only fail.
+    `failed_at` is when the first line of a failure that stands was written, by the node's clock in unix seconds.
     ``began`` is when the verb began, by the context's clock: what its elapsed times and its timeout count from. ``again``
     is the command that asks for the same once more.
     """
@@ -79,19 +82,16 @@ class StartWatch:
         self._why_not: str | None = None
         self._facts: tuple[EngineFact, ...] = ()  # as they were told last
         self._moved = asyncio.Event()
+        self._stamps: dict[int, str] = {}  # when lines of failures were written, by their number
         self._reported: tuple[Phase, Step | None] | None = None
 
     async def run(self, timeout: float | None) -> Watched:
         """Watch until the end; ``timeout`` is for the whole verb, in seconds."""
-        tasks = [
-            asyncio.ensure_future(work)
-            for work in (
-                self._follow_to_end(),
-                self._wait_until_ready(),
-                self._wait_for_fatal(),
-                self._keep_time(timeout),
-            )
-        ]
+        works = [self._follow_to_end(), self._wait_for_fatal()]
+        if self.plan.rank == 0:
+            works[1:1] = [self._wait_until_ready()]
+            works.append(self._keep_time(timeout))
+        tasks = [asyncio.ensure_future(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             # In the order of the list: a container that has ended has ended, whatever else was true a moment ago.
@@ -105,7 +105,14 @@ class StartWatch:
         """Tell whether the log says that weights are being read now."""
         return loads_weights(self.log.phase, self.log.step)
 
-    def report(self, phase: Phase | None = None) -> None:
+    @property
+    def failed_at(self) -> float | None:
+        """When the first failure that stands was told of, None where its log tells of none or has no times."""
+        numbers = [seen.number for seen in self.log.standing if seen.number in self._stamps]
+        at = moment(self._stamps[min(numbers)], "") if numbers else None
+        return None if at is None else at.seconds
+
+    def report(self, phase: Phase | None = None, detail: str | None = None) -> None:
         """Emit the phase as it is now."""
         now = self.ctx.clock.monotonic()
         phase = phase or self.log.phase
@@ -115,7 +122,7 @@ class StartWatch:
         self.emit(
             PhaseChanged(
                 self.ctx.clock.now(), self.plan.node, self.plan.instance, phase,
-                None if phase is Phase.READY else self.log.step, now - self.began, self.expected.seconds, None,
+                None if phase is Phase.READY else self.log.step, now - self.began, self.expected.seconds, detail,
                 self.expected.parts,
             )
         )  # fmt: skip
@@ -162,6 +169,7 @@ class StartWatch:
                 what = f"the log of {self.plan.instance} is not saved any more: {self.saved.failed}"
                 self.emit(Warned(self.ctx.clock.now(), self.plan.node, what, None))
         moved = self.log.read(lines)
+        self._stamp(lines)
         if told := others(lines):
             self.emit(LogArrived(self.ctx.clock.now(), self.plan.node, self.plan.instance, told))
         if moved:
@@ -171,6 +179,14 @@ class StartWatch:
             self._facts = facts
             self.emit(FactsLearned(self.ctx.clock.now(), self.plan.node, self.container_id, facts))
         self._moved.set()
+
+    def _stamp(self, lines: tuple[LogLine, ...]) -> None:
+        """Keep when the lines of new failures were written."""
+        for seen in self.log.failures:
+            if seen.number not in self._stamps:
+                self._stamps[seen.number] = next(
+                    (one.when for one in lines if one.number == seen.number), lines[0].when
+                )
 
     async def _ended(self) -> Watched | None:
         """An ended stream proves nothing by itself: ask Docker. None while the container lives."""

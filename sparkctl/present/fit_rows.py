@@ -75,7 +75,9 @@ def together_lines(fits: Sequence[Fit]) -> list[str]:
         end = f"; whether it fits on {' and '.join(unknown)} is not known"
     else:
         end = f"; it fits on {' and '.join(one.node for one in fits if not one.is_refused)} together"
-    return [what + end, "sparkctl starts profiles of one Spark, so far: it does not start this one yet"]
+    is_for_one = all(one.answer is Answer.SEVERAL for one in fits)
+    way = [f"to spread it over them: sparkctl up {fits[0].profile} --set nodes={sparks}"] if is_for_one else []
+    return [what + end, *way]
 
 
 def _briefly(one: Fit) -> str:

@@ -24,13 +24,15 @@ def plan_lines(plan: LaunchPlan, width: int | None = None) -> list[str]:
     ready += [f"{rule.health} answers"] if rule.health else []
     ready += [f"one token by {rule.probe}"] if rule.probe != "none" else []
     limits = plan.timeouts
+    rank = "" if plan.ranks == 1 else f", rank {plan.rank} of {plan.ranks}"
+    proof = ", then ".join(ready) or "it runs" if plan.rank == 0 else "its head is"
     steps = [
-        f"{plan.instance} on {plan.node}   (profile {plan.profile}, hash {plan.profile_hash}, engine {plan.engine})",
+        f"{plan.instance} on {plan.node}{rank}   (profile {plan.profile}, hash {plan.profile_hash}, engine {plan.engine})",
         "  1  drop the page cache" if plan.drop_caches else "  1  leave the page cache as it is",
         f"  2  create and start the container {plan.container_name} from {plan.image}",
         f"  3  watch it: starting at most {spoken(limits.starting)}, loading {spoken(limits.loading)}, "
         f"warming up {spoken(limits.warming)}",
-        f"  4  ready means: {', then '.join(ready) or 'it runs'}",
+        f"  4  ready means: {proof}",
     ]
     steps.append(f"     {guard_words(plan.guard)}")
     if plan.expected_memory is not None:

@@ -162,6 +162,13 @@ async def _cat(node: SimNode, argv: list[str], streams: Streams) -> int:
     return status
 
 
+async def _date(node: SimNode, argv: list[str], streams: Streams) -> int:
+    if argv[1:] != ["+%s.%N"]:
+        return await _unknown(node, argv, streams)
+    streams.stdout.write(f"{node.clock.now() + node.clock_ahead:.9f}\n".encode())
+    return 0
+
+
 async def _true(_node: SimNode, _argv: list[str], _streams: Streams) -> int:
     return 0
 
@@ -173,5 +180,6 @@ _COMMANDS: dict[str, Command] = {
     "sync": _sync,
     "sudo": _sudo,
     "cat": _cat,
+    "date": _date,
     "true": _true,
 }

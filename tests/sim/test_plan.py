@@ -105,32 +105,30 @@ def test_a_drafter_weighs_what_a_drafter_does_and_both_start(profile: str) -> No
     assert demo("up", profile, "--node", "spark1").returncode == 0
 
 
-def test_a_model_for_two_sparks_is_judged_over_both_and_nothing_is_advised_that_up_refuses() -> None:
+def test_a_model_for_two_sparks_is_judged_over_both_and_its_start_is_the_next_step() -> None:
     code, document = planned("minimax-m27")
+    start = "sparkctl up minimax-m27 --node spark1 --node spark2"
     assert (code, document["sparks"]) == (0, 2)
     assert [node["node"] for node in document["nodes"]] == ["spark1", "spark2"], "the order of the config"
-    assert [node["commands"] for node in document["nodes"]] == [[], []]
+    assert [node["commands"] for node in document["nodes"]] == [[start], [start]]
     assert all(node["answer"] in ("fits", "after-drop-caches") for node in document["nodes"])
-    assert "does not start this one yet" in document["together"][1]
     told = demo("plan", "minimax-m27").stdout
     assert "needs 2 Sparks: 98.1 GiB on each; it fits on spark1 and spark2 together" in told
-    assert "then:" not in told
 
 
-def test_a_model_for_two_sparks_does_not_fit_on_one_alone() -> None:
-    ran = demo("plan", "minimax-m27", "--node", "spark1")
-    assert ran.returncode == 6
-    assert ran.stdout.startswith("minimax-m27 does not fit on spark1 alone: it needs 2 Sparks, 98.1 GiB on each")
-    assert "then:" not in ran.stdout
-    code, document = planned("minimax-m27", "--node", "spark1")
-    assert (code, document["nodes"][0]["answer"], document["nodes"][0]["commands"]) == (6, "several-sparks", [])
+def test_plan_and_up_say_the_same_of_too_few_sparks() -> None:
+    for verb in ("plan", "up"):
+        ran = demo(verb, "minimax-m27", "--node", "spark1")
+        assert ran.returncode == 2
+        assert "minimax-m27 is for 2 Sparks, and 1 is named" in ran.stderr
+        assert "--node spark1 --node spark2" in ran.stderr
 
 
 def test_what_is_there_on_one_of_both_is_told_and_ranks_are_those_of_the_flags() -> None:
     code, document = planned("minimax-m27", scenario="two-stacks")
     assert code == 6
     assert "it does not fit on spark1 and spark2 now" in document["together"][0]
-    assert all(not command.startswith("sparkctl up") for node in document["nodes"] for command in node["commands"])
+    assert document["nodes"][0]["commands"][0] == "sparkctl down qwen36-ngram --node spark1"
     code, document = planned("qwen36-ngram", "--node", "spark1", "--set", "args.tp=2")
     assert (code, document["nodes"][0]["sparks"]) == (6, 2)
     ran = demo("up", "qwen36-ngram", "--node", "spark1", "--set", "args.tp=2")

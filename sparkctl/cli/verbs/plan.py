@@ -6,7 +6,14 @@ import os
 
 import click
 
-from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_document_option, make_context, node_option
+from sparkctl.cli.setup import (
+    chosen_nodes,
+    complete_profiles,
+    json_document_option,
+    make_context,
+    node_option,
+    rank_nodes,
+)
 
 
 @click.command("plan", short_help="Say whether a profile fits on a node, with the sum written out.")
@@ -25,8 +32,8 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     sparkctl plan qwen36 -n spark1 --json && sparkctl up qwen36 -n spark1
 
     What the profile claims, by the rule of its engine's version, against what the node has now. The files of the model are
-    measured on the node. Without --node every node is asked, and one that fits is enough; a profile for two Sparks needs
-    both, and 0 says then that there is room on each: sparkctl does not start it yet.
+    measured on the node. Without --node every node is asked, and one that fits is enough; a model over two Sparks needs
+    both, with a way to each other, and is given as for `up`.
 
     Exit 0: `up` would start it, also after dropping the page cache, and where a part of the sum is not known. Exit 6: `up`
     would refuse, also where it fits once something else stops. Exit 3: the node could not be asked.
@@ -37,9 +44,7 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     from sparkctl.operations.plan import PlanRequest, plan
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
-    nodes = chosen_nodes(node)
-    if not node and chosen.nodes > 1:
-        nodes = nodes[: chosen.nodes]
+    nodes = rank_nodes(node, chosen) if chosen.nodes > 1 else chosen_nodes(node)
     words = (profile, *(word for override in overrides for word in ("--set", override)))
     request = PlanRequest(chosen, nodes, os.environ, words)
     context = make_context(may_ask=not as_json)

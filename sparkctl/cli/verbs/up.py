@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from sparkctl.cli.recording import RecordingTeller, record_option, recorded, recorder
-from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, one_node, seconds
+from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, rank_nodes, seconds
 
 
 @click.command("up", short_help="Start a profile on a node and wait until it is ready.")
 @click.argument("profile", shell_complete=complete_profiles)
-@node_option(many=False)
+@node_option(many=True, about="; for a model over several Sparks once for each, the one that answers first")
 @click.option("--dry-run", is_flag=True, help="Look and decide, print the plan, change nothing.")
 @click.option(
     "--format", "plan_format", type=click.Choice(["text", "docker", "json"]), show_default="text",
@@ -33,7 +33,7 @@ from sparkctl.cli.setup import complete_profiles, json_option, make_context, nod
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, profile: str, node: str | None, dry_run: bool, plan_format: str | None, detach: bool,
+    ctx: click.Context, profile: str, node: tuple[str, ...], dry_run: bool, plan_format: str | None, detach: bool,
     timeout: float | None, overrides: tuple[str, ...], replace: bool, again: bool, no_guard: bool, record: Path | None,
     force: bool, as_json: bool,
 ) -> int:  # fmt: skip
@@ -43,6 +43,8 @@ def command(
     sparkctl up qwen36 --node spark1
     sparkctl up qwen36 --node spark1 --set args.mem-fraction-static=0.7
     sparkctl up qwen36 --node spark1 --dry-run --format docker
+    sparkctl up minimax-m27                                     over both Sparks of the config
+    sparkctl up minimax-m27 --node spark2 --node spark1         spark2 answers clients
 
     It is refused (exit 6, with the sum) where it does not fit: `sparkctl plan` is that sum alone, --force goes on all the same.
 
@@ -60,7 +62,7 @@ def command(
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
     request = UpRequest(
-        profile=chosen, engine=load(chosen.engine), nodes=(one_node(node),), dry_run=dry_run, detach=detach,
+        profile=chosen, engine=load(chosen.engine), nodes=rank_nodes(node, chosen), dry_run=dry_run, detach=detach,
         replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard, once_more=again, forced=force,
         words=(profile, *(word for override in overrides for word in ("--set", override))),
     )  # fmt: skip

@@ -1,0 +1,68 @@
+"""Which of a model's ranks failed first, though each tells by its own node's clock. Pure.
+
+A question over SSH gives the difference of two clocks: the node's answer is taken to have been given half-way between our
+asking and our hearing it, as in Cristian's algorithm; at worst it was given at either end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkctl.model.node import NodeName
+from sparkctl.model.verdict import Cause
+
+# How a rank ends because another one has: no reason of its own.
+CONSEQUENCES = frozenset({Cause.WORKER_LOST, Cause.NCCL, Cause.RAY})
+_LATER = 10.0  # seconds: what is silent, as a SIGKILL, is stamped by Docker after its partners have noticed
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """``ahead``: seconds by which a node's clock is ahead of ours, give or take ``doubt``."""
+
+    ahead: float
+    doubt: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A rank that failed ``at`` (unix seconds of its node's clock; None: not known) of ``cause``."""
+
+    node: NodeName
+    cause: Cause
+    at: float | None
+
+
+def offset(asked: float, answer: float, heard: float) -> Offset:
+    """Return how far a clock is ahead that said ``answer``, asked and heard at these moments of ours, in seconds."""
+    return Offset(answer - (asked + heard) / 2, max(0.0, heard - asked) / 2)
+
+
+def surest(offsets: Iterable[Offset]) -> Offset | None:
+    """Return the one with the least doubt, None of none."""
+    return min(offsets, key=lambda one: one.doubt, default=None)
+
+
+def root(failures: Iterable[Failing], offsets: Mapping[NodeName, Offset]) -> Failing:
+    """Return the failure that the others follow from: the first, by one clock.
+
+    That another rank was lost never explains it while some rank has a reason of its own; a trouble between them gives way
+    to such a reason unless that came much later. Raises ValueError without failures.
+    """
+
+    def ours(one: Failing) -> float:
+        known = offsets.get(one.node)
+        return float("inf") if one.at is None else one.at - (known.ahead if known is not None else 0.0)
+
+    in_time = sorted(failures, key=ours)
+    if not in_time:
+        raise ValueError("nothing failed")
+    first = in_time[0]
+    own = next((one for one in in_time if one.cause not in CONSEQUENCES), None)
+    if first is own or own is None:
+        return first
+    between = next((one for one in in_time if one.cause is not Cause.WORKER_LOST), None)
+    if between is None or ours(own) <= ours(between) + _LATER:
+        return own
+    return between

@@ -1,0 +1,24 @@
+"""How far a node's clock is from ours, asked over its connection."""
+
+from __future__ import annotations
+
+from sparkctl.core.first_failure import Offset, offset, surest
+from sparkctl.core.session import Session
+from sparkctl.errors import NodeError
+
+_TIMES = 3  # the first may wait for a shell to be loaded; the quickest counts
+_PATIENCE = 5.0
+
+
+async def measure(session: Session) -> Offset | None:
+    """Return a node's offset, None where it does not say; takes three round trips."""
+    found = []
+    for _ in range(_TIMES):
+        asked = session.clock.now()
+        try:
+            done = await session.run(["date", "+%s.%N"], timeout=_PATIENCE)
+            heard = session.clock.now()
+            found.append(offset(asked, float(done.stdout.decode("ascii").strip()), heard))
+        except (NodeError, ValueError):
+            break
+    return surest(found)

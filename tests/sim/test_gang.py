@@ -1,0 +1,220 @@
+"""One model over two simulated Sparks: planned for each, started on both or on none, ready and ended as one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.core.config import load_config
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.events import Ended, Event, LogArrived, Outcome, PhaseChanged, PlanMade, Warned
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase
+from sparkctl.model.plan import Label
+from sparkctl.model.verdict import Cause
+from sparkctl.operations.up import up
+from sparkctl.operations.up_request import UpRequest
+from sparkctl.sim import SimulatedSparks
+from sparkctl.sim.dockerd import Refusal
+from tests.sim.clients import FAST, PATIENCE
+from tests.sim.test_command import demo
+
+BOTH = ("spark1", "spark2")
+
+
+@pytest.fixture
+async def sparks() -> AsyncIterator[SimulatedSparks]:
+    async with SimulatedSparks(**FAST) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def slow() -> AsyncIterator[SimulatedSparks]:
+    """Slow enough that a start can be met in the middle."""
+    async with SimulatedSparks(speed=3) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> Context:
+    return Context(History(tmp_path / "state"), "milo@desk")
+
+
+def request(sparks: SimulatedSparks, *sets: str, **more: object) -> UpRequest:
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load("qwen36-tp2", overrides=sets)
+    nodes = load_config(sparks.config_path).nodes
+    return UpRequest(profile, engines.load("sglang"), tuple(nodes), words=("qwen36-tp2",), **more)  # type: ignore[arg-type]
+
+
+async def run(ctx: Context, asked: UpRequest) -> list[Event]:
+    return [event async for event in up(ctx, asked)]
+
+
+def end_of(events: Sequence[Event]) -> Ended:
+    assert isinstance(events[-1], Ended)
+    return events[-1]
+
+
+def phases(events: Sequence[Event], node: str) -> list[Phase]:
+    told = [event.phase for event in events if isinstance(event, PhaseChanged) and event.node == node]
+    return list(dict.fromkeys(told))
+
+
+def states(sparks: SimulatedSparks) -> list[str]:
+    return [one.state for name in BOTH for one in sparks.docker[name].containers.values()]
+
+
+def labels(sparks: SimulatedSparks, node: str) -> dict[str, str]:
+    (one,) = sparks.docker[node].containers.values()
+    return dict(one.body["Labels"])
+
+
+async def loading(stream: AsyncIterator[Event], node: str) -> None:
+    """Take events until a node's rank loads."""
+    async for event in stream:
+        if isinstance(event, PhaseChanged) and event.node == node and event.phase is Phase.LOADING:
+            return
+
+
+async def test_it_gets_ready_as_one_and_each_rank_knows_its_place(sparks: SimulatedSparks, ctx: Context) -> None:
+    events = await run(ctx, request(sparks))
+    ended = end_of(events)
+    assert (ended.outcome, ended.node, ended.endpoint) == (Outcome.READY, "spark1", "http://127.0.0.1:8003")
+    head, worker = [event.plan for event in events if isinstance(event, PlanMade)]
+    assert [dict(plan.env)["VLLM_HOST_IP"] for plan in (head, worker)] == ["192.168.200.11", "192.168.200.12"]
+    assert (head.flag("node-rank"), worker.flag("node-rank")) == ("0", "1")
+    assert head.flag("dist-init-addr") == worker.flag("dist-init-addr") == "192.168.200.11:25000"
+    assert (head.port, worker.port) == (8003, None)
+    for at, node in enumerate(BOTH):
+        assert phases(events, node)[-1] is Phase.READY
+        its = labels(sparks, node)
+        assert (its[Label.RANK], its[Label.NODES]) == (f"{at}/2", "spark1,spark2")
+        assert ctx.history.saved_logs("qwen36-tp2", [NodeName(node)])
+        assert [event for event in events if isinstance(event, LogArrived) and event.node == node]
+    assert labels(sparks, "spark1")[Label.RUN] == labels(sparks, "spark2")[Label.RUN]
+
+
+async def test_what_runs_already_is_watched_or_ready_and_half_of_it_is_refused(
+    sparks: SimulatedSparks, ctx: Context
+) -> None:
+    assert end_of(await run(ctx, request(sparks))).outcome is Outcome.READY
+    again = await run(ctx, request(sparks))
+    assert end_of(again).outcome is Outcome.READY
+    assert Phase.CREATING not in phases(again, "spark1") + phases(again, "spark2")
+    sparks.docker["spark2"].containers.clear()  # a head that waits for ever for a worker that is gone
+    half = end_of(await run(ctx, request(sparks)))
+    assert (half.outcome, half.exit_code) == (Outcome.REFUSED, 6)
+    assert "half of qwen36-tp2 runs: a rank of it is on spark1, and none on spark2" in (half.message or "")
+    assert "sparkctl down qwen36-tp2" in (half.hint or "")
+
+
+@pytest.mark.parametrize(("broken", "other"), [BOTH, BOTH[::-1]])
+async def test_a_rank_that_fails_ends_the_other_and_is_named(ctx: Context, broken: str, other: str) -> None:
+    async with SimulatedSparks(faults={broken: "cuda-oom"}, speed=3) as sparks:
+        events = await run(ctx, request(sparks))
+        ended = end_of(events)
+        assert (ended.outcome, ended.exit_code, ended.node) == (Outcome.FAILED, 1, broken)
+        assert ended.verdict is not None
+        assert ended.verdict.cause is Cause.CUDA_OUT_OF_MEMORY
+        assert ended.verdict.summary.startswith(f"Rank {BOTH.index(broken)} of 2, on {broken}: ")
+        assert f"/{broken}/" in (ended.log or "")
+        assert states(sparks) == ["exited", "exited"], "kept, as a failed start of one keeps its own"
+        assert phases(events, broken)[-1] is Phase.FAILED
+        assert phases(events, other)[-1] in (Phase.STOPPED, Phase.FAILED)
+        assert all(ctx.history.saved_logs("qwen36-tp2", [NodeName(node)]) for node in BOTH)
+
+
+async def test_a_guard_that_ends_one_rank_ends_the_model_and_is_the_verdict(ctx: Context) -> None:
+    async with SimulatedSparks(faults={"spark2": "memory-runaway"}, speed=5) as sparks:
+        ended = end_of(await run(ctx, request(sparks)))
+        assert (ended.outcome, ended.node) == (Outcome.FAILED, "spark2")
+        assert ended.verdict is not None
+        assert ended.verdict.cause is Cause.GUARD_STOPPED
+        assert states(sparks) == ["exited", "exited"]
+
+
+async def test_a_worker_that_somebody_kills_is_the_root_whatever_the_head_says_then(
+    slow: SimulatedSparks, ctx: Context
+) -> None:
+    stream = up(ctx, request(slow))
+    await loading(stream, "spark2")
+    (worker,) = slow.docker["spark2"].containers.values()
+    slow.docker["spark2"].running[worker.id].kill()
+    ended = end_of([event async for event in stream])
+    assert (ended.outcome, ended.node) == (Outcome.FAILED, "spark2")
+    assert ended.verdict is not None
+    assert "Rank 1 of 2, on spark2" in ended.verdict.summary
+    assert states(slow) == ["exited", "exited"]
+
+
+async def test_ctrl_c_leaves_both_ranks_and_the_next_up_watches_them(slow: SimulatedSparks, ctx: Context) -> None:
+    stream = up(ctx, request(slow))
+    await loading(stream, "spark1")
+    ctx.interrupt.press()
+    ended = end_of([event async for event in stream])
+    assert ended.outcome is Outcome.INTERRUPTED
+    assert "still starting on spark1 and spark2, without us" in (ended.message or "")
+    assert states(slow) == ["running", "running"]
+    other = Context(ctx.history, "milo@desk")
+    events = await run(other, request(slow))
+    assert end_of(events).outcome is Outcome.READY
+    assert Phase.CREATING not in phases(events, "spark1") + phases(events, "spark2")
+
+
+async def test_detach_returns_with_both_running(slow: SimulatedSparks, ctx: Context) -> None:
+    assert end_of(await run(ctx, request(slow, detach=True))).outcome is Outcome.DETACHED
+    assert states(slow) == ["running", "running"]
+
+
+async def test_where_one_rank_cannot_be_created_nothing_stays_on_the_other(ctx: Context) -> None:
+    async with SimulatedSparks(**FAST) as sparks:
+        refusing = sparks.docker["spark1"]
+
+        def full(*_: object) -> None:
+            raise Refusal(500, "write /var/lib/docker/tmp: no space left on device")
+
+        refusing.start = full  # type: ignore[method-assign, assignment]
+        events = await run(ctx, request(sparks))
+        ended = end_of(events)
+        assert ended.exit_code in (1, 6)
+        assert ended.node == "spark1"
+        assert states(sparks) == []
+        told = [event.message for event in events if isinstance(event, Warned) and event.node == "spark2"]
+        assert any("was removed again" in message for message in told)
+
+
+async def test_the_locks_are_those_of_all_nodes_and_are_given_back(slow: SimulatedSparks, ctx: Context) -> None:
+    stream = up(ctx, request(slow))
+    await loading(stream, "spark1")
+    assert [len(slow.nodes[name].locks) for name in BOTH] == [1, 1]
+    second = end_of(await run(Context(ctx.history, "lena@desk"), request(slow, "port=9001")))
+    assert second.outcome is Outcome.REFUSED
+    assert end_of([event async for event in stream]).outcome is Outcome.READY
+    async with asyncio.timeout(PATIENCE):
+        while any(slow.nodes[name].locks for name in BOTH):  # noqa: ASYNC110  the simulated shell ends on its own
+            await asyncio.sleep(0.01)
+
+
+def test_the_command_takes_all_nodes_or_one_for_each_rank_and_no_other_number() -> None:
+    dry = demo("up", "qwen36-tp2", "--dry-run", "--format", "docker")
+    assert dry.returncode == 0, dry.stderr
+    assert dry.stdout.count("docker run -d") == 2
+    assert dry.stdout.index("# on spark1, rank 0 of 2") < dry.stdout.index("# on spark2, rank 1 of 2")
+    turned = demo("up", "qwen36-tp2", "--dry-run", "--format", "docker", "-n", "spark2", "-n", "spark1").stdout
+    assert turned.startswith("# on spark2, rank 0 of 2")
+    assert "--dist-init-addr 192.168.200.12:25000" in turned
+    for words, said in (
+        (("up", "qwen36-tp2", "-n", "spark1"), "is for 2 Sparks, and 1 is named"),
+        (("up", "qwen36", "-n", "spark1", "-n", "spark2"), "is for one Spark, and spark1 and spark2 are named"),
+        (("up", "qwen36-tp2", "-n", "spark1", "-n", "spark1"), "is for 2 Sparks, and 1 is named"),
+    ):
+        refused = demo(*words)
+        assert refused.returncode == 2
+        assert said in refused.stderr
