@@ -33,6 +33,7 @@ class ActionId(StrEnum):
     PROFILES = "profiles"
     DOCTOR = "doctor"
     SWITCH = "switch"
+    HISTORY = "history"
     SWITCH_DO = "switch-do"
     SWITCH_AGAIN = "switch-again"
     WRONG = "findings"
@@ -162,11 +163,12 @@ def _again(now: Situation) -> tuple[str, ...]:
 
 
 OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
-SWITCH = "switch"
+SWITCH, HISTORY = "switch", "history"
 _HERE = frozenset((OVERVIEW,))
 _RUNNING = frozenset((OVERVIEW, INSTANCE))
-_LISTS = frozenset((OVERVIEW, PROFILES, DOCTOR))
-_READ = frozenset((PROFILES, DOCTOR))
+_LISTS = frozenset((OVERVIEW, PROFILES, DOCTOR, HISTORY))
+_READ = frozenset((PROFILES, DOCTOR, HISTORY))
+_SPARKS = frozenset((OVERVIEW, PROFILES, SWITCH))  # where one of them is selected
 _SWITCH = frozenset((SWITCH,))
 _LONG = frozenset((SWITCH, INSTANCE))  # are read on where they are longer than the terminal
 _ONE = frozenset((INSTANCE,))
@@ -203,6 +205,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         ActionId.DOCTOR, ("!", "5"), "doctor", "say what is missing on the Sparks", verb="doctor", screen=DOCTOR, footer=6,
     ),
+    Action(ActionId.HISTORY, ("h", "6"), "history", "what was done from here, how it went, and what had changed since",
+           verb="history", screen=HISTORY, footer=8),
     Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", why.nothing_wrong, on=_RUNNING, footer=7),
     Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", why.is_connected,
            on=_RUNNING, footer=8, sense=Sense.AGAIN),
@@ -233,10 +237,10 @@ ACTIONS: tuple[Action, ...] = (
            on=_HERE, sense=Sense.COPY, footer=13),
     Action(ActionId.EXAMINE, ("r",), "again", "examine the Sparks again", why.no_node,
            on=frozenset((DOCTOR,)), footer=0, sense=Sense.AGAIN),
-    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.alone, on=(_LISTS - {DOCTOR}) | _SWITCH, footer=15),
-    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.alone, on=(_LISTS - {DOCTOR}) | _SWITCH),
-    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile or finding; or read on", on=_LISTS | _LONG),
-    Action(ActionId.UPPER, ("up", "k"), "upper", "the instance, profile or finding before; or back", on=_LISTS | _LONG),
+    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.alone, on=_SPARKS, footer=15),
+    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.alone, on=_SPARKS),
+    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile, finding or row; or read on", on=_LISTS | _LONG),
+    Action(ActionId.UPPER, ("up", "k"), "upper", "the one before; or back", on=_LISTS | _LONG),
     Action(ActionId.FIRST, ("g", "home"), "first", "the first Spark, profile or finding; the beginning", on=_LISTS | _LONG),
     Action(ActionId.LAST, ("G", "end"), "last", "the last Spark, profile or finding; the end", on=_LISTS | _LONG),
     Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READ | _LONG),

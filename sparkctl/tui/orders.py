@@ -55,6 +55,8 @@ class Orders:
             and not panel.situation().replaying
         ):
             self.plan_switch(tuple(words)) if len(words) > 1 else self.switch()
+        elif one is not None and one.id is ActionId.HISTORY and not _HELP.intersection(words):
+            self._show_history(words[1:])
         elif one is not None and one.screen in screens.AVAILABLE and (len(words) == 1 or one.words is not None):
             said = words if len(words) == 1 or panel.setup.commands is None else panel.setup.commands.aim(words)
             panel.open(str(one.screen), aimed(panel.situation(), said))
@@ -122,6 +124,21 @@ class Orders:
         else:
             panel.open("switch")
             there.retarget(words)
+
+    def _show_history(self, words: Sequence[str]) -> None:
+        """Show what was done: with a profile, or one operation of it by its number, as ``history show 12`` has it."""
+        from sparkctl.tui.history import History
+
+        panel = self._panel
+        shown = words[1:2] if words[:1] == ("show",) or words[:1] == ["show"] else ()
+        number = int(shown[0]) if shown and shown[0].isdecimal() else None
+        profile = "" if shown or not words or words[0].startswith("-") else words[0]
+        there = next((each for each in panel.screen_stack if isinstance(each, History)), None)
+        if there is None:
+            panel.keyboard.hold_for(panel.push_screen(History(profile, number)))
+        else:
+            panel.open("history")
+            there.narrow(profile, number)
 
     def pick(self) -> None:
         """Ask which profile to start, of all that there are."""

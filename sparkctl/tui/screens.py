@@ -19,6 +19,7 @@ SCREENS: dict[str, tuple[str, str]] = {
     "profiles": ("profiles", "make"),
     "doctor": ("doctor", "make"),
     "switch": ("switch", "make"),
+    "history": ("history", "make"),
 }
 AVAILABLE = frozenset(SCREENS)
 

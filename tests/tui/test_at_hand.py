@@ -282,7 +282,7 @@ async def test_ctrl_c_ends_nothing_and_says_what_does(tmp_path: Path) -> None:
 
 def test_every_view_has_its_number() -> None:
     numbers = {key: one.screen for one in ACTIONS for key in one.keys if key.isdigit()}
-    assert numbers == {"1": "overview", "2": "instance", "3": "logs", "4": "profiles", "5": "doctor"}
+    assert numbers == {"1": "overview", "2": "instance", "3": "logs", "4": "profiles", "5": "doctor", "6": "history"}
 
 
 @pytest.mark.parametrize("key", ["dollar_sign", "b"])

@@ -1,0 +1,205 @@
+"""The history for the panel: what was done, the latest first, and the selected one with its phases against what was
+expected and what had changed since it last worked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkctl.core.logpattern import LinePattern
+from sparkctl.core.what_changed import Changes
+from sparkctl.model.history import Operation, Share
+from sparkctl.model.text import clean
+from sparkctl.model.units import clock
+from sparkctl.present.bars import gauge
+from sparkctl.present.frame import filled, framed
+from sparkctl.present.history_rows import HistoryRow, Section, history_detail, history_row, part_name
+from sparkctl.present.scrolled import Page, scrolled, seen
+from sparkctl.present.spans import Row, Span, Tone, cells, cut, fit, row, said
+from sparkctl.present.wrap import wrapped
+
+_SIGNS = {Tone.GOOD: ("●", "+"), Tone.BAD: ("✕", "x"), Tone.ATTENTION: ("▲", "!"), Tone.ACCENT: ("◐", "*")}
+_GAP = 2
+_LONGEST = 24  # columns of a profile's name
+_LATE = 1.25  # times what is usual
+_PHASES = "phases"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """All that is known of one operation: the last start before it that went well, and what has changed since."""
+
+    operation: Operation
+    worked: Operation | None = None
+    changes: Changes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the screen shows. ``operations`` None: not read yet. ``told`` of the selected one, where it was read. ``trouble``:
+    what is wrong with the file. ``key``: by which its log is shown."""
+
+    operations: tuple[Operation, ...] | None
+    chosen: int | None = None
+    told: Told | None = None
+    trouble: str | None = None
+    pattern: LinePattern | None = None
+    further: int = 0
+    ascii_only: bool = False
+
+    @property
+    def shown(self) -> tuple[Operation, ...]:
+        """Those that the filter leaves."""
+        found, pattern = self.operations or (), self.pattern
+        return found if pattern is None else tuple(one for one in found if pattern.matches(_words(history_row(one))))
+
+    @property
+    def selected(self) -> Operation | None:
+        """The chosen one, else the latest."""
+        shown = self.shown
+        return next((one for one in shown if one.id == self.chosen), shown[0] if shown else None)
+
+
+def _words(one: HistoryRow) -> str:
+    return " ".join((str(one.id), one.when, one.what, one.profile, one.nodes, one.outcome, one.why))
+
+
+def history_page(past: Past, columns: int, lines: int) -> Page:
+    """Return exactly ``lines`` rows: the list, and below it the selected one in full."""
+    rows: list[Row] = []
+    if past.trouble is not None:
+        rows.append(row(" ", said(past.trouble, Tone.ATTENTION)))
+    if past.pattern is not None:
+        count = f"{len(past.shown)}/{len(past.operations or ())}"
+        told = past.pattern.fault or past.pattern.typed
+        rows.append(row(" ", Span(f"/ {count}  ", Tone.ACCENT), said(told, Tone.VALUE)))
+    if past.operations is None or not past.shown:
+        words = (
+            "reading the history ..."
+            if past.operations is None
+            else "Nothing is kept of that."
+            if past.pattern
+            else _NOTHING
+        )
+        rows += [(), row("  ", Span(words, Tone.STALE))]
+        return Page(filled(rows, columns, lines, past.ascii_only))
+    made = [history_row(one) for one in past.shown]
+    wide = _widths(made, columns)
+    rows.append(_line(_HEADS, wide, "   ", "", Tone.LABEL))
+    top = len(rows)
+    upper = min(len(made), max(3, (lines - top) // 3))
+    upper = min(len(made), lines - top) if lines - top - upper < 5 else upper
+    selected = past.selected
+    at = next((at for at, one in enumerate(past.shown) if one is selected), 0)
+    there = seen(len(made), at, upper)
+    for each in there:
+        rows.append(_entry(made[each], wide, past.ascii_only, is_chosen=each == at))
+    further = 0
+    if (left := lines - len(rows)) >= 4 and selected is not None:
+        below = _detail(past, selected, columns, left)
+        rows, further = [*rows, *below.rows], below.further
+    return Page(filled(rows, columns, lines, past.ascii_only), further, top, there)
+
+
+_NOTHING = "Nothing is kept yet: every start, stop and switch from here is, from now on."
+_HEADS = ("when", "what", "profile", "on", "how it ended", "took")
+
+
+def _fields(one: HistoryRow) -> tuple[str, ...]:
+    return one.when[5:], one.what, one.profile, one.nodes, one.outcome, one.took
+
+
+def _widths(made: Sequence[HistoryRow], columns: int) -> list[int]:
+    """Return how wide each column is; where it is narrow names are cut, and how long it took goes last of all."""
+    wide = [
+        max(cells(head), *(cells(_fields(one)[at]) for one in made)) for at, head in enumerate(_HEADS)
+    ]  # fmt: skip
+    wide[2] = min(wide[2], _LONGEST)
+    room = columns - 5
+    while sum(wide) + _GAP * sum(1 for one in wide if one) > room and wide[5]:
+        wide[5] = max(0, room - sum(wide[:5]) - _GAP * 5)
+        if wide[5] < len("took"):
+            wide[5] = 0
+    while sum(wide) + _GAP * sum(1 for one in wide if one) > room and wide[2] > 8:
+        wide[2] -= 1
+    return wide
+
+
+def _line(
+    fields: Sequence[str], wide: Sequence[int], begin: str, sign: str, tone: Tone, ended: Tone | None = None
+) -> Row:
+    spans: list[Span] = [Span(begin, Tone.ACCENT), Span(f"{sign:<2}", ended or tone)]
+    for at, (each, columns) in enumerate(zip(fields, wide, strict=True)):
+        if columns:
+            spans += [*fit((said(each, (ended or tone) if at == 4 else tone),), columns), Span(" " * _GAP)]
+    return tuple(spans)
+
+
+def _entry(one: HistoryRow, wide: Sequence[int], ascii_only: bool, *, is_chosen: bool) -> Row:
+    mark = (" > " if ascii_only else " ▸ ") if is_chosen else "   "
+    sign = _SIGNS.get(one.tone, ("·", "."))[ascii_only]
+    return _line(_fields(one), wide, mark, sign, Tone.STRONG if is_chosen else Tone.VALUE, one.tone)
+
+
+# --- the selected one --------------------------------------------------------------------------------------------------
+
+
+def _detail(past: Past, one: Operation, columns: int, lines: int) -> Page:
+    """Return it in a frame: why first, phases as bars against what was expected, then what had changed."""
+    inner = max(8, columns - 4)
+    told = past.told if past.told is not None and past.told.operation.id == one.id else None
+    title = row(said(f"{one.id}  {one.kind} {one.profile or one.instance or 'of everything'}", Tone.TITLE))
+    if told is None:
+        body = [row(Span("being read ...", Tone.STALE))]
+        return Page(framed(title, body, columns, lines, chosen=False, ascii_only=past.ascii_only))
+    rows: list[Row] = []
+    head, *sections = history_detail(told.operation, told.worked, told.changes)
+    for section in (head, *sorted(sections, key=_rank)):
+        if rows:
+            rows.append(())
+        if section is not head:
+            rows.append(row(Span(section.title, Tone.LABEL)))
+        share = _share(section, told.operation)
+        made = list(section.rows) if share is None else phase_rows(told.operation, share, inner, past.ascii_only)
+        rows += wrapped(made, inner)
+    page = scrolled(rows, past.further, lines - 2, past.ascii_only)
+    return Page(framed(title, page.rows, columns, lines, chosen=False, ascii_only=past.ascii_only), page.further)
+
+
+def _rank(one: Section) -> int:
+    order = ("why", _PHASES, "changed", "steps", "memory", "seen", "files", "node")
+    return next((at for at, name in enumerate(order) if one.title.startswith(name)), len(order))
+
+
+def _share(section: Section, one: Operation) -> Share | None:
+    """Return whose phases a section tells, None where it tells something else."""
+    if not section.title.startswith(_PHASES):
+        return None
+    named = [share for share in one.shares if section.title == f"{_PHASES}, {clean(share.node)}"]
+    return named[0] if named else next((share for share in one.shares if share.parts), None)
+
+
+def phase_rows(one: Operation, share: Share, columns: int, ascii_only: bool = False) -> list[Row]:
+    """Return each phase with what it took, as a bar beside the others', and what was usual; of a phase that comes twice the
+    second is the second. What took much longer than usual stands out."""
+    left = list(one.usual.parts)
+    names = max((cells(part_name(part)) for part in share.parts), default=0)
+    names = min(names, max(10, columns // 3))
+    most = max([part.seconds for part in share.parts] + [part.seconds for part in left] + [1.0])
+    beside = 22  # columns of 12:40   usually 12:31
+    bar = max(0, min(48, columns - names - beside - 4))
+    rows = []
+    for part in share.parts:
+        usual = next((each for each in left if each.part == part.part), None)
+        if usual is not None:
+            left.remove(usual)
+        is_late = usual is not None and part.seconds > _LATE * usual.seconds + 1.0
+        tone = Tone.ATTENTION if is_late else Tone.ACCENT
+        expected = "" if usual is None else f"   usually {clock(usual.seconds)}"
+        rows.append(
+            row(
+                *fit((said(part_name(part), Tone.LABEL),), names), "  ", *gauge(part.seconds / most, bar, ascii_only, tone),
+                Span(f"{clock(part.seconds):>8}", Tone.ATTENTION if is_late else Tone.VALUE), Span(expected, Tone.LABEL),
+            )
+        )  # fmt: skip
+    return [cut(each, columns) for each in rows]
