@@ -57,6 +57,8 @@ class FindingKind(StrEnum):
     GPU = "gpu"
     NVIDIA_SMI = "nvidia-smi"
     MODELS = "models"
+    FABRIC = "fabric"
+    RDMA = "rdma"
 
 
 @dataclass(frozen=True, slots=True)

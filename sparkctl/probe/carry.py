@@ -187,8 +187,21 @@ class Sender:
                 self._image(link, job)
             elif "seconds" in job:
                 self._load(link, job)
+                return
+            elif "echoes" in job:
+                self._echo(link, job)
             else:
                 self._file(link, job)
+
+    def _echo(self, link: socket.socket, job: dict[str, Any]) -> None:
+        """Tell the median time that a byte takes there and back."""
+        took = []
+        for _ in range(job["echoes"]):
+            began = time.perf_counter()
+            link.sendall(b".")
+            take(link, 1)
+            took.append(time.perf_counter() - began)
+        tell(sent=job["n"], median=sorted(took)[len(took) // 2])
 
     def _file(self, link: socket.socket, job: dict[str, Any]) -> None:
         (offset,) = struct.unpack(">q", take(link, 8))
@@ -262,6 +275,9 @@ class Receiver:
             elif "seconds" in job:
                 self._load(link, job, lane)
                 return
+            elif "echoes" in job:
+                for _ in range(job["echoes"]):
+                    link.sendall(take(link, 1))
             else:
                 self._file(link, job)
 

@@ -28,15 +28,32 @@ _HANG = 18  # below the words of a finding
     "--collect", is_flag=False, flag_value="", metavar="[FILE]",
     help="Instead, bundle all raw readings of the nodes into FILE (tar.gz), secrets masked.",
 )  # fmt: skip
+@click.option(
+    "--fabric",
+    is_flag=True,
+    help="Instead, measure the links between the Sparks: some seconds and GiB of traffic on each.",
+)
 @record_options
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, node: tuple[str, ...], collect: str | None, record: Path | None, force: bool, as_json: bool
+    ctx: click.Context,
+    node: tuple[str, ...],
+    collect: str | None,
+    fabric: bool,
+    record: Path | None,
+    force: bool,
+    as_json: bool,
 ) -> int:
     """Examine the nodes: connection, memory, Docker, GPU access, the right to drop caches, disks.
 
-    --collect changes nothing on them and judges nothing. Exit 5 if something is a problem, 3 if a node could not be asked.
+    \b
+    sparkctl doctor
+    sparkctl doctor --fabric -n spark1 -n spark2
+
+    --fabric asks which lanes there are between the Sparks, whether they reach each other and carry packets of 9000
+    bytes, and measures each of them each way by TCP, by ib_write_bw where both have it; nothing is installed. --collect
+    changes nothing on them and judges nothing. Exit 5 if something is a problem, 3 if a node could not be asked.
     """
     from sparkctl.cli.drive import drive
     from sparkctl.cli.tellers import JsonTeller
@@ -44,11 +61,15 @@ def command(
 
     if collect is not None and record is not None:
         raise click.UsageError("either --collect, which judges nothing, or --record, not both", ctx)
+    if collect is not None and fabric:
+        raise click.UsageError("either --collect or --fabric, not both", ctx)
     context = make_context(may_ask=not as_json)
     nodes = chosen_nodes(node)
     if collect is not None:
         return _collect(context, nodes, collect, as_json)
-    teller: Teller = JsonTeller() if as_json else _teller(len(nodes) == 1)
+    if fabric:
+        from sparkctl.operations.measure_fabric import measure as doctor
+    teller: Teller = JsonTeller() if as_json else _teller(is_alone=len(nodes) == 1, at_once=fabric)
     with recorder(ctx, record, force) as recording:
         if recording is not None:
             teller = RecordingTeller(teller, recording)
@@ -87,7 +108,7 @@ def _collect(context: Context, nodes: Sequence[Node], file: str, as_json: bool) 
     )
 
 
-def _teller(is_alone: bool) -> Teller:
+def _teller(*, is_alone: bool, at_once: bool = False) -> Teller:
     from sparkctl.cli import output
     from sparkctl.cli.style import ascii_only
     from sparkctl.cli.tellers import WordTeller
@@ -109,7 +130,7 @@ def _teller(is_alone: bool) -> Teller:
             match event:
                 case Found():
                     self.held.setdefault(event.node, []).append(event)
-                    if is_alone or event.node in self.through:
+                    if is_alone or at_once or event.node in self.through:
                         self.print(event.node)
                 case Examined():
                     self.through.add(event.node)

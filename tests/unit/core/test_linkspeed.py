@@ -1,0 +1,60 @@
+"""What a measured rate means, for the lanes that Sparks have."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.core.linkspeed import Measured, can, judged, write_bandwidth
+from sparkctl.model.fabric import Lane
+from sparkctl.model.finding import Severity
+
+FAST = Lane("enp1s0f0np0", "192.168.200.1", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000)
+TWIN = Lane("enP2p1s0f0np0", "192.168.201.1", "192.168.201.0/24", "roceP2p1s0f0", 3, 9000, 200_000)
+SMALL = Lane("enp1s0f0np0", "192.168.200.1", "192.168.200.0/24", "rocep1s0f0", 3, 1500, 200_000)
+LAN = Lane("enP7s7", "192.168.1.1", "192.168.1.0/24", None, None, 1500, 10_000)
+WRITE = """\
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 1048576    2000             92.60              92.57              0.011035
+---------------------------------------------------------------------------------------
+"""
+
+
+def gbit(rate: float) -> Measured:
+    return Measured(rate * 1e9 / 8)
+
+
+def test_a_function_carries_half_of_what_it_says() -> None:
+    assert can((FAST,)) == 100.0
+    assert can((FAST, TWIN)) == 200.0
+    assert can((LAN,)) == 10.0
+    assert can((Lane("x", "a", "b"),)) is None
+
+
+@pytest.mark.parametrize(
+    ("measured", "lanes", "severity", "words", "remedy"),
+    [
+        (gbit(41.2), (FAST,), Severity.GOOD, "41.2 Gb/s by TCP, of 100 that it can carry", None),
+        (gbit(70.0), (FAST, TWIN), Severity.GOOD, "70.0 Gb/s by TCP, of 200 that they can carry", None),
+        (gbit(13.8), (FAST,), Severity.WARNING, "far too little", "reseat the cable"),
+        (gbit(13.8), (SMALL,), Severity.WARNING, "its MTU is 1500", "mtu 9000"),
+        (gbit(9.3), (LAN,), Severity.GOOD, "9.3 Gb/s by TCP, of 10", None),
+        (gbit(2.0), (LAN,), Severity.WARNING, "far too little", "what else uses"),
+        (Measured(5e9, 9e-5, 92.6), (FAST,), Severity.GOOD, "92.6 Gb/s by RDMA, 40.0 by TCP, a byte there and back 0.09 ms", None),
+        (Measured(5e9, None, 24.0), (FAST,), Severity.WARNING, "24.0 Gb/s by RDMA", "reseat"),
+        (Measured(None), (FAST,), Severity.UNKNOWN, "could not be measured", None),
+        (gbit(1.0), (Lane("x", "a", "b"),), Severity.NOTE, "does not say how fast", None),
+    ],
+)  # fmt: skip
+def test_a_verdict(
+    measured: Measured, lanes: tuple[Lane, ...], severity: Severity, words: str, remedy: str | None
+) -> None:
+    seen, said, todo = judged(measured, lanes)
+    assert seen is severity
+    assert words in said
+    assert (todo is None) if remedy is None else remedy in (todo or "")
+
+
+def test_what_ib_write_bw_prints() -> None:
+    assert write_bandwidth(WRITE) == 92.57
+    assert write_bandwidth("Couldn't connect to 192.168.200.2:18515\n") is None
