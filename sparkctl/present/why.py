@@ -36,6 +36,8 @@ WHY: dict[Kind, str] = {
     Kind.GPU: "Without it a container starts and finds no GPU.",
     Kind.NVIDIA_SMI: "It says which process holds how much of the GPU's memory.",
     Kind.MODELS: "Profiles mount models from there.",
+    Kind.FABRIC: "A model over several Sparks is as fast as the slowest lane between them.",
+    Kind.RDMA: "With it what two Sparks send each other goes past the CPU; NCCL has to find it at its GID index.",
 }  # fmt: skip
 
 
