@@ -25,6 +25,8 @@ VERBS = {
     "plan": ("plan", "Say whether a profile fits on a node, with the sum written out."),
     "up": ("up", "Start a profile on a node and wait until it is ready."),
     "switch": ("switch", "Let what is in the way give way to a profile; undone if that fails."),
+    "resume": ("resume", "Finish a switch that somebody left."),
+    "abort": ("abort", "Undo a switch that somebody left: what was stopped serves again."),
     "status": ("status", "Show the nodes, their memory and what runs there."),
     "top": ("top", "Show memory, GPU, CPU, links and instances, live."),
     "metrics": ("metrics", "Print nodes and instances as Prometheus metrics, or serve them."),

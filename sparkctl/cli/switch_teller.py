@@ -5,11 +5,17 @@ from __future__ import annotations
 import sys
 
 from sparkctl.cli import narrate, output
-from sparkctl.cli.style import ascii_only
+from sparkctl.cli.style import ascii_only, paint
 from sparkctl.cli.tellers import WordTeller
-from sparkctl.model.events import Event, SwitchPlanned
+from sparkctl.model.events import Event, SwitchPlanned, SwitchStepped
+from sparkctl.model.phase import Phase
+from sparkctl.model.switch import SwitchStep
+from sparkctl.model.text import clean
 from sparkctl.present.spans import plain_ascii, text
-from sparkctl.present.switch_rows import plan_rows
+from sparkctl.present.switch_rows import plan_rows, step_words
+from sparkctl.present.symbols import symbol
+
+_MARKS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
 
 
 class SwitchTeller(WordTeller):
@@ -21,6 +27,8 @@ class SwitchTeller(WordTeller):
 
     def tell(self, event: Event) -> None:
         """Say one event."""
+        if isinstance(event, SwitchStepped):
+            return self._tell_step(event)
         if not isinstance(event, SwitchPlanned):
             return super().tell(event)
         plain = ascii_only(sys.stdout if self._plan_only else sys.stderr)
@@ -31,3 +39,13 @@ class SwitchTeller(WordTeller):
         for line in lines:
             narrate.say(line)
         return None
+
+    def _tell_step(self, event: SwitchStepped) -> None:
+        """A step that begins, then what proved it; what is reached at once is told by the end."""
+        self.live.clear()
+        self._phase = None
+        if event.proof is None:
+            narrate.say(f"{paint('--' if self.ascii else '──', 'dim', self.colour)} {step_words(event.step)}")
+        elif event.step not in _MARKS:
+            mark = paint(symbol(Phase.READY, self.ascii), "good", self.colour)
+            narrate.say(f"   {mark} {clean(event.proof)}", 5)

@@ -35,6 +35,11 @@ class SwitchStep(StrEnum):
     LEFT = "left"  # the wreck was asked for
 
 
+FORWARD = (
+    SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING, SwitchStep.DONE,
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Tenant:
     """One container that stands on a node now. ``instance`` is its name where it is ours, else the container's.
@@ -116,7 +121,8 @@ class Journal:
     """What lies on every node of a switch that is under way or was left: enough for another operator to finish it.
 
     ``words``: the profile and its overrides as they were given, without secrets; ``profile_hash`` is of what they made.
-    ``old`` are the containers that were stopped and are kept, by node; ``since`` in unix seconds.
+    ``old`` are the containers that were stopped and are kept, by node; ``since`` in unix seconds. ``rolls_back`` False: a
+    new one that failed is left for study.
     """
 
     id: str
@@ -129,3 +135,27 @@ class Journal:
     nodes: tuple[NodeName, ...]
     stops: tuple[str, ...]
     old: tuple[tuple[NodeName, str], ...]  # (node, container id), in the order in which they are started again
+    rolls_back: bool = True
+
+    @property
+    def touched(self) -> tuple[NodeName, ...]:
+        """Every node on which it lies, in the order in which their locks are taken."""
+        return tuple(sorted({*self.nodes, *(node for node, _ in self.old)}))
+
+
+class Found(StrEnum):
+    """What lies where a node keeps the journal of a switch."""
+
+    NONE = "none"
+    READ = "read"
+    UNREADABLE = "unreadable"  # damaged, or of another user: there is one, and nobody knows which
+
+
+@dataclass(frozen=True, slots=True)
+class JournalView:
+    """The journal of one node. ``is_held``: somebody has the node's lock, so that it goes on; else it was left."""
+
+    found: Found
+    journal: Journal | None = None
+    is_held: bool = False
+    why: str | None = None

@@ -24,6 +24,7 @@ from sparkctl.operations.inspecting import Inspections
 from sparkctl.operations.labels import rule_of
 from sparkctl.operations.numbers import Told, is_measurable
 from sparkctl.wire import http
+from sparkctl.wire.link import Link
 
 EVERY = 300.0  # seconds without a token, at least, before one is asked for
 SPREAD = 60.0  # seconds that are added by dice: of two viewers one asks first, and the other sees that token counted
@@ -88,7 +89,7 @@ class Liveness:
         watched.proved, watched.patience = self._session.clock.monotonic(), self._patience()  # whatever comes of it
         if container is None or rule is None or one.port is None:
             return
-        model = await self._served_model(one.port)
+        model = await served_model(self._session.link, one.port)
         if model is None:
             return  # nobody to ask for: a wrong name would be our own fault
         began = self._session.clock.now() + ahead
@@ -100,15 +101,6 @@ class Liveness:
         words = answer.told(await self._session.docker.secrets(container.id))
         watched.told = True
         self._emit(Found.of(self._session.clock.now(), self._hung(one, words, began)))
-
-    async def _served_model(self, port: int) -> str | None:
-        """Return the first name that the engine serves under, None where it does not say."""
-        try:
-            answer = await ask(self._session.link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT)
-            name = json.loads(answer.body)["data"][0]["id"] if answer.ok else None
-        except (OSError, http.BadAnswer, ValueError, LookupError, TypeError, DockerError):
-            return None
-        return name if isinstance(name, str) else None
 
     def _hung(self, one: InstanceView, words: str, since: float) -> Finding:
         name = shlex.quote(one.name)
@@ -134,6 +126,16 @@ class Liveness:
 
     def _patience(self) -> float:
         return EVERY + SPREAD * self._dice()
+
+
+async def served_model(link: Link, port: int) -> str | None:
+    """Return the first name that an engine serves under, None where it does not say."""
+    try:
+        answer = await ask(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT)
+        name = json.loads(answer.body)["data"][0]["id"] if answer.ok else None
+    except (OSError, http.BadAnswer, ValueError, LookupError, TypeError, DockerError):
+        return None
+    return name if isinstance(name, str) else None
 
 
 def rule_to_ask_by(container: Container) -> ReadyRule | None:

@@ -19,6 +19,7 @@ from sparkctl.errors import LinkLost, NodeError, Refused
 from sparkctl.model.node import NodeState
 from sparkctl.model.text import clean
 from sparkctl.model.units import spoken
+from sparkctl.operations import journal
 from sparkctl.wire.link import Held
 
 PATH = "/tmp/sparkctl.lock"  # noqa: S108  the sticky directory every user of the node can reach
@@ -152,11 +153,18 @@ class StepLock:
 
 
 async def acquire(
-    session: Session, ctx: Context, doing: str, warn: Callable[[str], None], *, beside_ourselves: bool = False
+    session: Session,
+    ctx: Context,
+    doing: str,
+    warn: Callable[[str], None],
+    *,
+    beside_ourselves: bool = False,
+    for_switch: bool = False,
 ) -> StartLock | StepLock:
     """Take the node's lock or raise `Taken`, naming who holds it, what they are doing and since when.
 
     ``beside_ourselves``: a lock that this very operator holds is no obstacle; in another terminal it is worth a word.
+    A node on which a switch goes on, or was left, is refused (`SwitchUnderway`) to all but those ``for_switch``.
     """
     if (held := ctx.holds.get(session.node.name)) is not None:
         return StepLock(held)
@@ -164,13 +172,25 @@ async def acquire(
     try:
         await lock.take()
     except Taken as taken:
+        await journal.refuse_during(session, ctx, is_held=True)
         if not beside_ourselves or taken.holder.operator != ctx.operator:
             raise
         if taken.holder.token not in ctx.locks:
             warn(f"you are {taken.holder.doing} in another terminal, which will see it stop")
+    else:
+        if not for_switch:
+            await _refuse_during(session, ctx, lock)
     if OwedStops(ctx.history.directory).on(session.node.name, ctx.clock.now()):
         await _settle(session, ctx, warn, lock)
     return lock
+
+
+async def _refuse_during(session: Session, ctx: Context, lock: StartLock) -> None:
+    try:
+        await journal.refuse_during(session, ctx, is_held=False)
+    except BaseException:
+        await lock.release()
+        raise
 
 
 async def _settle(session: Session, ctx: Context, warn: Callable[[str], None], lock: StartLock) -> None:

@@ -80,7 +80,8 @@ class NodeStart:
         look = await session.look(*_IDENTITY, *disk, *paths, *fitting.sections(self.request.profile, plan))
         if look.memory is not None:
             self.emit(MemorySampled(self.ctx.clock.now(), session.node.name, look.memory))
-        self.scene = Scene(look, containers, engine, image)
+        kept = self.request.kept
+        self.scene = Scene(look, tuple(one for one in containers if one.id not in kept), engine, image)
         self.ctx.note(of_scene(plan, self.scene))
 
     async def decide(self) -> None:

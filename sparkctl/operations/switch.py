@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 
 from sparkctl.core import switching
 from sparkctl.core.context import Context
-from sparkctl.core.session import Session
-from sparkctl.errors import ExitCode, Refused
+from sparkctl.core.session import Lent, Session
+from sparkctl.core.switching import Site
+from sparkctl.errors import Refused, SparkctlError
+from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, SwitchPlanned
-from sparkctl.model.switch import SwitchPlan
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.secrets import redact_words
+from sparkctl.model.switch import Found, Journal, SwitchPlan, SwitchStep
+from sparkctl.operations import journal as journals
 from sparkctl.operations.stream import Emit, stream
+from sparkctl.operations.switch_back import restart_order
+from sparkctl.operations.switch_checks import check
+from sparkctl.operations.switch_crew import Crew
 from sparkctl.operations.switch_look import sites
 from sparkctl.operations.switch_request import SwitchRequest
+from sparkctl.operations.switch_run import SwitchRun
+from sparkctl.operations.up import up
 
 _UNCHANGED = "interrupted before anything was changed"
 
@@ -32,7 +44,8 @@ class _Switch:
         self.request = request
         self.emit: Emit = lambda event: None
         self.began = ctx.clock.monotonic()
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[NodeName, Session] = {}
+        self.sites: tuple[Site, ...] = ()
 
     async def run(self, emit: Emit) -> Ended:
         self.emit = emit
@@ -45,25 +58,102 @@ class _Switch:
             plan = await guard(self._plan(), _UNCHANGED)
             emit(SwitchPlanned(self.ctx.clock.now(), plan.nodes[0], plan))
             if plan.obstacles:
-                raise Refused("\n".join(plan.obstacles), None)
+                first, *more = plan.obstacles
+                raise Refused(first, "\n".join(more) or None)
             if self.request.dry_run:
-                return self._ended(Outcome.PLANNED)
-            raise Refused("so far a switch is only planned", f"{self.request.again} --dry-run")
+                return self._planned()
+            if not plan.stops:
+                return await self._start()
+            journal = await guard(self._journal(plan), _UNCHANGED)
+            crew = Crew(self.ctx, self.sessions, journal, emit, self.began)
+            await guard(crew.lock(f"switching to {plan.instance}"), _UNCHANGED)
+            try:
+                await guard(self._refuse_beside_another(crew), _UNCHANGED)
+                await self._check(crew, plan)
+                return await SwitchRun(crew, self.request).forward(SwitchStep.STOPPING)
+            finally:
+                await crew.release()
+
+    # looking
 
     async def _plan(self) -> SwitchPlan:
         request = self.request
-        found = await sites(self.ctx, request, tuple(self.sessions.values()))
-        launch = next((site.coming.plan for site in found if site.coming is not None), None)
-        usual = (
-            None if launch is None else self.ctx.history.expected(launch.profile, launch.profile_hash, launch.node, "")
-        )
+        self.sites = await sites(self.ctx, request, tuple(self.sessions.values()))
+        launch = next((site.coming.plan for site in self.sites if site.coming is not None), None)
+        usual = None
+        if launch is not None:
+            usual = self.ctx.history.expected(launch.profile, launch.profile_hash, launch.node, "").seconds
         return switching.plan(
-            request.profile.name, [node.name for node in request.nodes], found, keep_going=request.keep_going,
-            seconds=request.profile.start.expected if usual is None or usual.seconds is None else usual.seconds,
+            request.profile.name, [node.name for node in request.nodes], self.sites, keep_going=request.keep_going,
+            seconds=request.profile.start.expected if usual is None else usual,
         )  # fmt: skip
 
-    def _ended(self, outcome: Outcome, code: ExitCode = ExitCode.DONE) -> Ended:
-        seconds = self.ctx.clock.monotonic() - self.began
+    async def _journal(self, plan: SwitchPlan) -> Journal:
+        order = await restart_order(self.sessions, self._goes(plan))
+        request = self.request
+        words = request.words or (request.profile.name,)
+        return Journal(
+            id=uuid.uuid4().hex, operator=self.ctx.operator, since=self.ctx.clock.now(), step=SwitchStep.CHECKING,
+            instance=plan.instance, words=(words[0], *redact_words(list(words[1:]))), profile_hash=request.profile.digest,
+            nodes=plan.nodes, stops=plan.stops, old=tuple((node, one.id) for node, one in order),
+            rolls_back=request.rolls_back,
+        )  # fmt: skip
+
+    def _goes(self, plan: SwitchPlan) -> Sequence[tuple[NodeName, Container]]:
+        goes = {(change.node, one.container_id) for change in plan.changes for one in change.stops}
+        return [
+            (site.node, one.container)
+            for site in self.sites
+            for one in site.occupants
+            if (site.node, one.container.id) in goes
+        ]
+
+    # before the old one is touched
+
+    async def _refuse_beside_another(self, crew: Crew) -> None:
+        for node in crew.journal.touched:
+            view = await journals.read(self.sessions[node])
+            if view.found is not Found.NONE:
+                raise journals.underway(node, view, is_held=False)
+
+    async def _check(self, crew: Crew, plan: SwitchPlan) -> None:
+        """Try everything that can fail while the old one serves; on any failure nothing of the switch is left."""
+        guard = self.ctx.interrupt.guard
+        try:
+            await crew.step(SwitchStep.CHECKING)
+            # Between the look and the locks somebody may have started or stopped something.
+            again = await guard(self._plan(), _UNCHANGED)
+            if set(self._goes(again)) != set(self._goes(plan)) or again.obstacles:
+                raise Refused(
+                    "what runs there has changed meanwhile, and nothing was done", f"again: {self.request.again}"
+                )
+            crew.tell(SwitchStep.CHECKING, await guard(check(crew, self.request, self.sites), _UNCHANGED))
+            self.ctx.interrupt.check(_UNCHANGED)
+        except SparkctlError:
+            await crew.forget()
+            raise
+
+    # where nothing has to stop
+
+    async def _start(self) -> Ended:
+        """Start it as `up` does."""
+
+        def lend(node: Node) -> Session:
+            return Lent(self.sessions[node.name])
+
+        ended: Ended | None = None
+        async with aclosing(up(replace(self.ctx, lend=lend), self.request.start())) as events:
+            async for event in events:
+                if isinstance(event, Ended):
+                    ended = event
+                else:
+                    self.emit(event)
+        assert ended is not None, "a verb ends with its end"
+        return ended
+
+    def _planned(self) -> Ended:
+        clock = self.ctx.clock
         return Ended(
-            self.ctx.clock.now(), outcome, int(code), seconds, self.request.nodes[0].name, self.request.profile.name
-        )
+            clock.now(), Outcome.PLANNED, 0, clock.monotonic() - self.began, self.request.nodes[0].name,
+            self.request.profile.name,
+        )  # fmt: skip

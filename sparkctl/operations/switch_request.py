@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkctl.engines.base import Engine
@@ -35,12 +35,11 @@ class SwitchRequest:
     words: tuple[str, ...] = ()
     guarded: bool = True
 
-    @property
-    def start(self) -> UpRequest:
-        """What is asked of `up` once the way is free."""
+    def start(self, kept: Iterable[str] = ()) -> UpRequest:
+        """What is asked of `up` once the way is free; ``kept`` are the containers that may have to come back."""
         return UpRequest(
             self.profile, self.engine, self.nodes, timeout=self.timeout, environ=self.environ, words=self.words,
-            guarded=self.guarded, once_more=True,
+            guarded=self.guarded, once_more=True, kept=frozenset(kept),
         )  # fmt: skip
 
     @property

@@ -20,6 +20,7 @@ class UpRequest:
     ``guarded`` False: without a guard, whatever the profile says. ``once_more``: although the last starts failed.
     ``forced``: although it does not fit.
     ``nodes`` in the order of ranks: the first is the head, which alone answers clients.
+    ``kept``: ended containers (ids) that a switch keeps until this one is proved; they are not swept away.
     ``words`` are the profile and its overrides as the operator gave them, so that advice repeats what was meant.
     """
 
@@ -35,11 +36,19 @@ class UpRequest:
     guarded: bool = True
     once_more: bool = False
     forced: bool = False
+    kept: frozenset[str] = frozenset()
 
     @property
     def node(self) -> Node:
         """The head's node, or the only one."""
         return self.nodes[0]
+
+    @property
+    def instead(self) -> str:
+        """The command that has whatever is in the way give way to it."""
+        profile, *words = self.words or (self.profile.name,)
+        where = [word for node in self.nodes for word in ("--node", node.name)]
+        return shlex.join(["sparkctl", "switch", profile, *where, *redact_words(words)])
 
     @property
     def again(self) -> str:

@@ -73,6 +73,16 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalFile:
+    """What lies where a switch keeps its journal: ``state`` is none, ours or foreign, ``text`` what it says, where it is ours.
+    ``is_held``: somebody has the node's lock."""
+
+    state: str
+    text: str
+    is_held: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Habits:
     """Settings of the node that decide how it behaves when memory runs short."""
 
@@ -104,6 +114,7 @@ class Look:
     everybody: int | None = None  # bytes that all processes hold, on the GPU's side too
     procs: tuple[Proc, ...] | None = None
     shm: tuple[ShmFile, ...] | None = None
+    journal: JournalFile | None = None
 
     def held_by(self, container_id: str) -> int | None:
         """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
@@ -162,6 +173,7 @@ def decode(answer: bytes) -> Look:
         everybody=_everybody(sections.get("resident"), sections.get("gpu")),
         procs=leftovers.processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
         shm=leftovers.shared_files(sections.get("shm")),
+        journal=_journal(sections.get("journal")),
     )
 
 
@@ -307,6 +319,13 @@ def _docker(body: str | None) -> DockerAccess | None:
         toolkit=bool(word.get("toolkit")),
         cdi=bool(word.get("cdi")),
     )
+
+
+def _journal(body: str | None) -> JournalFile | None:
+    if body is None:
+        return None
+    word = _words(body)
+    return JournalFile(word.get("file") or "foreign", word.get("text", ""), word.get("held") == "yes")
 
 
 def _habits(body: str | None) -> Habits | None:

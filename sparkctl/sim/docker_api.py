@@ -154,6 +154,20 @@ async def _wait(daemon: Dockerd, _request: Request, key: str) -> Reply:
     return json_reply({"StatusCode": container.exit_code, "Error": None})
 
 
+async def _rename(daemon: Dockerd, request: Request, key: str) -> Reply:
+    container, name = daemon.find(key), (request.query.get("name") or "").lstrip("/")
+    holder = next((one for one in daemon.containers.values() if one.name == name), None)
+    if holder is not None:
+        raise Refusal(
+            409,
+            f'Error when allocating new name: Conflict. The container name "/{name}" is already in use by container '
+            f'"{holder.id}". You have to remove (or rename) that container to be able to reuse that name.',
+        )
+    container.name = name
+    daemon.tell("rename", container)
+    return Reply(204)
+
+
 async def _remove(daemon: Dockerd, request: Request, key: str) -> Reply:
     container = daemon.find(key)
     process = daemon.running.get(container.id)
@@ -215,6 +229,7 @@ _ROUTES: tuple[tuple[str, re.Pattern[str], Route], ...] = tuple(
         ("POST", "/containers/([^/]+)/stop", _stop),
         ("POST", "/containers/([^/]+)/kill", _kill),
         ("POST", "/containers/([^/]+)/wait", _wait),
+        ("POST", "/containers/([^/]+)/rename", _rename),
         ("GET", "/containers/([^/]+)/logs", _logs),
         ("DELETE", "/containers/([^/]+)", _remove),
         ("GET", "/images/(.+)/json", _image),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from sparkctl.sim import remains
 from sparkctl.sim.cabling import CARRIERS, FABRIC, address, gids, mtu
 from sparkctl.sim.memory import KIB
@@ -87,6 +89,20 @@ def _health(node: SimNode) -> list[str]:
     return ["@@ health", "python 3.12.3", f"earlyoom {node.options.earlyoom}", "swappiness 60", "min_free_kbytes 45056"]
 
 
+def whole(node: SimNode, places: list[str]) -> bytes:
+    """Return what `probe/headers.py` says of the models in these places."""
+    lines = []
+    for place in places:
+        there = [] if place in node.options.missing else [line for line in model(place) if line.startswith("file ")]
+        lines.append(f"@@ {json.dumps({'place': place, 'files': len(there), 'faults': []})}")
+    return "\n".join([*lines, '@@ "end"', ""]).encode()
+
+
+def _journal(node: SimNode) -> list[str]:
+    there = ["file none"] if node.journal is None else ["file ours", f"text {node.journal}"]
+    return ["@@ journal", *there, f"held {'yes' if node.locks else 'no'}"]
+
+
 def _fabric(node: SimNode) -> list[str]:
     """One lane each; the RDMA devices keep their RoCE v2 addresses where the probe finds them, too."""
     lines = ["@@ fabric", "devices yes"]
@@ -135,4 +151,5 @@ _PLAIN = {
     "sudo": _sudo,
     "health": _health,
     "fabric": _fabric,
+    "journal": _journal,
 }

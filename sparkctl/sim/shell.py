@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from sparkctl.probe import journal
 from sparkctl.sim.cabling import PINGS_LINE, pings
 from sparkctl.sim.collect import collected
 from sparkctl.sim.http import Reader
-from sparkctl.sim.look import FIRST_LINE, look
+from sparkctl.sim.look import FIRST_LINE, look, whole
 from sparkctl.sim.node import SUDO_PASSWORD, Output, SimNode, Sudo
 from sparkctl.sim.probe import run_probe
 from sparkctl.sim.remains import UNLINK_LINE, unlink
@@ -76,10 +77,18 @@ async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
     return await _unknown(node, argv, streams)
 
 
+def _journal(node: SimNode, words: list[str]) -> str:
+    node.journal = words[1] if words[0] == "write" else None
+    return "@@ written\n" if words[0] == "write" else "@@ removed\n"
+
+
 async def _python(node: SimNode, argv: list[str], streams: Streams) -> int:
     """The probe, the guard and the collector, sent over stdin, their options behind the lengths."""
     if argv[1:2] == ["-ISc"]:
         return 0  # whether there is a Python, and new enough
+    if argv[1:3] == ["-IS", "-c"] and "sparkctl-whole" in argv[3]:
+        streams.stdout.write(whole(node, argv[4:]))
+        return 0
     if argv[1:3] == ["-ISu", "-c"] and "sparkctl-guard" in argv[3] and node.guard is not None:
         await node.guard.start(argv[4:], streams.stdin, streams.stdout)
         return 0
@@ -173,7 +182,7 @@ async def _true(_node: SimNode, _argv: list[str], _streams: Streams) -> int:
     return 0
 
 
-_SCRIPTS = {FIRST_LINE: look, PINGS_LINE: pings, UNLINK_LINE: unlink}
+_SCRIPTS = {FIRST_LINE: look, PINGS_LINE: pings, UNLINK_LINE: unlink, journal.FIRST_LINE: _journal}
 _COMMANDS: dict[str, Command] = {
     "sh": _sh,
     "python3": _python,

@@ -115,6 +115,10 @@ class Docker:
         """Kill it now. Raises DockerError where it does not run."""
         await self._change(lambda api: api.kill(ref))
 
+    async def rename(self, ref: str, name: str) -> None:
+        """Give a container another name. Raises NameTaken, NoSuchContainer."""
+        await self._change(lambda api: api.rename(ref, name))
+
     async def remove(self, ref: str, force: bool = False) -> None:
         """Remove the container, its log with it; ``force`` also one that runs. One being removed already is fine."""
         try:

@@ -1,0 +1,77 @@
+"""The journal of a switch as text, and back. What lies on a node may be anybody's: it is checked field by field."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import asdict
+
+from sparkctl.model.node import NodeName
+from sparkctl.model.switch import Journal, SwitchStep
+from sparkctl.model.text import clean, shorten
+
+SCHEMA = 1
+LIMIT = 65536  # bytes that are read of one
+_ID = re.compile(r"[0-9a-f]{12,64}")
+_MOST = 256  # nodes, words and containers
+_LONGEST = 4096
+
+
+def encode(journal: Journal) -> str:
+    """Return one line of JSON."""
+    return json.dumps({"schema": SCHEMA, **asdict(journal)}, ensure_ascii=True, separators=(",", ":"))
+
+
+def decode(text: str) -> Journal:
+    """Return the journal that a text holds. Raises ValueError where it is damaged, or of another version."""
+    try:
+        said = json.loads(text)
+    except RecursionError as deep:
+        raise ValueError("nested too deeply") from deep
+    if not isinstance(said, dict) or said.get("schema") != SCHEMA:
+        raise ValueError("not a journal that this version of sparkctl reads")
+    since = said.get("since")
+    if not isinstance(since, int | float) or isinstance(since, bool) or not math.isfinite(since) or abs(since) > 1e12:
+        raise ValueError("since is no time")
+    rolls_back = said.get("rolls_back", True)
+    if not isinstance(rolls_back, bool):
+        raise ValueError("rolls_back is neither true nor false")
+    return Journal(
+        id=_id(said.get("id")), operator=_line(said, "operator"), since=float(since), step=SwitchStep(_line(said, "step")),
+        instance=_line(said, "instance"), words=_lines(said.get("words")), profile_hash=_line(said, "profile_hash"),
+        nodes=tuple(NodeName(one) for one in _lines(said.get("nodes"))), stops=_lines(said.get("stops")),
+        old=tuple(_kept(one) for one in _list(said.get("old"))), rolls_back=rolls_back,
+    )  # fmt: skip
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list) or len(value) > _MOST:
+        raise ValueError("a list is missing, or too long")
+    return value
+
+
+def _line(said: dict[str, object], name: str) -> str:
+    return _text(said.get(name))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST or clean(value) != value:
+        raise ValueError(f"no usable text: {shorten(clean(str(value)), 40)}")
+    return value
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    return tuple(_text(one) for one in _list(value))
+
+
+def _id(value: object) -> str:
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise ValueError("no usable id")
+    return value
+
+
+def _kept(value: object) -> tuple[NodeName, str]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError("no node with a container")
+    return NodeName(_text(value[0])), _id(value[1])

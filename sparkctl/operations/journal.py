@@ -1,0 +1,98 @@
+"""The journal of a switch on a node: read, written before each step, and removed when there is nothing to finish."""
+
+from __future__ import annotations
+
+import time
+
+from sparkctl.core import journal as text_of
+from sparkctl.core.context import Context
+from sparkctl.core.session import Session
+from sparkctl.errors import Refused
+from sparkctl.model.switch import FORWARD, Found, Journal, JournalView, SwitchStep
+from sparkctl.probe import journal as travelling
+from sparkctl.probe.look import JournalFile
+
+_TIMEOUT = 20.0  # seconds: it is written through to the disk
+
+
+class SwitchUnderway(Refused):
+    """A switch goes on here, or was left: nothing else is changed meanwhile."""
+
+
+async def read(session: Session) -> JournalView:
+    """Return the journal that lies on a node. Raises `NodeError`."""
+    return view_of((await session.look("journal")).journal)
+
+
+def view_of(seen: JournalFile | None) -> JournalView:
+    """Return what was found; one that is damaged, or another user's, is there and unknown."""
+    if seen is None:
+        return JournalView(Found.UNREADABLE, why="the node did not say")
+    if seen.state == "none":
+        return JournalView(Found.NONE, is_held=seen.is_held)
+    if seen.state != "ours":
+        return JournalView(Found.UNREADABLE, None, seen.is_held, "it belongs to another user")
+    try:
+        return JournalView(Found.READ, text_of.decode(seen.text), seen.is_held)
+    except ValueError as damaged:
+        return JournalView(Found.UNREADABLE, None, seen.is_held, f"it is damaged ({damaged})")
+
+
+async def write(session: Session, journal: Journal) -> None:
+    """Write it, whole or not at all. Raises `NodeError`, and `Refused` where the node does not take it."""
+    await _run(session, travelling.writing(text_of.encode(journal)), "written")
+
+
+async def remove(session: Session) -> None:
+    """Remove it; raises as `write` does."""
+    await _run(session, travelling.removing(), "removed")
+
+
+async def _run(session: Session, argv: list[str], what: str) -> None:
+    done = await session.run(argv, stdin=travelling.script(), timeout=_TIMEOUT)
+    if travelling.was_done(done.stdout):
+        return
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    name = session.node.name
+    raise Refused(
+        f"the journal of the switch could not be {what} on {name}" + (f": {said[-1]}" if said else ""),
+        f"on {name}: df -h ~; ls -ld {travelling.PATH}",
+    )
+
+
+async def refuse_during(session: Session, ctx: Context, *, is_held: bool) -> None:
+    """Raise `SwitchUnderway` where a switch goes on (``is_held``: somebody else has the lock) or was left."""
+    view = await read(session)
+    if view.found is Found.NONE:
+        return
+    raise underway(session.node.name, view, is_held=is_held)
+
+
+def underway(node: str, view: JournalView, *, is_held: bool) -> SwitchUnderway:
+    """Return the refusal of anything else."""
+    if view.journal is None:
+        return SwitchUnderway(
+            f"a journal of a switch lies on {node}, and {view.why}: what it was about is not known",
+            f"look at it on {node}: {travelling.PATH}; what runs: sparkctl status; once nothing is left to finish, remove it",
+        )
+    if is_held:
+        hint = f"wait for it: sparkctl status --node {node} --watch"
+    else:
+        hint = (
+            f"sparkctl resume --node {node}   finishes it\nsparkctl abort --node {node}   brings back what was stopped"
+        )
+    return SwitchUnderway(f"{node}: {words(view.journal, is_held=is_held)}", hint)
+
+
+def words(journal: Journal, *, is_held: bool) -> str:
+    """Return ``switch to qwen36 in progress, step 3 of 6 (releasing), by milo@laptop since 14:02``."""
+    state = "in progress" if is_held else "was left"
+    since = time.strftime("%H:%M", time.localtime(journal.since))
+    return f"switch to {journal.instance} {state}, {step_number(journal.step)}, by {journal.operator} since {since}"
+
+
+def step_number(step: SwitchStep) -> str:
+    """Return ``step 3 of 6 (releasing)``; the way back has no numbers."""
+    return (
+        f"step {FORWARD.index(step) + 1} of {len(FORWARD)} ({step})" if step in FORWARD else f"on its way back ({step})"
+    )

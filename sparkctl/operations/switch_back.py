@@ -1,0 +1,176 @@
+"""The way back of a switch: the new one's containers go, the old ones are started again and prove themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sparkctl.core.session import Session
+from sparkctl.core.together import together
+from sparkctl.engines import load, names
+from sparkctl.errors import DockerError, LinkLost, NoSuchContainer, SparkctlError
+from sparkctl.model.container import Container
+from sparkctl.model.events import PhaseChanged
+from sparkctl.model.guard import UnwatchReason
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase
+from sparkctl.model.plan import Label, Service, Timeouts
+from sparkctl.model.switch import SwitchStep
+from sparkctl.model.units import spoken
+from sparkctl.operations import readiness
+from sparkctl.operations.down import grace_for
+from sparkctl.operations.drop_caches import NoRight, drop
+from sparkctl.operations.labels import port_of, rule_of
+from sparkctl.operations.liveness import served_model
+from sparkctl.operations.start_guard import unwatch
+from sparkctl.operations.stop import stop
+from sparkctl.operations.switch_crew import Crew
+from sparkctl.operations.switch_forward import own_name
+
+_POLL = 1.0
+_LIMITS = Timeouts()
+_PATIENCE = _LIMITS.starting + _LIMITS.loading + _LIMITS.warming
+_LOST = 120.0  # seconds for a node to come back while the old one starts
+
+Old = tuple[NodeName, Container]
+
+
+class NotBack(SparkctlError):
+    """What was stopped does not serve again."""
+
+
+async def undo(crew: Crew) -> None:
+    """Stop and remove what the switch started, its log kept."""
+    kept = {container for _, container in crew.journal.old}
+    logs = []
+    for node in crew.journal.nodes:
+        session = crew.sessions[node]
+        for one in await session.docker.list():
+            if one.label(Label.INSTANCE) != crew.journal.instance or one.id in kept:
+                continue
+            await unwatch(session, crew.inner, crew.emit, [one.id], UnwatchReason.STOPPED)
+            stopped = await stop(session, crew.inner, crew.emit, one, grace_for(one, None))
+            logs += [stopped.log] if stopped.log else []
+    said = f"; log: {' '.join(logs)}" if logs else ""
+    crew.tell(SwitchStep.UNDOING, f"nothing of {crew.journal.instance} is left{said}")
+
+
+async def restore(crew: Crew) -> str:
+    """Start the old containers again, in their order, and prove each model by its own rule and a token.
+
+    Returns what happened, in words. Raises `NotBack` where one does not come back.
+    """
+    began = crew.ctx.clock.monotonic()
+    old = [await _kept(crew, node, container) for node, container in crew.journal.old]
+    for node in dict.fromkeys(node for node, _ in old):
+        await _drop(crew, node)
+    for node, container in old:
+        await _start(crew, node, container)
+    for node, container in old:
+        await _prove(crew, node, container, old)
+    serves = "serves" if len(crew.journal.stops) == 1 else "serve"
+    story = f"{' and '.join(crew.journal.stops)} {serves} again after {spoken(crew.ctx.clock.monotonic() - began)}"
+    crew.tell(SwitchStep.RESTORING, story)
+    return story
+
+
+async def _kept(crew: Crew, node: NodeName, container: str) -> Old:
+    try:
+        return node, await crew.sessions[node].docker.inspect(container)
+    except NoSuchContainer as gone:
+        names_ = " and ".join(crew.journal.stops)
+        raise NotBack(
+            f"the container {container[:12]} of {names_} is not on {node} any more",
+            f"start it anew: sparkctl up {crew.journal.stops[0]}; the journal of this switch goes with: sparkctl resume",
+        ) from gone
+
+
+async def _drop(crew: Crew, node: NodeName) -> None:
+    try:
+        await drop(crew.sessions[node], crew.inner, crew.emit)
+    except NoRight as no:
+        crew.warn(node, f"page cache not dropped: {no.message}", no.hint)
+
+
+async def _start(crew: Crew, node: NodeName, container: Container) -> None:
+    session = crew.sessions[node]
+    try:
+        if (name := own_name(container.name)) != container.name:
+            await session.docker.rename(container.id, name)
+        if not container.is_alive:
+            await session.docker.start(container.id)
+    except DockerError as refused:
+        raise NotBack(
+            f"{container.name} on {node} could not be started again: {refused.message}", refused.hint
+        ) from refused
+
+
+async def _prove(crew: Crew, node: NodeName, container: Container, all_of_it: Sequence[Old]) -> None:
+    """Wait until it is as ready as its label says: a rank that answers nobody counts with its head."""
+    rule = rule_of(container)
+    if rule is None or (rule.health is None and rule.probe == "none"):
+        return None
+    session, port, began = crew.sessions[node], port_of(container), crew.ctx.clock.monotonic()
+    _phase(crew, node, container, Phase.STARTING, 0.0)
+    why = "not asked yet"
+    while True:
+        elapsed = crew.ctx.clock.monotonic() - began
+        for other, one in all_of_it:
+            await _is_alive(crew, other, one)
+        try:
+            answer = await readiness.health(session.link, Service(port, rule))
+            if answer.good:
+                model = None if port is None else await served_model(session.link, port)
+                answer = await readiness.one_token(session.link, Service(port, rule, model))
+                if answer.good:
+                    return _phase(crew, node, container, Phase.READY, crew.ctx.clock.monotonic() - began)
+            why = answer.told(await session.docker.secrets(container.id)) if answer.said else answer.what
+        except LinkLost:
+            await session.link.reconnect(give_up_after=_LOST)
+        if elapsed > _PATIENCE:
+            raise NotBack(
+                f"{container.name} on {node} is not ready after {spoken(elapsed)}: {why}", _log(container, node)
+            )
+        _phase(crew, node, container, Phase.LOADING, elapsed)
+        await crew.ctx.clock.sleep(_POLL)
+
+
+async def _is_alive(crew: Crew, node: NodeName, container: Container) -> None:
+    try:
+        now = await crew.sessions[node].docker.inspect(container.id)
+    except NoSuchContainer as gone:
+        raise NotBack(f"{container.name} on {node} was removed while it started again") from gone
+    except LinkLost:
+        await crew.sessions[node].link.reconnect(give_up_after=_LOST)
+        return
+    if not now.is_alive:
+        code = "" if now.exit_code is None else f" with exit code {now.exit_code}"
+        raise NotBack(f"{container.name} on {node} ended{code} when it was started again", _log(container, node))
+
+
+def _log(container: Container, node: NodeName) -> str:
+    name = container.label(Label.INSTANCE) or container.name
+    return f"see why: sparkctl diagnose {name} --node {node}"
+
+
+def _phase(crew: Crew, node: NodeName, container: Container, phase: Phase, elapsed: float) -> None:
+    name = container.label(Label.INSTANCE) or container.name
+    crew.emit(PhaseChanged(crew.ctx.clock.now(), node, name, phase, None, elapsed))
+
+
+async def restart_order(sessions: Mapping[NodeName, Session], old: Sequence[Old]) -> tuple[Old, ...]:
+    """Return containers in the order in which they are started again: ranks as their engine wants them, the rest as they
+    were started."""
+    keys = await together(*(_when(sessions[node], container) for node, container in old))
+    return tuple(old[at] for at in sorted(range(len(old)), key=lambda at: keys[at]))
+
+
+async def _when(session: Session, container: Container) -> tuple[str, int, float]:
+    run = container.label(Label.RUN) or ""
+    index, _, _ = (container.label(Label.RANK) or "").partition("/")
+    started = (await session.docker.inspect(container.id)).started or container.created
+    if not index.isdigit():
+        return run, 0, started
+    engine = container.label(Label.ENGINE) or ""
+    command = (await session.docker.run_of(container.id)).command
+    head_first = engine in names() and load(engine).begins_with_head(command)
+    return run, int(index) if head_first else -int(index), started

@@ -1,0 +1,110 @@
+"""The nodes of one switch: their sessions, their locks, and the journal that lies on each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from sparkctl.core.context import Context, NodeLock
+from sparkctl.core.session import Lent, Session
+from sparkctl.core.together import together
+from sparkctl.errors import LinkLost
+from sparkctl.model.events import Event, SwitchStepped, Warned
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.switch import Journal, SwitchStep
+from sparkctl.operations import journal as journals
+from sparkctl.operations.lock import StartLock, StepLock, acquire
+from sparkctl.operations.stream import Emit
+
+_PATIENCE = 60.0  # seconds for a node to be back before the next step is given up
+
+
+class Crew:
+    """What every step is given. ``began``: of the verb, by the context's clock. Leave it with `release`."""
+
+    def __init__(
+        self, ctx: Context, sessions: Mapping[NodeName, Session], journal: Journal, emit: Emit, began: float
+    ) -> None:
+        self.ctx, self.sessions, self.journal, self.began = ctx, sessions, journal, began
+        self._emit = emit
+        self._warned: set[tuple[NodeName | None, str]] = set()
+        self._locks: dict[NodeName, StartLock | StepLock] = {}
+        self._is_written = False
+
+    def emit(self, event: Event) -> None:
+        """Tell what happened; the same warning of two steps is told once."""
+        if isinstance(event, Warned):
+            if (event.node, event.message) in self._warned:
+                return
+            self._warned.add((event.node, event.message))
+        self._emit(event)
+
+    @property
+    def inner(self) -> Context:
+        """The context of a verb that is a step of this: over these connections, under these locks."""
+        locks: dict[NodeName, NodeLock] = dict(self._locks)
+        return replace(self.ctx, lend=self._lend, holds={**self.ctx.holds, **locks})
+
+    def _lend(self, node: Node) -> Session:
+        return Lent(self.sessions[node.name])
+
+    async def lock(self, doing: str) -> None:
+        """Take the locks of all nodes, in the order of their names; raises `Taken` with none of them held."""
+        try:
+            for node in self.journal.touched:
+                warn = self._warner(node)
+                self._locks[node] = await acquire(self.sessions[node], self.ctx, doing, warn, for_switch=True)
+        except BaseException:
+            await self.release()
+            raise
+
+    async def release(self) -> None:
+        """Free the locks; what lies on the nodes stays."""
+        while self._locks:
+            _, lock = self._locks.popitem()
+            await lock.release()
+
+    async def step(self, step: SwitchStep) -> None:
+        """Begin a step: it stands in every node's journal before anything of it is done."""
+        self.journal = replace(self.journal, step=step)
+        for node in self.journal.touched:
+            await self._write(node)
+        self._is_written = True
+        self.tell(step)
+
+    async def _write(self, node: NodeName) -> None:
+        session = self.sessions[node]
+        try:
+            await journals.write(session, self.journal)
+        except LinkLost:
+            await session.link.reconnect(give_up_after=_PATIENCE)
+            await self._locks[node].ensure()
+            await journals.write(session, self.journal)
+
+    async def forget(self) -> None:
+        """Remove the journal everywhere: there is nothing left to finish."""
+        if self._is_written or self.journal.old:
+            await together(*(journals.remove(self.sessions[node]) for node in self.journal.touched))
+
+    def tell(self, step: SwitchStep, proof: str | None = None) -> None:
+        """Say that a step has begun, or what proves it."""
+        clock = self.ctx.clock
+        self.emit(
+            SwitchStepped(
+                clock.now(), self.journal.nodes[0], step, self.journal.instance, proof, clock.monotonic() - self.began
+            )
+        )  # fmt: skip
+
+    def warn(self, node: NodeName | None, message: str, hint: str | None = None) -> None:
+        """Say something of a node that does not end the work."""
+        self.emit(Warned(self.ctx.clock.now(), node, message, hint))
+
+    def _warner(self, node: NodeName) -> Callable[[str], None]:
+        return lambda message: self.warn(node, message)
+
+    @property
+    def ways(self) -> str:
+        """What to do about a switch that is left where it is."""
+        where = f"--node {self.journal.touched[0]}"
+        serves = " and ".join(self.journal.stops) or "what was stopped"
+        return f"sparkctl resume {where}   finishes it\nsparkctl abort {where}   brings {serves} back"

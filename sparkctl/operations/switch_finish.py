@@ -1,0 +1,212 @@
+"""``resume`` and ``abort``: a switch that somebody left is finished, or undone, by what lies on the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field, replace
+
+from sparkctl.core.context import Context
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.core.session import Session
+from sparkctl.core.together import together
+from sparkctl.engines import load
+from sparkctl.errors import NodeError, Refused, SparkctlError
+from sparkctl.model.events import Ended, Event, Outcome
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.switch import FORWARD, Found, Journal, JournalView, SwitchStep
+from sparkctl.operations import journal as journals
+from sparkctl.operations.stream import Emit, stream
+from sparkctl.operations.switch import switch
+from sparkctl.operations.switch_crew import Crew
+from sparkctl.operations.switch_request import SwitchRequest
+from sparkctl.operations.switch_run import SwitchRun
+
+_UNCHANGED = "interrupted before anything was changed"
+_ORDER = tuple(SwitchStep)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRequest:
+    """``nodes``: where a journal is looked for; ``known``: every node of the config, for those that it names beside."""
+
+    nodes: Sequence[Node]
+    known: Sequence[Node]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None
+    guarded: bool = True
+
+
+def resume(ctx: Context, request: FinishRequest) -> AsyncGenerator[Event, None]:
+    """Finish the switch that lies on these nodes, in the direction in which it was going."""
+    run = _Finish(ctx, request)
+    return stream(ctx, run.resume, on_interrupt=None)
+
+
+def abort(ctx: Context, request: FinishRequest) -> AsyncGenerator[Event, None]:
+    """Undo it: the new one's containers go, the old one serves again. Needs no profile."""
+    run = _Finish(ctx, request)
+    return stream(ctx, run.abort, on_interrupt=None)
+
+
+class _Finish:
+    """One run of either verb."""
+
+    def __init__(self, ctx: Context, request: FinishRequest) -> None:
+        self.ctx, self.request = ctx, request
+        self.began = ctx.clock.monotonic()
+        self.sessions: dict[NodeName, Session] = {}
+
+    async def resume(self, emit: Emit) -> Ended:
+        async with AsyncExitStack() as stack:
+            journal = await self._find(stack, emit)
+            if journal is None:
+                return self._nothing()
+            crew = self._crew(journal, emit)
+            request = self._request(journal) if _needs_profile(journal.step) else None
+            await self.ctx.interrupt.guard(crew.lock(f"resuming the switch to {journal.instance}"), _UNCHANGED)
+            try:
+                if journal.step is not SwitchStep.CHECKING:
+                    return await self._finish(crew, request)
+                await crew.forget()  # nothing was changed so far: it begins anew, with a plan of what is true now
+            finally:
+                await crew.release()
+        assert request is not None
+        return await _told(switch(self.ctx, request), emit)
+
+    async def _finish(self, crew: Crew, request: SwitchRequest | None) -> Ended:
+        run, step = SwitchRun(crew, request), crew.journal.step
+        if step in (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED):
+            return await run.back(asked=True)
+        return await run.forward(SwitchStep.STARTING if step is SwitchStep.LEFT else step)
+
+    async def abort(self, emit: Emit) -> Ended:
+        async with AsyncExitStack() as stack:
+            journal = await self._find(stack, emit)
+            if journal is None:
+                return self._nothing()
+            if journal.step in (SwitchStep.CLEARING, SwitchStep.DONE):
+                raise Refused(
+                    f"{journal.instance} has proved itself and serves; what was before is being cleared away",
+                    f"sparkctl resume --node {journal.touched[0]}   clears the rest; to go back: sparkctl switch",
+                )
+            crew = self._crew(journal, emit)
+            await self.ctx.interrupt.guard(crew.lock(f"aborting the switch to {journal.instance}"), _UNCHANGED)
+            try:
+                if journal.step is SwitchStep.CHECKING:
+                    await crew.forget()
+                    return self._ended(journal, "nothing had been stopped: the switch is forgotten")
+                return await SwitchRun(crew).back(asked=True)
+            finally:
+                await crew.release()
+
+    # what lies there
+
+    async def _find(self, stack: AsyncExitStack, emit: Emit) -> Journal | None:
+        """Return the journal that goes furthest of those that lie there, with a session to every node that it touches."""
+        await self._open(stack, self.request.nodes, emit)
+        views = await self.ctx.interrupt.guard(self._views(), _UNCHANGED)
+        silent = [one for one in views.values() if isinstance(one, NodeError)]
+        found = {name: one for name, one in views.items() if isinstance(one, JournalView)}
+        for name, view in found.items():
+            if view.found is Found.UNREADABLE:
+                raise journals.underway(name, view, is_held=view.is_held)
+        there = {name: one.journal for name, one in found.items() if one.journal is not None}
+        if not there:
+            if silent:
+                raise silent[0]
+            return None
+        if len({one.id for one in there.values()}) > 1:
+            raise Refused(
+                "more than one switch was left: "
+                + "; ".join(f"{name}: to {one.instance}" for name, one in there.items()),
+                "name a node of the one that is meant: --node",
+            )
+        for name, view in found.items():
+            if view.journal is not None and view.is_held:
+                raise journals.underway(name, view, is_held=True)
+        journal = max(there.values(), key=lambda one: _ORDER.index(one.step))
+        await self._open(stack, self._others(journal), emit)
+        for node in journal.touched:
+            await self.ctx.interrupt.guard(self.sessions[node].link.connect(), _UNCHANGED)
+        return journal
+
+    async def _open(self, stack: AsyncExitStack, nodes: Sequence[Node], emit: Emit) -> None:
+        for node in nodes:
+            session = await stack.enter_async_context(self.ctx.session(node))
+            session.report_to(emit)
+            self.sessions[node.name] = session
+
+    async def _views(self) -> dict[NodeName, JournalView | NodeError]:
+        async def one(session: Session) -> JournalView | NodeError:
+            try:
+                await session.link.connect()
+                return await journals.read(session)
+            except NodeError as away:
+                return away
+
+        views = await together(*(one(session) for session in self.sessions.values()))
+        return dict(zip(self.sessions, views, strict=True))
+
+    def _others(self, journal: Journal) -> list[Node]:
+        by_name = {node.name: node for node in self.request.known}
+        unknown = [name for name in journal.touched if name not in by_name and name not in self.sessions]
+        if unknown:
+            raise Refused(
+                f"the switch touches {' and '.join(unknown)}, and the config has no node of that name",
+                f"add it, as {journal.operator} calls it: sparkctl init",
+            )
+        return [by_name[name] for name in journal.touched if name not in self.sessions]
+
+    def _crew(self, journal: Journal, emit: Emit) -> Crew:
+        """From now on it is ours: who looks at the journal sees who is at work."""
+        ours = replace(journal, operator=self.ctx.operator, since=self.ctx.clock.now())
+        return Crew(self.ctx, self.sessions, ours, emit, self.began)
+
+    def _request(self, journal: Journal) -> SwitchRequest:
+        """Return what was asked for, by the words in the journal; raises `Refused` where the profile is another by now."""
+        way = f"bring back what was stopped: sparkctl abort --node {journal.touched[0]}"
+        name, *words = journal.words
+        try:
+            profile = ProfileLibrary().load(name, overrides=tuple(words[1::2]))
+        except SparkctlError as gone:
+            raise Refused(f"the profile of the switch cannot be loaded here: {gone.message}", way) from gone
+        if profile.digest != journal.profile_hash:
+            raise Refused(
+                f"{name} is another profile here (hash {profile.digest}) than the one that the switch is to "
+                f"({journal.profile_hash}); secrets that were given with --set are not in a journal, either",
+                f"{way}; then switch anew",
+            )
+        nodes = {**{node.name: node for node in self.request.known}, **{k: v.node for k, v in self.sessions.items()}}
+        return SwitchRequest(
+            profile, load(profile.engine), tuple(nodes[one] for one in journal.nodes), tuple(nodes.values()),
+            rolls_back=journal.rolls_back, timeout=self.request.timeout, environ=self.request.environ, words=journal.words,
+            guarded=self.request.guarded,
+        )  # fmt: skip
+
+    def _nothing(self) -> Ended:
+        where = " or ".join(node.name for node in self.request.nodes)
+        return self._ended(None, f"no switch was left on {where}")
+
+    def _ended(self, journal: Journal | None, message: str) -> Ended:
+        clock = self.ctx.clock
+        return Ended(
+            clock.now(), Outcome.DONE, 0, clock.monotonic() - self.began, None if journal is None else journal.nodes[0],
+            None if journal is None else journal.instance, message=message,
+        )  # fmt: skip
+
+
+def _needs_profile(step: SwitchStep) -> bool:
+    return step is SwitchStep.LEFT or (step in FORWARD and FORWARD.index(step) <= FORWARD.index(SwitchStep.STARTING))
+
+
+async def _told(events: AsyncGenerator[Event, None], emit: Emit) -> Ended:
+    ended: Ended | None = None
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Ended):
+                ended = event
+            else:
+                emit(event)
+    assert ended is not None, "a verb ends with its end"
+    return ended

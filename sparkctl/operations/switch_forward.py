@@ -1,0 +1,120 @@
+"""The steps of a switch on its way: stop and keep the old one, prove its memory back, start the new one, clear the old."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+from sparkctl.core.session import Session
+from sparkctl.core.together import together
+from sparkctl.errors import DockerError, NoSuchContainer, Refused
+from sparkctl.model.container import Container
+from sparkctl.model.events import Ended, Outcome
+from sparkctl.model.fit import Fit
+from sparkctl.model.node import NodeName
+from sparkctl.model.switch import SwitchStep
+from sparkctl.model.units import gib, spoken
+from sparkctl.operations.down import stop_all
+from sparkctl.operations.stop import sweep
+from sparkctl.operations.switch_crew import Crew
+from sparkctl.operations.switch_request import SwitchRequest
+from sparkctl.operations.up import up
+
+_SUFFIX = re.compile(r"\.kept-[0-9a-f]{6}$")
+_MOST_NAME = 200
+
+Fits = Callable[[], Coroutine[Any, Any, tuple[Fit, ...]]]
+
+
+class NoRoom(Refused):
+    """What was stopped did not give back what the new one needs."""
+
+
+def kept_name(name: str, container_id: str) -> str:
+    """Return the name of a container while it is kept."""
+    return f"{name[:_MOST_NAME]}.kept-{container_id[:6]}"
+
+
+def own_name(name: str) -> str:
+    """Return the name that a kept container had."""
+    return _SUFFIX.sub("", name)
+
+
+async def stop_old(crew: Crew) -> None:
+    """Stop what goes and keep its containers; those that have ended already are fine. Raises the first failure."""
+    alive: dict[NodeName, list[Container]] = {}
+    for node, container in await _old(crew):
+        if container is not None and container.is_alive:
+            alive.setdefault(node, []).append(container)
+    if alive:
+        halt = await stop_all(crew.sessions, crew.inner, crew.emit, alive, keep=True)
+        for _, failure in halt.failures:
+            raise failure
+    names = " and ".join(crew.journal.stops)
+    crew.tell(SwitchStep.STOPPING, f"{names} stopped; {_count(len(crew.journal.old))} kept")
+
+
+async def _old(crew: Crew) -> tuple[tuple[NodeName, Container | None], ...]:
+    async def one(node: NodeName, container: str) -> tuple[NodeName, Container | None]:
+        try:
+            return node, await crew.sessions[node].docker.inspect(container)
+        except NoSuchContainer:
+            return node, None
+
+    return await together(*(one(node, container) for node, container in crew.journal.old))
+
+
+def _count(number: int) -> str:
+    return "its container is" if number == 1 else f"its {number} containers are"
+
+
+async def prove_room(crew: Crew, fits: Fits) -> None:
+    """Ask the sum again with what the nodes have now. Raises `NoRoom` where it does not come out."""
+    made = await fits()
+    short = [one for one in made if one.is_refused]
+    if short:
+        raise NoRoom(short[0].sentence + ", although what was in the way has stopped")
+    free = ", ".join(
+        f"{one.node} has {gib(one.standing.available)} available" for one in made if one.standing is not None
+    )
+    crew.tell(SwitchStep.RELEASING, free or "the nodes did not say what memory they have")
+
+
+async def make_way(crew: Crew, names: frozenset[tuple[NodeName, str]]) -> None:
+    """Rename kept containers that have a name which the new one is to have."""
+    for node, container in await _old(crew):
+        if container is not None and (node, container.name) in names:
+            await crew.sessions[node].docker.rename(container.id, kept_name(container.name, container.id))
+
+
+async def start_new(crew: Crew, request: SwitchRequest) -> Ended:
+    """Start it as `up` does, under the locks that are held; return how that ended."""
+    ended: Ended | None = None
+    async with aclosing(up(crew.inner, request.start(container for _, container in crew.journal.old))) as events:
+        async for event in events:
+            if isinstance(event, Ended):
+                ended = event
+            else:
+                crew.emit(event)
+    assert ended is not None, "a verb ends with its end"
+    if ended.outcome is Outcome.READY:
+        crew.tell(SwitchStep.STARTING, f"{crew.journal.instance} is ready after {spoken(ended.seconds)}, a token came")
+    return ended
+
+
+async def clear_old(crew: Crew) -> None:
+    """Remove the containers that were kept, their logs saved; one whose log cannot be saved stays, and is named."""
+    kept = 0
+    for node, container in await _old(crew):
+        if container is None:
+            continue
+        session: Session = crew.sessions[node]
+        try:
+            await sweep(session, crew.inner, crew.emit, container)
+        except (Refused, DockerError) as why:
+            kept += 1
+            crew.warn(node, why.message, why.hint)
+    proof = "their logs are saved, their containers are gone" if not kept else f"{kept} stayed, as said above"
+    crew.tell(SwitchStep.CLEARING, proof)

@@ -1,0 +1,78 @@
+"""sparkctl-whole 1: runs on the Spark, with the standard library alone. Reads the headers of a model's files, no weights."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+_LARGEST_HEADER = 100 << 20  # bytes; safetensors' own limit
+_MOST = 1000  # files
+
+
+def folder(place: Path) -> Path:
+    """Return where the files of a model lie: a place in Hugging Face's cache has them in a snapshot."""
+    snapshots = place / "snapshots"
+    if not snapshots.is_dir():
+        return place
+    try:
+        named = snapshots / (place / "refs" / "main").read_text().strip()
+        if named != snapshots and named.is_dir():
+            return named
+    except OSError:
+        pass
+    return max(snapshots.iterdir(), key=lambda one: one.stat().st_mtime, default=place)
+
+
+def fault_of(path: Path) -> str | None:
+    """Return what is wrong with one file, None where its header agrees with its size."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(8)
+        if path.suffix == ".gguf":
+            return None if head[:4] == b"GGUF" else "it does not begin as a GGUF file does"
+        if len(head) < 8:
+            return f"it holds {size} bytes: not even a header"
+        (length,) = struct.unpack("<Q", head)
+        if length > min(size - 8, _LARGEST_HEADER):
+            return f"its header is to be {length} bytes long, the file has {size}"
+        try:
+            tensors = json.loads(file.read(length))
+            ends = [one["data_offsets"][1] for name, one in tensors.items() if name != "__metadata__"]
+            wanted = 8 + length + max(ends or [0])
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            return "its header cannot be read"
+    return f"it is cut off: {size} of {wanted} bytes are there" if wanted > size else None
+
+
+def missing(index: Path, names: set[str]) -> list[str]:
+    """Return which files an index lists that are not there."""
+    try:
+        wanted = set(json.loads(index.read_text())["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as wrong:
+        return [f"{index.name} cannot be read: {wrong}"]
+    return [f"{one} is missing: {index.name} lists it" for one in sorted(wanted - names)]
+
+
+def look(place: str) -> dict[str, object]:
+    """Return how many files of a place were read, and what is wrong."""
+    base = folder(Path(place))
+    there = sorted(base.iterdir()) if base.is_dir() else [base] if base.is_file() else []
+    names = {one.name for one in there}
+    faults = [each for one in there if one.name.endswith(".safetensors.index.json") for each in missing(one, names)]
+    paths = [one for one in there if one.suffix in (".safetensors", ".gguf")][:_MOST]
+    for path in paths:
+        try:
+            fault = fault_of(path)
+        except OSError as wrong:
+            fault = f"it cannot be read: {wrong.strerror}"
+        if fault is not None:
+            faults.append(f"{path.name}: {fault}")
+    return {"place": place, "files": len(paths), "faults": faults}
+
+
+if __name__ == "__main__":
+    for one in sys.argv[1:]:
+        sys.stdout.write(f"@@ {json.dumps(look(one))}\n")
+    sys.stdout.write('@@ "end"\n')

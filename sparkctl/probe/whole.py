@@ -1,0 +1,47 @@
+"""Whether a model's files are whole: the program that reads their headers on the node, and what its answer means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkctl.model.text import clean
+
+TIMEOUT = 60.0  # seconds: a hundred headers of a disk at work
+_MARK = b"@@ "
+_LONGEST = 300
+_MOST = 20  # faults of one place
+
+
+@dataclass(frozen=True, slots=True)
+class Wholeness:
+    """Of one place: how many files were read, and what is wrong with which of them, a sentence each."""
+
+    place: str
+    files: int
+    faults: tuple[str, ...] = ()
+
+
+def command(places: Sequence[str]) -> list[str]:
+    """Return the argv that reads the headers in these places: nothing is changed, and no weights are read."""
+    program = (Path(__file__).parent / "headers.py").read_text(encoding="utf-8")
+    return ["python3", "-IS", "-c", program, *places]
+
+
+def decode(answer: bytes) -> tuple[Wholeness, ...]:
+    """Return what was found in each place. Raises ValueError where the program did not get to its end."""
+    found, is_whole = [], False
+    for line in answer.splitlines():
+        if not line.startswith(_MARK):
+            continue
+        said = json.loads(line.removeprefix(_MARK))
+        if said == "end":
+            is_whole = True
+            continue
+        faults = tuple(clean(str(one))[:_LONGEST] for one in said["faults"][:_MOST])
+        found.append(Wholeness(str(said["place"]), int(said["files"]), faults))
+    if not is_whole:
+        raise ValueError("it was cut short")
+    return tuple(found)

@@ -1,0 +1,271 @@
+"""A switch on the simulated Sparks: done, undone, and left at each of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.core.config import load_config
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.events import Ended, Event, Outcome, SwitchStepped
+from sparkctl.model.plan import Label
+from sparkctl.model.switch import SwitchStep
+from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.switch import switch
+from sparkctl.operations.switch_finish import FinishRequest, abort, resume
+from sparkctl.operations.switch_request import SwitchRequest
+from sparkctl.operations.up import up
+from sparkctl.operations.up_request import UpRequest
+from sparkctl.sim import SimulatedSparks
+from tests.sim.clients import FAST, eventually
+
+NEW = "qwen36-ngram"
+FAULT = ("env.SIM_FAULT=cuda-oom",)
+
+
+@pytest.fixture(autouse=True)
+def _own_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`resume` loads the profile that the journal names."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+class Bed:
+    """Two simulated Sparks with the big model on both, and an operator."""
+
+    def __init__(self, sparks: SimulatedSparks, state: Path) -> None:
+        self.sparks = sparks
+        self.state = state
+        self.nodes = load_config(sparks.config_path).nodes
+        self.old = self.running()
+
+    def ctx(self, operator: str = "milo@laptop") -> Context:
+        return Context(History(self.state), operator)
+
+    def request(self, overrides: tuple[str, ...] = (), **more: bool) -> SwitchRequest:
+        profile = ProfileLibrary(shipped_profiles_dir()).load(NEW, overrides=overrides)
+        words = (NEW, *(word for one in overrides for word in ("--set", one)))
+        return SwitchRequest(
+            profile, engines.load(profile.engine), (self.nodes[0],), self.nodes, words=words, guarded=False, **more
+        )
+
+    def finish(self) -> FinishRequest:
+        return FinishRequest(self.nodes, self.nodes, guarded=False)
+
+    def running(self) -> dict[str, set[str]]:
+        """Return the ids of what runs, by instance."""
+        found: dict[str, set[str]] = {}
+        for docker in self.sparks.docker.values():
+            for one in docker.containers.values():
+                if one.state == "running":
+                    found.setdefault(one.labels[Label.INSTANCE], set()).add(one.id)
+        return found
+
+    def all(self) -> set[str]:
+        return {one.id for docker in self.sparks.docker.values() for one in docker.containers.values()}
+
+    @property
+    def journals(self) -> list[str | None]:
+        return [node.journal for node in self.sparks.nodes.values()]
+
+    def is_old(self) -> bool:
+        """Whether exactly the old model runs, whole, in the very same containers, and nothing else is left."""
+        return self.running() == self.old and self.all() == set().union(*self.old.values())
+
+    def is_new(self) -> bool:
+        """Whether exactly the new one runs, and nothing of the old one is left."""
+        return set(self.running()) == {NEW} and len(self.all()) == 1
+
+    async def crash(self, events: AsyncGenerator[Event, None], at: Callable[[Event], bool]) -> bool:
+        """Run until an event, then end as a killed process does: its connections break, its work is abandoned.
+
+        Returns whether the event came."""
+        seen = False
+        async with aclosing(events):
+            async for event in events:
+                if at(event):
+                    seen = True
+                    for sshd in self.sparks.sshd.values():
+                        sshd.cut()
+                    break
+        await eventually(lambda: not any(node.locks for node in self.sparks.nodes.values()))
+        return seen
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncGenerator[Bed, None]:
+    async with SimulatedSparks("big-model", **FAST) as sparks:
+        yield Bed(sparks, tmp_path / "state")
+
+
+async def run(events: AsyncGenerator[Event, None]) -> tuple[list[Event], Ended]:
+    seen = [event async for event in events]
+    assert isinstance(seen[-1], Ended)
+    return seen, seen[-1]
+
+
+def steps(events: list[Event]) -> list[SwitchStep]:
+    return [event.step for event in events if isinstance(event, SwitchStepped) and event.proof is None]
+
+
+async def test_the_new_one_serves_and_nothing_of_the_old_one_is_left(bed: Bed) -> None:
+    seen, ended = await run(switch(bed.ctx(), bed.request()))
+    assert (ended.outcome, ended.exit_code) == (Outcome.READY, 0), ended
+    assert ended.endpoint
+    assert steps(seen) == [
+        SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING,
+    ]  # fmt: skip
+    proofs = {event.step: event.proof for event in seen if isinstance(event, SwitchStepped) and event.proof}
+    assert set(proofs) == {*steps(seen), SwitchStep.DONE}
+    assert bed.is_new()
+    assert bed.journals == [None, None]
+
+
+async def test_one_that_fails_gives_way_to_the_very_containers_that_were_there(bed: Bed) -> None:
+    seen, ended = await run(switch(bed.ctx(), bed.request(FAULT)))
+    assert (ended.outcome, ended.exit_code) == (Outcome.FAILED, 1)
+    assert ended.verdict is not None, "the new one's story"
+    (name,) = bed.old
+    assert f"{name} serves again" in (ended.message or ""), "and the old one's"
+    assert steps(seen)[-2:] == [SwitchStep.UNDOING, SwitchStep.RESTORING]
+    assert bed.is_old()
+    assert bed.journals == [None, None]
+
+
+async def test_no_rollback_leaves_the_wreck_and_abort_brings_the_old_one_back(bed: Bed) -> None:
+    _, ended = await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    assert ended.exit_code == 1
+    assert "sparkctl abort" in (ended.hint or "")
+    assert all(bed.journals)
+    assert len(bed.all()) == 3
+    _, ended = await run(abort(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0, ended
+    assert bed.is_old()
+    assert bed.journals == [None, None]
+
+
+FORWARD = (
+    SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING, SwitchStep.DONE,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("finish", ["resume", "abort"])
+@pytest.mark.parametrize("is_done", [False, True], ids=["begun", "done"])
+@pytest.mark.parametrize("step", FORWARD)
+async def test_killed_at_each_step_it_is_finished_or_undone(
+    bed: Bed, step: SwitchStep, is_done: bool, finish: str
+) -> None:
+    """Begun: right after the journal says so. Done: when it is proved, right before the next one is written."""
+
+    def at(event: Event) -> bool:
+        return isinstance(event, SwitchStepped) and event.step is step and (event.proof is not None) == is_done
+
+    assert await bed.crash(switch(bed.ctx(), bed.request()), at) or (step is SwitchStep.DONE and not is_done)
+    verb = resume if finish == "resume" else abort
+    _, ended = await run(verb(bed.ctx("ada@desk"), bed.finish()))
+    is_cleared = step in (SwitchStep.CLEARING, SwitchStep.DONE)
+    if finish == "resume" or is_cleared:
+        if ended.exit_code == 6:
+            assert "has proved itself" in (ended.message or "")
+            _, ended = await run(resume(bed.ctx(), bed.finish()))
+        assert ended.exit_code == 0, ended
+        assert bed.is_new()
+    else:
+        assert ended.exit_code == 0, ended
+        assert bed.is_old()
+    assert bed.journals == [None, None]
+
+
+@pytest.mark.parametrize("finish", ["resume", "abort"])
+@pytest.mark.parametrize("is_done", [False, True], ids=["begun", "done"])
+@pytest.mark.parametrize("step", [SwitchStep.UNDOING, SwitchStep.RESTORING])
+async def test_killed_on_its_way_back_it_goes_back(bed: Bed, step: SwitchStep, is_done: bool, finish: str) -> None:
+    def at(event: Event) -> bool:
+        return isinstance(event, SwitchStepped) and event.step is step and (event.proof is not None) == is_done
+
+    assert await bed.crash(switch(bed.ctx(), bed.request(FAULT)), at)
+    _, ended = await run((resume if finish == "resume" else abort)(bed.ctx("ada@desk"), bed.finish()))
+    assert ended.exit_code == 0, ended
+    assert bed.is_old()
+    assert bed.journals == [None, None]
+
+
+async def test_ctrl_c_says_where_it_was_left_and_how_it_goes_on(bed: Bed) -> None:
+    ctx = bed.ctx()
+    async with aclosing(switch(ctx, bed.request())) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING:
+                ctx.interrupt.press()
+            if isinstance(event, Ended):
+                break
+    assert isinstance(event, Ended)
+    assert event.exit_code == 130
+    assert "step 4 of 6 (starting)" in (event.message or "")
+    assert "sparkctl resume" in (event.hint or "")
+    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0
+    assert bed.is_new()
+
+
+async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path: Path) -> None:
+    async with SimulatedSparks("big-model", speed=10.0, decode_speed=200.0) as sparks:
+        bed = Bed(sparks, tmp_path / "state")
+        other = bed.request()
+        start = UpRequest(other.profile, other.engine, other.nodes, words=(NEW,), guarded=False)
+        async with aclosing(switch(bed.ctx(), bed.request())) as events:
+            async for event in events:
+                if isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING:
+                    break
+            for verb in (up(bed.ctx("ada@desk"), start), resume(bed.ctx("ada@desk"), bed.finish())):
+                _, ended = await run(verb)
+                assert ended.exit_code == 6
+                assert "switch to qwen36-ngram in progress, step 4 of 6 (starting)" in (ended.message or "")
+                assert "by milo@laptop since" in (ended.message or "")
+        await eventually(lambda: not any(node.locks for node in sparks.nodes.values()))
+        stop = DownRequest(next(iter(bed.old)), bed.nodes)
+        for verb in (up(bed.ctx("ada@desk"), start), down(bed.ctx("ada@desk"), stop)):
+            _, ended = await run(verb)
+            assert ended.exit_code == 6, ended
+            assert "switch to qwen36-ngram was left, step 4 of 6 (starting), by milo@laptop" in (ended.message or "")
+            assert "sparkctl resume" in (ended.hint or "")
+        _, ended = await run(abort(bed.ctx("ada@desk"), bed.finish()))
+        assert bed.is_old()
+
+
+async def test_a_damaged_journal_is_unknown_and_not_absent(bed: Bed) -> None:
+    bed.sparks.nodes["spark1"].journal = '{"schema": 1, "id": "zz"}'
+    for verb in (switch(bed.ctx(), bed.request()), resume(bed.ctx(), bed.finish()), abort(bed.ctx(), bed.finish())):
+        _, ended = await run(verb)
+        assert ended.exit_code == 6
+        assert "it is damaged" in (ended.message or "")
+    assert bed.running() == bed.old
+
+
+async def test_another_profile_by_now_is_not_resumed(bed: Bed, tmp_path: Path) -> None:
+    def started(event: Event) -> bool:
+        return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING
+
+    assert await bed.crash(switch(bed.ctx(), bed.request(("port=8123",))), started)
+    for name, node in bed.sparks.nodes.items():
+        assert node.journal is not None, name
+        node.journal = node.journal.replace("port=8123", "port=8124")
+    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 6
+    assert "is another profile here" in (ended.message or "")
+    assert "sparkctl abort" in (ended.hint or "")
+    _, ended = await run(abort(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0
+    assert bed.is_old()
+
+
+async def test_where_nothing_was_left_there_is_nothing_to_finish(bed: Bed) -> None:
+    for verb in (resume(bed.ctx(), bed.finish()), abort(bed.ctx(), bed.finish())):
+        _, ended = await run(verb)
+        assert ended.exit_code == 0
+        assert "no switch was left" in (ended.message or "")
