@@ -14,10 +14,12 @@ from sparkctl.core.switching import Site
 from sparkctl.errors import Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, SwitchPlanned
+from sparkctl.model.history import Kind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.secrets import redact_words
 from sparkctl.model.switch import Found, Journal, SwitchPlan, SwitchStep
 from sparkctl.operations import journal as journals
+from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.operations.switch_back import restart_order
 from sparkctl.operations.switch_checks import check
@@ -32,8 +34,12 @@ _UNCHANGED = "interrupted before anything was changed"
 
 def switch(ctx: Context, request: SwitchRequest) -> AsyncGenerator[Event, None]:
     """Switch and stream what happens; the last event is `Ended`."""
-    run = _Switch(ctx, request)
-    return stream(ctx, run.run, request.profile.name, request.nodes[0].name, on_interrupt=None)
+
+    def run(own: Context) -> AsyncGenerator[Event, None]:
+        return stream(own, _Switch(own, request).run, request.profile.name, request.nodes[0].name, on_interrupt=None)
+
+    subject = Subject(Kind.SWITCH, request.nodes, None, request.profile, request.again)
+    return run(ctx) if request.dry_run else chronicled(ctx, subject, run)
 
 
 class _Switch:

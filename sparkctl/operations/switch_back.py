@@ -158,19 +158,30 @@ def _phase(crew: Crew, node: NodeName, container: Container, phase: Phase, elaps
 
 
 async def restart_order(sessions: Mapping[NodeName, Session], old: Sequence[Old]) -> tuple[Old, ...]:
-    """Return containers in the order in which they are started again: ranks as their engine wants them, the rest as they
-    were started."""
-    keys = await together(*(_when(sessions[node], container) for node, container in old))
-    return tuple(old[at] for at in sorted(range(len(old)), key=lambda at: keys[at]))
+    """Return containers in the order in which they are started again: those that are models by themselves as they were
+    started, then the ranks of each model, as its engine wants them."""
+    alone = [one for one in old if one[1].label(Label.RANK) is None]
+    times = await together(*(_started(sessions[node], container) for node, container in alone))
+    ordered = [alone[at] for at in sorted(range(len(alone)), key=lambda at: times[at])]
+    runs = dict.fromkeys(one[1].label(Label.RUN) for one in old if one[1].label(Label.RANK) is not None)
+    for run in runs:
+        ranks = [one for one in old if one[1].label(Label.RANK) is not None and one[1].label(Label.RUN) == run]
+        ranks.sort(key=_rank)
+        head_first = await _begins_with_head(sessions[ranks[0][0]], ranks[0][1])
+        ordered += ranks if head_first else [*ranks[1:], ranks[0]]
+    return tuple(ordered)
 
 
-async def _when(session: Session, container: Container) -> tuple[str, int, float]:
-    run = container.label(Label.RUN) or ""
-    index, _, _ = (container.label(Label.RANK) or "").partition("/")
-    started = (await session.docker.inspect(container.id)).started or container.created
-    if not index.isdigit():
-        return run, 0, started
-    engine = container.label(Label.ENGINE) or ""
-    command = (await session.docker.run_of(container.id)).command
-    head_first = engine in names() and load(engine).begins_with_head(command)
-    return run, int(index) if head_first else -int(index), started
+async def _started(session: Session, container: Container) -> float:
+    return (await session.docker.inspect(container.id)).started or container.created
+
+
+def _rank(one: Old) -> int:
+    index, _, _ = (one[1].label(Label.RANK) or "").partition("/")
+    return int(index) if index.isascii() and index.isdigit() and len(index) < 9 else 0
+
+
+async def _begins_with_head(session: Session, head: Container) -> bool:
+    """Ask its engine by the head's own command: a worker's does not tell how they meet."""
+    engine = head.label(Label.ENGINE) or ""
+    return engine in names() and load(engine).begins_with_head((await session.docker.run_of(head.id)).command)

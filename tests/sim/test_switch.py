@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -24,9 +24,12 @@ from sparkctl.operations.switch_request import SwitchRequest
 from sparkctl.operations.up import up
 from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
-from tests.sim.clients import FAST, eventually
+from sparkctl.sim.scenarios import _ranks as ranks
+from sparkctl.sim.scenarios import _start as start
+from tests.sim.clients import eventually
 
-NEW = "qwen36-ngram"
+OLD, NEW = "qwen36-tp2", "qwen36-ngram"
+SPEED = 12.0  # ten minutes are a good second
 FAULT = ("env.SIM_FAULT=cuda-oom",)
 
 
@@ -98,10 +101,21 @@ class Bed:
         return seen
 
 
+@asynccontextmanager
+async def divided(state: Path, speed: float = SPEED) -> AsyncGenerator[Bed, None]:
+    """Two Sparks that share one model, ranks of SGLang: they wait ten minutes for each other, those of Ray half a minute."""
+    async with SimulatedSparks("empty", speed=speed, decode_speed=200.0) as sparks:
+        nodes = list(sparks.docker.values())
+        begun = [start(docker, made, 3600.0) for docker, made in zip(nodes, ranks(OLD, nodes), strict=True)]
+        for process in begun:
+            await process.ready.wait()
+        yield Bed(sparks, state)
+
+
 @pytest.fixture
 async def bed(tmp_path: Path) -> AsyncGenerator[Bed, None]:
-    async with SimulatedSparks("big-model", **FAST) as sparks:
-        yield Bed(sparks, tmp_path / "state")
+    async with divided(tmp_path / "state") as made:
+        yield made
 
 
 async def run(events: AsyncGenerator[Event, None]) -> tuple[list[Event], Ended]:
@@ -214,8 +228,7 @@ async def test_ctrl_c_says_where_it_was_left_and_how_it_goes_on(bed: Bed) -> Non
 
 
 async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path: Path) -> None:
-    async with SimulatedSparks("big-model", speed=10.0, decode_speed=200.0) as sparks:
-        bed = Bed(sparks, tmp_path / "state")
+    async with divided(tmp_path / "state", speed=4.0) as bed:
         other = bed.request()
         start = UpRequest(other.profile, other.engine, other.nodes, words=(NEW,), guarded=False)
         async with aclosing(switch(bed.ctx(), bed.request())) as events:
@@ -227,7 +240,7 @@ async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path
                 assert ended.exit_code == 6
                 assert "switch to qwen36-ngram in progress, step 4 of 6 (starting)" in (ended.message or "")
                 assert "by milo@laptop since" in (ended.message or "")
-        await eventually(lambda: not any(node.locks for node in sparks.nodes.values()))
+        await eventually(lambda: not any(node.locks for node in bed.sparks.nodes.values()))
         stop = DownRequest(next(iter(bed.old)), bed.nodes)
         for verb in (up(bed.ctx("ada@desk"), start), down(bed.ctx("ada@desk"), stop)):
             _, ended = await run(verb)
