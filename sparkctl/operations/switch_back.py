@@ -17,8 +17,8 @@ from sparkctl.model.plan import Label, Service, Timeouts
 from sparkctl.model.switch import SwitchStep
 from sparkctl.model.units import spoken
 from sparkctl.operations import readiness
-from sparkctl.operations.down import grace_for
 from sparkctl.operations.drop_caches import NoRight, drop
+from sparkctl.operations.halting import grace_for
 from sparkctl.operations.labels import port_of, rule_of
 from sparkctl.operations.liveness import served_model
 from sparkctl.operations.start_guard import unwatch

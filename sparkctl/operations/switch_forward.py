@@ -16,7 +16,7 @@ from sparkctl.model.fit import Fit
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch import SwitchStep
 from sparkctl.model.units import gib, spoken
-from sparkctl.operations.down import stop_all
+from sparkctl.operations.halting import stop_all
 from sparkctl.operations.stop import sweep
 from sparkctl.operations.switch_crew import Crew
 from sparkctl.operations.switch_request import SwitchRequest
