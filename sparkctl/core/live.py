@@ -15,6 +15,7 @@ from sparkctl.core.drafting import Drafting
 from sparkctl.core.health.paths import slow_paths
 from sparkctl.core.health.sight import Sight
 from sparkctl.core.health.watch import NodeHealth, between
+from sparkctl.core.parts import with_heads
 from sparkctl.core.rings import Rings
 from sparkctl.core.store import LoadView
 from sparkctl.core.told_between import Ready, ready_since, still_stops
@@ -130,16 +131,24 @@ class Store:
         sights = [_sight(other, one, one.arrived.sample) for other, one in answering if one.arrived]
         are_all = len(sights) == len(self._nodes)
         beside = [finding for finding in between(sights, are_all=are_all) if finding.node == name]
-        ready = {one.name for one in _instances(name, self._nodes[name]) if one.phase is Phase.READY}
+        ready = {one.name for one in self._instances(name) if one.phase is Phase.READY}
         sampled = [
             one
             for one in self._nodes[name].troubles  # as of the last sample; that it is ready may be known since
             if not (one.kind is FindingKind.PAGE_CACHE and one.instance in ready)
         ]
-        shown = [*sampled, *beside, *slow_paths(_instances(name, self._nodes[name]))]
+        shown = [*sampled, *beside, *slow_paths(self._instances(name))]
         newer = {(one.kind.value, one.instance) for one in shown}  # what was asked before is told again by the samples
         asked = (_finding(one) for key, one in self._nodes[name].told.items() if key not in newer)
         return worst_first([*shown, *(finding for finding in asked if finding is not None)])
+
+    def _instances(self, name: NodeName) -> tuple[InstanceView, ...]:
+        """Return what stands on a node; of workers what their heads say, as far as the nodes of those answer."""
+        answering = (other for other, live in self._nodes.items() if live.state.state is NodeState.OK)
+        return with_heads(
+            _instances(name, self._nodes[name]),
+            (one for other in answering for one in _instances(other, self._nodes[other])),
+        )
 
     def view(self, name: NodeName) -> LoadView:
         """Return the node as it is seen now; of one that does not answer only its state and why. Raises KeyError."""
@@ -150,7 +159,7 @@ class Store:
         docker = live.docker or ContainersListed(live.when, name)
         return LoadView(
             name, state.state, live.when, docker.detail, docker.hint, live.arrived.sample if live.arrived else None,
-            _instances(name, live), docker.known, live.listed.ts if live.listed else None, live.memory,
+            self._instances(name), docker.known, live.listed.ts if live.listed else None, live.memory,
             live.arrived.ts if live.arrived else None, self._findings(name), docker.memory_bandwidth,
         )  # fmt: skip
 
@@ -163,7 +172,7 @@ class Store:
         if live.state.state is NodeState.OK:
             return self.view(name)
         return replace(
-            self.view(name), sample=live.arrived.sample if live.arrived else None, instances=_instances(name, live),
+            self.view(name), sample=live.arrived.sample if live.arrived else None, instances=self._instances(name),
             docker_known=False, instances_seen=live.listed.ts if live.listed else None, reading=live.memory,
             sampled=live.arrived.ts if live.arrived else None,
         )  # fmt: skip

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:  # a key is looked up without them
     from sparkctl.core.store import LoadView
@@ -33,6 +36,39 @@ def partners(one: InstanceView, instances: Iterable[InstanceView]) -> tuple[Inst
 def is_of_one(one: InstanceView, other: InstanceView) -> bool:
     """Tell whether two are ranks of one model: of one start, where both say of which they are."""
     return one.name == other.name and (one.run is None or other.run is None or one.run == other.run)
+
+
+def with_heads(mine: Sequence[InstanceView], all_of_them: Iterable[InstanceView]) -> tuple[InstanceView, ...]:
+    """Return a node's instances, workers among them as far as their heads are: a worker answers nobody, so whether its model
+    is ready only its head, of all that is seen, can say. One that has failed or ended has done so by itself."""
+    heads: list[InstanceView] | None = None
+    shown = []
+    for one in mine:
+        if is_worker(one) and one.is_alive and one.phase not in (Phase.FAILED, Phase.STOPPED, Phase.STOPPING):
+            if heads is None:
+                heads = [each for each in all_of_them if each.place is not None and each.place[0] == 0]
+            shown.append(_by_its_head(one, next((each for each in heads if is_of_one(one, each)), None)))
+        else:
+            shown.append(one)
+    return tuple(shown)
+
+
+def is_worker(one: InstanceView) -> bool:
+    """Tell whether it is a rank of ours that answers nobody."""
+    return one.ours and one.place is not None and one.place[0] > 0
+
+
+def _by_its_head(one: InstanceView, head: InstanceView | None) -> InstanceView:
+    if head is None:
+        where = f" on {one.nodes[0]}" if one.nodes else ""
+        return replace(
+            one, phase=Phase.UNKNOWN, step=None, detail=f"whether its model is ready, its head{where} would say"
+        )
+    if head.phase is Phase.READY:
+        return replace(one, phase=Phase.READY, step=None, detail=None)
+    if one.phase in (Phase.READY, Phase.UNKNOWN, None):  # it has nothing to do, and waits for the others
+        return replace(one, phase=Phase.WARMING if head.is_alive else Phase.UNKNOWN, step=None, detail=None)
+    return replace(one, detail=None)
 
 
 def stands_on(one: InstanceView, views: Iterable[LoadView]) -> tuple[NodeName, ...]:

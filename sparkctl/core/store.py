@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparkctl.core.parts import is_worker
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView as InstanceView
 from sparkctl.model.memory import Memory
@@ -34,7 +35,10 @@ class NodeView:
         `down` removes what it stops: a container of ours that has ended and is still there ended in some other way.
         """
         bad = (Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
-        return self.state is NodeState.OK and self.docker_known and not any(i.phase in bad for i in self.instances)
+        judged = [
+            i for i in self.instances if i.phase is not Phase.UNKNOWN or not is_worker(i)
+        ]  # those their heads answer for
+        return self.state is NodeState.OK and self.docker_known and not any(i.phase in bad for i in judged)
 
 
 @dataclass(frozen=True, slots=True)

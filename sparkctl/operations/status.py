@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkctl.core.context import Context
+from sparkctl.core.parts import with_heads
 from sparkctl.core.session import Session
 from sparkctl.core.store import InstanceView, NodeView
 from sparkctl.core.together import together
@@ -73,7 +75,12 @@ async def status(ctx: Context, nodes: Sequence[Node]) -> tuple[NodeView, ...]:
         async with Session(node, ctx.asker, ctx.clock) as session:
             return await look_at(ctx, session)
 
-    return tuple(await together(*(one(node) for node in nodes)))
+    return _with_heads(await together(*(one(node) for node in nodes)))
+
+
+def _with_heads(views: Sequence[NodeView]) -> tuple[NodeView, ...]:
+    everything = [one for view in views for one in view.instances]
+    return tuple(replace(view, instances=with_heads(view.instances, everything)) for view in views)
 
 
 async def watch(ctx: Context, nodes: Sequence[Node], every: float = 2.0) -> AsyncGenerator[tuple[NodeView, ...], None]:
@@ -82,7 +89,7 @@ async def watch(ctx: Context, nodes: Sequence[Node], every: float = 2.0) -> Asyn
     returning: dict[str, asyncio.Task[None]] = {}
     try:
         while True:
-            yield tuple(await together(*(_look_or_wait(ctx, s, returning) for s in sessions)))
+            yield _with_heads(await together(*(_look_or_wait(ctx, s, returning) for s in sessions)))
             await ctx.clock.sleep(every)
     finally:
         for task in returning.values():
@@ -174,7 +181,8 @@ async def _phase_by_log(
     log = await _tail(session, container, rule)
     if log is None:
         return Phase.UNKNOWN, None, why_not
-    if rule.health is None and log.ready_line_seen:
+    is_worker = not (rank_of(container) or "0").startswith("0")  # it answers nobody: what is true of it, its head knows
+    if rule.health is None and log.ready_line_seen and not is_worker:
         return Phase.READY, None, None
     return (log.phase if log.fatal is None else Phase.FAILED), log.step, why_not
 
