@@ -10,7 +10,8 @@ from sparkctl.model.events import Event, LogArrived
 
 class LogTeller(WordTeller):
     """Prints lines as they are, or after their stamp. A progress bar that was rewritten in place is one line, as it was
-    left, so that the nth line here is the line n that a verdict names."""
+    left, so that the nth line here is the line n that a verdict names. Where the logs of several ranks are shown together,
+    the node's name stands before each line."""
 
     def __init__(self, timestamps: bool) -> None:
         super().__init__()
@@ -21,4 +22,5 @@ class LogTeller(WordTeller):
         if not isinstance(event, LogArrived):
             return super().tell(event)
         lines = ((line.when, states(line.text)[-1]) for line in event.lines)
-        return output.remote(f"{when} {text}" if self.timestamps else text for when, text in lines)
+        where = "" if event.rank is None else f"{event.node}  "
+        return output.remote(f"{where}{when} {text}" if self.timestamps else f"{where}{text}" for when, text in lines)

@@ -159,13 +159,17 @@ class PhaseChanged:
 
 @dataclass(frozen=True, slots=True)
 class LogArrived:
-    """Lines of a container's log, in order, none lost and none twice. ``gap`` marks lines that Docker no longer has."""
+    """Lines of a container's log, in order, none lost and none twice. ``gap`` marks lines that Docker no longer has.
+
+    ``rank`` as "0/2", where the logs of all ranks of a model are shown together; each is in order of its own.
+    """
 
     ts: float
     node: NodeName
     instance: str
     lines: tuple[LogLine, ...]
     gap: bool = False
+    rank: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import re
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from sparkctl.core.context import Context
 from sparkctl.core.history import SavedLog
 from sparkctl.core.own_questions import is_ours, others
 from sparkctl.core.session import Session
+from sparkctl.core.together import together
 from sparkctl.errors import (
     DockerDown,
     DockerError,
@@ -35,6 +36,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
 from sparkctl.operations import receipts
 from sparkctl.operations.judge import fall
+from sparkctl.operations.labels import nodes_of, rank_of, run_of
 from sparkctl.operations.masking import masked
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.wire.logs import LogFollower
@@ -86,6 +88,7 @@ class _Logs:
         self.emit = emit
         self.began = ctx.clock.monotonic()
         self.failures: dict[NodeName, NodeError | DockerError] = {}
+        self.ranks: dict[NodeName, str | None] = {}  # where several are shown together
         self.shown = 0
 
     async def run(self) -> Ended:
@@ -96,7 +99,7 @@ class _Logs:
                     await session.link.connect()
                     container = await find(session, self.request.instance)
                     if container is not None:
-                        return await self._live(session, container)
+                        return await self._whole(session, container)
             except NoSuchContainer:
                 if self.shown:
                     raise
@@ -113,6 +116,41 @@ class _Logs:
         return Session(node, self.ctx.asker, self.ctx.clock)
 
     # live
+
+    async def _whole(self, session: Session, container: Container) -> Ended:
+        """Show the log of an instance, or those of all its ranks on the nodes that were asked for: one after the other, or
+        followed together."""
+        names = nodes_of(container)
+        others = [one for one in self.request.nodes if one.name in names and one.name != session.node.name]
+        async with AsyncExitStack() as stack:
+            ranks = [(session, container)]
+            for node in others:
+                if (found := await self._rank(stack, node, container)) is not None:
+                    ranks.append(found)
+            if len(ranks) > 1:
+                self.ranks = {there.node.name: rank_of(one) for there, one in ranks}
+                ranks.sort(key=lambda rank: names.index(rank[0].node.name))
+            if self.request.follow:
+                ends = await together(*(self._live(*rank) for rank in ranks))
+            else:
+                ends = tuple([await self._live(*rank) for rank in ranks])
+        messages = [one.message for one in ends if one.message]
+        if others and self.failures:
+            return self._ended(ends[0].node or session.node.name, "; ".join(messages) or None, unreachable=True)
+        return replace(ends[0], message="; ".join(messages) or None)
+
+    async def _rank(self, stack: AsyncExitStack, node: Node, of: Container) -> tuple[Session, Container] | None:
+        """Return another rank of the same start on a node, None where it is not there or could not be asked for."""
+        try:
+            session = await stack.enter_async_context(self._session(node))
+            session.report_to(self.emit)
+            await session.link.connect()
+            found = await find(session, self.request.instance)
+        except (NodeError, DockerError) as error:
+            self.failures[node.name] = error
+            self._warn(node.name, error.message, error.hint)
+            return None
+        return None if found is None or run_of(found) != run_of(of) else (session, found)
 
     async def _live(self, session: Session, container: Container) -> Ended:
         secrets = await session.docker.secrets(container.id)
@@ -263,7 +301,8 @@ class _Logs:
             lines = tuple(line for line in lines if grep.search(line.text))
         if lines:
             self.shown += len(lines)
-            self.emit(LogArrived(self.ctx.clock.now(), node, self.request.instance, lines))
+            rank = self.ranks.get(node)
+            self.emit(LogArrived(self.ctx.clock.now(), node, self.request.instance, lines, rank=rank))
             if self.request.pace is not None:
                 await self.request.pace()
 

@@ -89,9 +89,17 @@ def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
         f"{symbol(phase, ascii_only)} {name}",
         state,
         gib(instance.memory),
-        clean(instance.endpoint or instance.image),
+        clean(instance.endpoint or _rank(instance) or instance.image),
         f"{clean(instance.status)}" + (f"   {more}" if more else ""),
     ]
+
+
+def _rank(instance: InstanceView) -> str | None:
+    """Return which rank of its model a worker is, None of anything else."""
+    if instance.place is None or instance.place[0] == 0:
+        return None
+    index, count = instance.place
+    return f"rank {index} of {count}" + (f", head on {instance.nodes[0]}" if instance.nodes else "")
 
 
 def _aligned(rows: list[list[str]], width: int | None) -> list[list[str]]:

@@ -19,6 +19,8 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.verdict import Cause
+from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.operations.status import status
 from sparkctl.operations.up import up
 from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
@@ -200,6 +202,34 @@ async def test_the_locks_are_those_of_all_nodes_and_are_given_back(slow: Simulat
     async with asyncio.timeout(PATIENCE):
         while any(slow.nodes[name].locks for name in BOTH):  # noqa: ASYNC110  the simulated shell ends on its own
             await asyncio.sleep(0.01)
+
+
+async def test_a_worker_is_as_far_as_its_head_and_never_failed_or_ready_before(
+    slow: SimulatedSparks, ctx: Context
+) -> None:
+    stream = up(ctx, request(slow))
+    await loading(stream, "spark2")
+    seen = await status(ctx, load_config(slow.config_path).nodes)
+    (head,), (worker,) = (view.instances for view in seen)
+    assert (worker.rank, worker.nodes, worker.run) == ("1/2", BOTH, head.run)
+    assert worker.phase in (Phase.STARTING, Phase.LOADING, Phase.WARMING)
+    assert end_of([event async for event in stream]).outcome is Outcome.READY
+    seen = await status(ctx, load_config(slow.config_path).nodes)
+    assert [one.phase for view in seen for one in view.instances] == [Phase.READY, Phase.READY]
+    (alone,) = await status(ctx, load_config(slow.config_path).nodes[1:])
+    assert alone.instances[0].phase is Phase.UNKNOWN
+    assert alone.is_well, "nothing is wrong with what only its head can say"
+
+
+async def test_the_logs_of_both_ranks_are_shown_each_as_its_own(sparks: SimulatedSparks, ctx: Context) -> None:
+    assert end_of(await run(ctx, request(sparks))).outcome is Outcome.READY
+    nodes = load_config(sparks.config_path).nodes
+    whole = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes))]
+    assert end_of(whole).outcome is Outcome.DONE
+    told = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
+    assert list(dict.fromkeys(told)) == [("spark1", "0/2"), ("spark2", "1/2")]
+    one = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes[1:]))]
+    assert {(event.node, event.rank) for event in one if isinstance(event, LogArrived)} == {("spark2", None)}
 
 
 def test_the_command_takes_all_nodes_or_one_for_each_rank_and_no_other_number() -> None:
