@@ -38,6 +38,7 @@ VERBS = {
     "down": ("down", "Stop an instance and wait until its memory is back."),
     "free": ("free", "Stop everything of ours on a node, and say what is left there."),
     "sync": ("sync", "Bring a profile's image and model from one Spark to another."),
+    "history": ("history", "Show what was started, stopped and switched, and how it went."),
     "demo": ("demo", "Run the panel, or any verb, on two simulated Sparks."),
     "completion": ("completion", "Print the shell completion for bash, zsh or fish."),
 }

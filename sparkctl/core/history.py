@@ -339,10 +339,16 @@ class History:
         """Return what is wrong with the history's file and was not said yet."""
         return self._file.word()
 
+    @property
+    def is_unreadable(self) -> bool:
+        """Tell whether what was read last could not be read."""
+        return self._file.is_unreadable
+
     def operations(
         self, profile: str | None = None, node: str | None = None, *, failed: bool = False, most: int = 50
     ) -> tuple[Operation, ...]:
-        """Return what was done, the latest first: of a profile or an instance, on a node, only what did not go well."""
+        """Return what was done, the latest first: of a profile or an instance, on a node, only what did not go well; at
+        ``most`` so many, or with -1 all."""
         from sparkctl.core import history_tables
 
         nothing: list[Kept] = []
@@ -351,7 +357,8 @@ class History:
             nothing,
         )
         told = (_alive(one) for one in found)
-        return tuple([one for one in told if one.has_failed or not failed][:most])
+        wanted = [one for one in told if one.has_failed or not failed]
+        return tuple(wanted if most < 0 else wanted[:most])
 
     def operation(self, number: int) -> Operation | None:
         """Return the operation of this number, None where there is none."""
@@ -371,7 +378,7 @@ class History:
             lambda file: history_tables.operations(file, profile=one.instance or one.profile, before=one.id, most=-1),
             nothing,
         )
-        starts = [each.operation for each in found if each.operation.kind is Kind.START]
+        starts = [_alive(each) for each in found if each.operation.kind is Kind.START]
         good = [each for each in starts if each.outcome == "ready"]
         return next((each for each in good if set(each.nodes) == set(one.nodes)), good[0] if good else None)
 

@@ -17,6 +17,8 @@ from sparkctl.model.history import Operation, Share
 from sparkctl.model.verdict import Verdict
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from sparkctl.core.clock import Clock
 
 
@@ -31,6 +33,7 @@ class Entry:
         self._file, self._clock, self._parent = file, clock, parent
         self._key = secrets.token_hex(12)
         self._secrets: frozenset[str] = frozenset()
+        self._masked: dict[str, str] = {}  # what was looked through already, and what came of it: it is written often
         self._is_dropped = False
         file.hold()
 
@@ -42,6 +45,7 @@ class Entry:
     def hide(self, values: Iterable[str]) -> None:
         """Let these secrets not be written, wherever they turn up."""
         self._secrets |= frozenset(values)
+        self._masked.clear()
 
     def note(self, share: Share) -> None:
         """Add what is known of the part of a node; what is None in it says nothing."""
@@ -60,7 +64,7 @@ class Entry:
 
     def end(self, outcome: str, exit_code: int | None, **facts: object) -> None:
         """Note how it ended; the first end counts."""
-        if not self.is_over:
+        if not (self.is_over or self._is_dropped):
             self.know(ended=self._clock.now(), outcome=outcome, exit_code=exit_code, **facts)
             self._file.release()
 
@@ -81,15 +85,22 @@ class Entry:
             return
         parent = None if self._parent is None else self._parent._key
         shown, where, now = self._shown(), (socket.gethostname(), os.getpid()), self._clock.now()
+
+        def write(file: sqlite3.Connection) -> None:
+            history_tables.put(file, self._key, parent, where, shown, now)
+            history_tables.prune(file)
+
         with suppress(Unusable):
-            self._file.write(lambda file: history_tables.put(file, self._key, parent, where, shown, now))
+            self._file.write(write)
 
     def _shown(self) -> Operation:
         """Return the operation without secrets."""
         one, scrub = self.operation, Scrubber(self._secrets)
 
         def text(value: str | None) -> str | None:
-            return None if value is None else scrub.text(value)
+            if value is not None and value not in self._masked:
+                self._masked[value] = scrub.text(value)
+            return None if value is None else self._masked[value]
 
         verdict = None if one.verdict is None else rebuilt(Verdict, scrub.data(plain(one.verdict)))  # type: ignore[arg-type]
         return replace(

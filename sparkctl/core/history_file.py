@@ -1,7 +1,7 @@
 """The file of the history: opened for one thing at a time, never the reason why work stops, and never lost.
 
 SQLite in WAL mode, so that whoever reads waits for nobody. A file that cannot be used costs what would have been kept
-or read, and one sentence (`HistoryFile.trouble`). A damaged one is set aside under another name and begun anew.
+or read, and one sentence (`HistoryFile.word`). A damaged one is set aside under another name and begun anew.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ SCHEMA: tuple[str, ...] = (
     CREATE TABLE shares (
         operation INTEGER NOT NULL, node TEXT NOT NULL, instance TEXT NOT NULL, container TEXT,
         image_digest TEXT, driver TEXT, kernel TEXT, engine_version TEXT,
-        available_before INTEGER, peak INTEGER, settled INTEGER, estimated INTEGER, freed INTEGER, missing INTEGER,
+        available_before INTEGER, peak INTEGER, settled INTEGER, estimated INTEGER, available_after INTEGER,
+        freed INTEGER, missing INTEGER,
         seconds REAL, cause TEXT, has_joined INTEGER, parts TEXT, accept_length REAL, tokens_per_second REAL,
         receipt TEXT, log TEXT,
         told INTEGER, told_at REAL,  -- in which order it became known how starts ended, and when
@@ -62,11 +63,12 @@ class Unusable(Exception):
 class HistoryFile:
     """``history.db`` in ``directory``. ``take_over`` is given the open file once, before anything else is done with it.
 
-    ``trouble`` is what is wrong, said once by whoever asks first with `word`.
+    What is wrong is said once, by whoever asks first with `word`. ``is_unreadable``: what was read last could not be.
     """
 
     def __init__(self, directory: Path, take_over: Callable[[sqlite3.Connection], None]) -> None:
         self.path = directory / NAME
+        self.is_unreadable = False
         self._take_over = take_over
         self._said: set[str] = set()
         self._unsaid: list[str] = []
@@ -86,9 +88,11 @@ class HistoryFile:
 
     def read(self, work: Callable[[sqlite3.Connection], T], nothing: T) -> T:
         """Return what ``work`` finds, ``nothing`` where there is no history, or none that can be read."""
+        self.is_unreadable = False
         try:
             return self._do(work, writes=False) if self._is_there() else nothing
         except Unusable:
+            self.is_unreadable = True
             return nothing
 
     def _is_there(self) -> bool:
@@ -175,6 +179,7 @@ class HistoryFile:
                 os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         file = sqlite3.connect(self.path, timeout=self._patience(), isolation_level=None, check_same_thread=False)
         file.row_factory = sqlite3.Row
+        file.text_factory = lambda text: text.decode("utf-8", "replace")  # a damaged text costs itself
         file.execute("PRAGMA synchronous = NORMAL")
         return file
 
@@ -220,7 +225,9 @@ class HistoryFile:
             what = f"{self.path} could not be written: {error}"
         else:
             what = f"{self.path} cannot be used: {getattr(error, 'strerror', None) or error}"
-        self._say(f"{what}; the history is not kept")
+        self._say(
+            f"{what}; the history goes on without it" if isinstance(error, Unusable) else f"{what}; nothing is kept"
+        )
         return what
 
     def _say(self, what: str) -> None:

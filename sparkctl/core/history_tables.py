@@ -45,14 +45,15 @@ def put(
         "usual": one.usual.seconds, "usual_parts": _json(readable(one.usual.parts)) if one.usual.parts else None,
         "moments": _json(one.moments) if one.moments else None,
     } | {name: getattr(one, name) for name in _PLAIN}  # fmt: skip
-    names = ", ".join(columns)
-    changes = ", ".join(f"{name} = excluded.{name}" for name in columns if name != "key")
-    marks = ", ".join("?" * len(columns))
-    file.execute(
-        f"INSERT INTO operations ({names}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {changes}",  # noqa: S608
-        tuple(columns.values()),
-    )
-    number = int(file.execute("SELECT id FROM operations WHERE key = ?", (key,)).fetchone()[0])
+    there = file.execute("SELECT id FROM operations WHERE key = ?", (key,)).fetchone()
+    if there is None:  # no "ON CONFLICT": it would use up a number each time
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        file.execute(f"INSERT INTO operations ({names}) VALUES ({marks})", tuple(columns.values()))  # noqa: S608
+        there = file.execute("SELECT id FROM operations WHERE key = ?", (key,)).fetchone()
+    else:
+        changes = ", ".join(f"{name} = ?" for name in columns)
+        file.execute(f"UPDATE operations SET {changes} WHERE key = ?", (*columns.values(), key))  # noqa: S608
+    number = int(there[0])
     for share in one.shares:
         _put_share(file, number, share, now)
     return number
@@ -121,7 +122,7 @@ def saw(file: sqlite3.Connection, container: str, accept_length: float | None, t
 
 def prune(file: sqlite3.Connection) -> None:
     """Let the oldest operations go, where there are too many."""
-    oldest = "(SELECT max(id) FROM operations) - ?"
+    oldest = "(SELECT id FROM operations ORDER BY id DESC LIMIT 1 OFFSET ?)"
     file.execute(f"DELETE FROM shares WHERE operation <= {oldest}", (_KEPT,))  # noqa: S608
     file.execute(f"DELETE FROM operations WHERE id <= {oldest}", (_KEPT,))  # noqa: S608
 
@@ -176,7 +177,7 @@ def _shares(file: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, tuple
 
 def share(row: sqlite3.Row) -> Share:
     """Return a row of ``shares``."""
-    whole = ("available_before", "peak", "settled", "estimated", "freed", "missing")
+    whole = ("available_before", "peak", "settled", "estimated", "available_after", "freed", "missing")
     figures = ("seconds", "accept_length", "tokens_per_second")
     values: dict[str, Any] = {name: _text(row[name]) for name in _SHARE if name not in (*whole, *figures, "has_joined")}
     values |= {name: _count(row[name]) for name in whole}

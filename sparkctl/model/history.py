@@ -22,10 +22,11 @@ class Kind(StrEnum):
 class Share:
     """One instance's part of an operation on one node: of a model over several Sparks each has its own.
 
-    ``available_before``: MemAvailable just before its container was created (a stop: before it was stopped); ``peak`` and
-    ``settled``: what the start took at most, and once it was ready; ``estimated``: what its sum had said. ``seconds`` to
-    ready; ``cause``: why it failed. ``has_joined``: it was under way already, so its seconds are not its own. ``receipt``:
-    the guard's, a path or a sentence. ``accept_length`` and ``tokens_per_second`` (of generation) as seen while it ran.
+    ``available_before``: MemAvailable just before its container was created; ``peak`` and ``settled``: what the start took at
+    most, and once it was ready; ``estimated``: what its sum had said. ``available_after``: MemAvailable once a stop was through,
+    ``freed`` and ``missing`` of that. ``seconds`` to ready; ``cause``: why it failed. ``has_joined``: it was under way already,
+    so its seconds are not its own. ``receipt``: the guard's, a path or a sentence. ``accept_length`` and ``tokens_per_second``
+    (of generation) as seen while it ran.
     """
 
     node: NodeName
@@ -39,6 +40,7 @@ class Share:
     peak: int | None = None
     settled: int | None = None
     estimated: int | None = None
+    available_after: int | None = None
     freed: int | None = None
     missing: int | None = None
     seconds: float | None = None

@@ -11,9 +11,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
+from sparkctl.core.course import Course, after, merged
 from sparkctl.core.expectation import kind_of
 from sparkctl.core.history_entry import Entry
 from sparkctl.core.profile_masked import masked_yaml, own_secrets
+from sparkctl.errors import ExitCode
 from sparkctl.model.engine_facts import FactName
 from sparkctl.model.events import (
     Ended,
@@ -31,13 +33,14 @@ from sparkctl.model.events import (
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.history import Kind, Moment, Share
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.phase import Expectation, Phase
+from sparkctl.model.phase import Expectation, PartTime, Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch import SwitchStep
 from sparkctl.operations.preflight import Scene
 
 Verb = Callable[[Context], AsyncGenerator[Event, None]]
+_NOT_WORTH = (ExitCode.DONE, ExitCode.USAGE)  # it ran already, there was nothing to stop; nothing of that name
 _NOTHING_DONE = (Phase.PLANNED, Phase.READY)
 
 
@@ -54,7 +57,7 @@ class Subject:
 
 async def chronicled(ctx: Context, subject: Subject, verb: Verb) -> AsyncGenerator[Event, None]:
     """Run ``verb`` with a context whose ``operation`` is its row, and yield its events; `Warned`, once, where no row can be
-    kept. A row in which nothing was done (it ran already, there was nothing to stop) is taken out again."""
+    kept. A row in which nothing was done (it ran already, a name was mistyped) is taken out again."""
     clerk = _Clerk(ctx, subject)
     try:
         async with aclosing(verb(replace(ctx, operation=clerk.entry))) as events:
@@ -86,6 +89,7 @@ class _Clerk:
             "image": profile.image, "alike": kind_of(profile.image, profile.model.path),
         }  # fmt: skip
         self._is_done_to = False  # something was changed, or was tried to be
+        self._courses: dict[tuple[NodeName, str], Course | None] = {}
         self.entry: Entry = ctx.history.begin(
             subject.kind, ctx.clock, ctx.operator, [node.name for node in subject.nodes], ctx.operation,
             instance=subject.instance or (profile.name if profile else None), command=subject.command, **known,
@@ -109,7 +113,7 @@ class _Clerk:
             case Released():
                 self._share(
                     event.node, event.instance, freed=event.freed, missing=event.missing,
-                    settled=event.available, available_before=event.before_start,
+                    available_after=event.available, available_before=event.before_start,
                 )  # fmt: skip
             case GuardActed(what=GuardAct.KILLED):
                 self._share(event.node, event.instance, receipt=f"the guard stopped it: {event.why}")
@@ -123,6 +127,9 @@ class _Clerk:
 
     def _phase(self, event: PhaseChanged) -> None:
         self._is_done_to = self._is_done_to or event.phase not in _NOTHING_DONE
+        if event.elapsed is not None and self.entry.operation.kind is Kind.START:
+            key = event.node, event.instance
+            self._courses[key] = after(self._courses.get(key), replace(event, ts=event.elapsed))
         if event.expected is not None and event.expected != self.entry.operation.usual.seconds:
             self.entry.know(usual=Expectation(event.expected, event.expected_parts))
 
@@ -132,9 +139,16 @@ class _Clerk:
             self.entry.note(Share(node, name, **facts))  # type: ignore[arg-type]
 
     def _end(self, event: Ended) -> None:
-        if not self._is_done_to and event.exit_code == 0:
+        if not self._is_done_to and event.exit_code in _NOT_WORTH:
             self.entry.drop()
             return
+        touched = tuple(dict.fromkeys(share.node for share in self.entry.operation.shares))
+        if touched and self.entry.operation.kind is Kind.STOP and event.exit_code == 0:
+            self.entry.know(nodes=touched)  # asked of all nodes, and done on these
+        for (node, instance), course in self._courses.items():
+            if course is not None and event.exit_code != 0:  # of a good one the verb says how long each part took
+                parts = tuple(PartTime(*one.part, one.seconds(event.seconds)) for one in merged(course.stretches))
+                self._share(node, instance, parts=parts)
         if event.log is not None and event.node is not None:
             self._share(event.node, event.instance, log=event.log)
         self.entry.end(

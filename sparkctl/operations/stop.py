@@ -11,10 +11,12 @@ from sparkctl.core.session import Session
 from sparkctl.errors import NoSuchContainer, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import PhaseChanged, Released, Warned
+from sparkctl.model.history import Share
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.units import gib
+from sparkctl.operations import figures
 from sparkctl.operations.release import WORTH_WAITING, Proof, Release, still_held
 from sparkctl.operations.savelog import save_log
 from sparkctl.operations.stream import Emit
@@ -62,11 +64,13 @@ async def stop(
     release = Release(session, ctx, emit, container)
     await release.begin()
     phase(Phase.STOPPING)
+    await figures.keep(session, ctx, container)
     if container.is_alive:
         with contextlib.suppress(NoSuchContainer):
             await session.docker.stop(container.id, grace)
     ended()
     saved = await save_log(session, ctx, emit, container)
+    ctx.note(Share(session.node.name, instance, container=container.id, log=saved.path))
     if saved.whole and not keep:
         with contextlib.suppress(NoSuchContainer):  # somebody was faster; gone is what we wanted
             await session.docker.remove(container.id)

@@ -113,7 +113,7 @@ def _cells(one: HistoryRow) -> tuple[str, ...]:
 def history_detail(one: Operation, worked: Operation | None, changes: Changes | None) -> tuple[Section, ...]:
     """Return everything that is known of one operation. ``worked``: the last good start before it, ``changes`` since that."""
     sections = [
-        Section(f"{one.kind} {clean(one.profile or one.instance or 'of everything')}", tuple(_head(one))),
+        Section(f"{one.id}: {one.kind} of {clean(one.profile or one.instance or 'everything')}", tuple(_head(one))),
         Section("why", tuple(_why(one))),
         *(Section(_of(one, "phases", share), tuple(_phases(one, share))) for share in one.shares),
         Section("steps", tuple(_steps(one))),
@@ -206,10 +206,9 @@ def _memory(one: Operation) -> Iterator[Row]:
         known: tuple[tuple[str, int | None], ...]
         if one.kind is Kind.STOP:
             known = (
-                ("available before", share.available_before),
-                ("came back", share.freed),
-                ("missing", share.missing),
-            )
+                ("came back", share.freed), ("available then", share.available_after),
+                ("before it was started", share.available_before), ("missing", share.missing or None),
+            )  # fmt: skip
         else:
             known = (
                 ("available before", share.available_before), ("at its peak", share.peak), ("once ready", share.settled),
@@ -246,7 +245,7 @@ def _files(one: Operation) -> Iterator[Row]:
 
 def _changed(worked: Operation | None, changes: Changes | None) -> Iterator[Row]:
     if worked is None or changes is None:
-        yield row(Span("no start of it that went well is known", Tone.LABEL))
+        yield row(Span("no earlier start of it that went well is known", Tone.LABEL))
         return
     yield row(Span(f"since {worked.id}, {when(worked.began)}", Tone.LABEL))
     if not changes.found:

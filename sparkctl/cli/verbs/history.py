@@ -1,0 +1,122 @@
+"""``sparkctl history``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sparkctl.cli.setup import complete_nodes, complete_profiles, json_document_option, make_context
+
+if TYPE_CHECKING:
+    from sparkctl.core.history import History
+    from sparkctl.model.history import Operation
+
+_SHOW = "show"
+_LIST_ONLY = ("--node", "--failed", "--last")
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete ``show``, profiles, and behind ``show`` the numbers of what was done last."""
+    given = ctx.params.get("words") or ()
+    if not given:
+        return [*([_SHOW] if _SHOW.startswith(incomplete) else []), *complete_profiles(ctx, param, incomplete)]
+    if given[0] != _SHOW or len(given) > 1:
+        return []
+    found = make_context(may_ask=False).history.operations(most=50)
+    return [str(one.id) for one in found if str(one.id).startswith(incomplete)]
+
+
+@click.command("history", short_help="Show what was started, stopped and switched, and how it went.")
+@click.argument("words", nargs=-1, metavar="[PROFILE | show ID]", shell_complete=_complete)
+@click.option("-n", "--node", metavar="NODE", help="Only what was done on this node.", shell_complete=complete_nodes)
+@click.option("--failed", is_flag=True, help="Only what did not go well.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="At most so many, the latest (default: 20).")
+@json_document_option
+@click.pass_context
+def command(
+    ctx: click.Context, words: tuple[str, ...], node: str | None, failed: bool, last: int | None, as_json: bool
+) -> int:
+    """Show the starts, stops and switches that were done from here, the latest first; of PROFILE alone where it is named.
+
+    \b
+    sparkctl history                     what was done last
+    sparkctl history qwen36 --failed     when it did not start, and why
+    sparkctl history show 12             all of one: phases against what was usual, memory, verdict, files,
+                                         and what changed since it last worked
+
+    It is kept on this machine alone, and secrets are not in it. Exit 2 where the file cannot be read.
+    """
+    context = make_context(may_ask=False)
+    if words[:1] == (_SHOW,):
+        if idle := next((name for name, value in zip(_LIST_ONLY, (node, failed, last), strict=True) if value), None):
+            raise click.UsageError(f"{idle} belongs to the list, not to `show`", ctx)
+        if len(words) != 2 or not words[1].isascii() or not words[1].isdigit() or len(words[1]) > 18:
+            raise click.UsageError("show takes one number, as the list has it in its first column", ctx)
+        return _show(context.history, int(words[1]), as_json)
+    if len(words) > 1:
+        raise click.UsageError("name one profile, or say: show ID", ctx)
+    return _list(context.history, words[0] if words else None, node, failed, last or 20, as_json)
+
+
+def _list(history: History, profile: str | None, node: str | None, failed: bool, last: int, as_json: bool) -> int:
+    from sparkctl.cli import output
+    from sparkctl.present.history_rows import history_document, history_lines
+
+    found = history.operations(profile, node, failed=failed, most=last)
+    _tell_trouble(history)
+    if not found and profile is not None:
+        _refuse_misspelt(history, profile)
+    if as_json:
+        output.document(history_document(found))
+    else:
+        output.texts(history_lines(found, output.width()))
+    return 0
+
+
+def _show(history: History, number: int, as_json: bool) -> int:
+    from sparkctl.cli import output
+    from sparkctl.core.what_changed import what_changed
+    from sparkctl.errors import InvalidInput
+    from sparkctl.present.fold import fold
+    from sparkctl.present.history_rows import detail_lines, history_detail, operation_document
+
+    one: Operation | None = history.operation(number)
+    _tell_trouble(history)
+    if one is None:
+        raise InvalidInput(f"nothing in the history has the number {number}", "sparkctl history")
+    worked = history.worked_before(one)
+    changes = None if worked is None else what_changed(worked, one)
+    if as_json:
+        output.document(operation_document(one, worked, changes))
+        return 0
+    width = output.width()
+    for line in detail_lines(history_detail(one, worked, changes)):
+        output.texts(fold(line, width))
+    return 0
+
+
+def _tell_trouble(history: History) -> None:
+    """Say what is wrong with the file; raises `InvalidInput` where nothing can be read of it."""
+    from sparkctl.cli import narrate
+    from sparkctl.errors import InvalidInput
+
+    word = history.word()
+    if word is not None and history.is_unreadable:
+        raise InvalidInput(word, "what was done is not lost by that; with the file moved away a new history begins")
+    if word is not None:
+        narrate.warning(None, word, None)
+
+
+def _refuse_misspelt(history: History, profile: str) -> None:
+    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.errors import InvalidInput
+    from sparkctl.model.suggest import did_you_mean
+
+    names = ProfileLibrary().names()
+    known = {*names, *(name for one in history.operations(most=-1) if (name := one.profile or one.instance))}
+    if profile not in known:
+        raise InvalidInput(
+            f"no profile is called {profile}, and nothing was done with one{did_you_mean(profile, known)}",
+            "sparkctl history",
+        )

@@ -1,0 +1,215 @@
+"""What is done on simulated Sparks is in the history: how it went, how long each part took, what it held, and no secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.core.config import load_config
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.core.what_changed import Change, what_changed
+from sparkctl.model.events import Ended, Event, PhaseChanged, Warned
+from sparkctl.model.history import Kind
+from sparkctl.model.node import Node
+from sparkctl.model.phase import Phase
+from sparkctl.model.verdict import Cause
+from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.up import up
+from sparkctl.operations.up_request import UpRequest
+from sparkctl.sim import SimulatedSparks
+
+TOO_MUCH = ("args.mem-fraction-static=0.95", "args.speculative-num-draft-tokens=6")
+CANARIES = ("sesame-4711-canary", "second-0815-canary", "third-1234-canary")
+
+
+@asynccontextmanager
+async def sparks() -> AsyncIterator[Node]:
+    async with SimulatedSparks("empty", speed=40.0) as simulated:
+        yield load_config(simulated.config_path).nodes[0]
+
+
+def started(node: Node, name: str, *overrides: str, **more: object) -> UpRequest:
+    profile = ProfileLibrary(shipped_profiles_dir()).load(name, overrides=overrides)
+    words = (name, *(word for each in overrides for word in ("--set", each)))
+    return UpRequest(profile, engines.load(profile.engine), (node,), words=words, forced=True, **more)  # type: ignore[arg-type]
+
+
+async def told(events: AsyncGenerator[Event, None]) -> list[Event]:
+    return [event async for event in events]
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> Context:
+    return Context(History(tmp_path / "state"), "milo@desk")
+
+
+async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: Context) -> None:
+    async with sparks() as node:
+        await told(up(ctx, started(node, "qwen36-vllm")))
+        await told(up(ctx, started(node, "qwen36-vllm")))  # it runs already: nothing was done
+        await told(down(ctx, DownRequest("qwen36-vllm", [node], None, frozenset())))
+        await told(down(ctx, DownRequest("qwen36-vllm", [node], None, frozenset({"qwen36-vllm"}))))
+    stop, start = ctx.history.operations()
+    assert (start.kind, start.outcome, start.exit_code, start.operator) == (Kind.START, "ready", 0, "milo@desk")
+    assert start.command == "sparkctl up qwen36-vllm --node spark1 --force"
+    assert start.text is not None
+    assert "gpu-memory-utilization" in start.text
+    (share,) = start.shares
+    assert share.container is not None
+    assert share.available_before is not None
+    assert share.peak is not None
+    assert share.settled is not None
+    assert share.peak >= share.settled > 50 << 30
+    assert share.estimated is not None
+    assert share.image_digest is not None
+    assert share.image_digest.startswith("sha256:")
+    assert (share.driver, share.kernel, share.engine_version) == ("580.142", "6.14.0-1015-nvidia", "0.19.1")
+    assert {Phase.CREATING, Phase.LOADING, Phase.WARMING} <= {part.phase for part in share.parts}
+    assert ctx.history.available_before("qwen36-vllm", "spark1", share.container) == share.available_before
+    assert (stop.kind, stop.outcome, stop.nodes) == (Kind.STOP, "done", ("spark1",))
+    assert stop.shares[0].freed is not None
+    assert stop.shares[0].freed > 50 << 30
+    assert stop.shares[0].log is not None
+
+
+async def test_a_failed_start_says_why_how_far_it_came_and_what_changed_since_it_worked(ctx: Context) -> None:
+    async with sparks() as node:
+        await told(up(ctx, started(node, "qwen36")))
+        await told(down(ctx, DownRequest("qwen36", [node], 0.0, frozenset())))
+        await told(up(ctx, started(node, "qwen36", *TOO_MUCH)))
+    failed, _, worked = ctx.history.operations()
+    assert (failed.outcome, failed.exit_code) == ("failed", 1)
+    assert failed.verdict is not None
+    assert failed.verdict.cause is Cause.CUDA_OUT_OF_MEMORY
+    (share,) = failed.shares
+    assert share.cause == "cuda-out-of-memory"
+    assert share.log is not None
+    assert share.log.endswith(".log")
+    assert Phase.LOADING in {part.phase for part in share.parts}
+    assert failed.usual.seconds == worked.shares[0].seconds
+    assert ctx.history.worked_before(failed) == worked
+    changes = what_changed(worked, failed)
+    assert changes.found == (
+        Change("args.mem-fraction-static", "0.82", "0.95"), Change("args.speculative-num-draft-tokens", None, "6"),
+    )  # fmt: skip
+    assert changes.unknown == ()
+    assert ctx.history.failures_since_ready("qwen36", "spark1", 0.0)[0][1] == "cuda-out-of-memory"
+    expected = ctx.history.expected("qwen36", failed.hash or "", "spark1", failed.alike or "")
+    assert expected.seconds == worked.shares[0].seconds, "only what went well is expected"
+
+
+async def test_what_is_left_in_the_middle_is_a_row_too(ctx: Context) -> None:
+    async with sparks() as node, aclosing(up(ctx, started(node, "qwen36-vllm"))) as events:
+        async for event in events:
+            if isinstance(event, PhaseChanged) and event.phase is Phase.LOADING:
+                (one,) = ctx.history.operations()
+                assert (one.outcome, one.is_running) == (None, True)
+                break
+    (one,) = ctx.history.operations()
+    assert (one.outcome, one.shares[0].seconds) == ("interrupted", None)
+
+
+async def test_no_secret_of_a_profile_of_set_or_of_the_environment_is_kept(ctx: Context) -> None:
+    overrides = (
+        f"env.HF_TOKEN={CANARIES[0]}", f"args.api-key={CANARIES[1]}", "env.OTHER_KEY=${MY_KEY}", *TOO_MUCH
+    )  # fmt: skip
+    async with sparks() as node:
+        events = await told(up(ctx, started(node, "qwen36", *overrides, environ={"MY_KEY": CANARIES[2]})))
+    assert isinstance(events[-1], Ended)
+    (one,) = ctx.history.operations()
+    assert one.text is not None
+    assert "HF_TOKEN" in one.text
+    assert "OTHER_KEY" in one.text
+    written = b"".join(file.read_bytes() for file in ctx.history.directory.rglob("*") if file.is_file())
+    assert b"qwen36" in written
+    for canary in CANARIES:
+        assert canary.encode() not in written
+
+
+async def test_a_history_that_cannot_be_kept_is_said_once_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where the directory would be")
+    ctx = Context(History(tmp_path / "state"), "milo@desk")
+    async with sparks() as node:
+        events = await told(up(ctx, started(node, "qwen36-vllm")))
+    assert isinstance(events[-1], Ended)
+    assert events[-1].exit_code == 0
+    said = [event.message for event in events if isinstance(event, Warned) and "history" in event.message]
+    assert len([one for one in said if "history.db" in one]) == 1, said
+
+
+def sparkctl(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "SPARKCTL_STATE": str(state), "SPARKCTL_CONFIG": str(state / "none.yaml"), "TZ": "UTC"}
+    return subprocess.run(
+        [sys.executable, "-m", "sparkctl", *words], capture_output=True, text=True, timeout=60, env=env
+    )
+
+
+async def test_the_verb_lists_and_shows_it(ctx: Context) -> None:
+    async with sparks() as node:
+        await told(up(ctx, started(node, "qwen36")))
+        await told(down(ctx, DownRequest("qwen36", [node], 0.0, frozenset())))
+        await told(up(ctx, started(node, "qwen36", *TOO_MUCH)))
+    state = ctx.history.directory
+    listed = sparkctl(state, "history")
+    assert listed.returncode == 0, listed.stderr
+    head, failed, stop, start = listed.stdout.splitlines()
+    assert head.split()[:4] == ["id", "when", "what", "profile"]
+    assert [line.split()[0] for line in (failed, stop, start)] == ["3", "2", "1"]
+    assert "failed" in failed
+    assert "of about" in failed
+    assert "CUDA ran out of memory" in failed
+    assert sparkctl(state, "history", "--failed").stdout.splitlines()[1:] == [failed]
+    assert sparkctl(state, "history", "qwen36", "--last", "1").stdout.splitlines()[1:] == [failed]
+    document = json.loads(sparkctl(state, "history", "--json").stdout)
+    assert document["schema"] == 1
+    assert [one["id"] for one in document["operations"]] == [3, 2, 1]
+    shown = sparkctl(state, "history", "show", "3").stdout
+    for words in ("- args.mem-fraction-static: 0.82", "+ args.mem-fraction-static: 0.95", "loading: weights", "usually",
+                  "proof", "available before", "driver      580.142"):  # fmt: skip
+        assert words in shown, shown
+    whole = json.loads(sparkctl(state, "history", "show", "3", "--json").stdout)
+    assert whole["operation"]["verdict"]["cause"] == "cuda-out-of-memory"
+    assert whole["changed_since_it_worked"]["id"] == 1
+    for words in (("show", "99"), ("show", "x"), ("show",), ("one", "two"), ("qwen63",), ("show", "1", "--failed")):
+        ran = sparkctl(state, "history", *words)
+        assert (ran.returncode, ran.stdout) == (2, ""), words
+    assert "did you mean" in sparkctl(state, "history", "qwen63").stderr.casefold()
+
+
+def test_the_verb_says_when_the_file_cannot_be_read(tmp_path: Path) -> None:
+    import sqlite3
+
+    other = sqlite3.connect(tmp_path / "history.db")
+    other.execute("CREATE TABLE theirs (what TEXT)")
+    other.close()
+    ran = sparkctl(tmp_path, "history")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "belongs to another program" in ran.stderr
+
+
+def test_numbers_and_profiles_complete(tmp_path: Path) -> None:
+    History(tmp_path).remember_start("qwen36", "h", "spark1", 300.0)
+    env = {"COMP_WORDS": "sparkctl history show ", "COMP_CWORD": "3", "_SPARKCTL_COMPLETE": "bash_complete"}
+    program = "from sparkctl.cli.app import root; root.main(prog_name='sparkctl')"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "SPARKCTL_STATE": str(tmp_path), **env},
+    )  # fmt: skip
+    assert ran.stdout == "plain,1\n", ran
+    env |= {"COMP_WORDS": "sparkctl history qw", "COMP_CWORD": "2"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "SPARKCTL_STATE": str(tmp_path), **env},
+    )  # fmt: skip
+    assert "plain,qwen36\n" in ran.stdout
