@@ -10,7 +10,7 @@ from sparkctl.core.record import plain
 from sparkctl.core.what_changed import Change, Changes
 from sparkctl.model.history import Kind, Operation, Share
 from sparkctl.model.phase import PartTime, Step
-from sparkctl.model.text import clean
+from sparkctl.model.text import clean, clean_lines
 from sparkctl.model.units import gib, spoken
 from sparkctl.present.sentences import phase_word, step_name, verdict_lines
 from sparkctl.present.spans import Row, Span, Tone, row, said
@@ -85,9 +85,9 @@ def why_words(one: Operation) -> str:
     """Return why it ended as it did, on one line."""
     cause = next((share.cause for share in one.shares if share.cause is not None), None)
     if one.verdict is not None:
-        return " ".join(clean(one.verdict.summary).split())
+        return clean(" ".join(one.verdict.summary.split()))
     words = one.why or (cause.replace("-", " ") if cause and not one.is_good else None) or ""
-    return " ".join(clean(words).split())
+    return clean(" ".join(words.split()))
 
 
 def history_lines(found: Sequence[Operation], columns: int | None) -> list[str]:
@@ -170,7 +170,7 @@ def _why(one: Operation) -> Iterator[Row]:
     if words := why_words(one):
         yield row(said(words))
     if one.hint and not one.is_good:
-        yield from (row(said(line, Tone.LABEL)) for line in clean(one.hint).splitlines())
+        yield from (row(said(line, Tone.LABEL)) for line in clean_lines(one.hint))
 
 
 def _phases(one: Operation, share: Share) -> Iterator[Row]:

@@ -1,0 +1,114 @@
+"""The history in rows: what a reader is told of each outcome, and nothing that a terminal could be steered with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.core.what_changed import Change, Changes
+from sparkctl.model.history import Kind, Moment, Operation, Share
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Expectation, PartTime, Phase
+from sparkctl.model.units import GIB
+from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.present.history_rows import detail_lines, history_detail, history_lines, history_row
+from sparkctl.present.spans import Tone
+
+SPARK1 = NodeName("spark1")
+PARTS = (
+    PartTime(Phase.LOADING, "weights", 190.0),
+    PartTime(Phase.LOADING, "weights", 9.0),
+    PartTime(Phase.WARMING, None, 20.0),
+)
+USUAL = (PartTime(Phase.LOADING, "weights", 100.0), PartTime(Phase.LOADING, "weights", 9.0))
+SHARE = Share(
+    SPARK1, "qwen36", seconds=415.0, parts=PARTS, available_before=115 * GIB, peak=100 * GIB, settled=98 * GIB,
+    estimated=96 * GIB, accept_length=3.12, tokens_per_second=22.6, log="/state/logs/a.log",
+)  # fmt: skip
+GOOD = Operation(
+    7, Kind.START, 1_777_000_000.0, "milo@desk", (SPARK1,), "qwen36", "qwen36", outcome="ready", exit_code=0,
+    ended=1_777_000_420.0, seconds=420.0, usual=Expectation(400.0, USUAL), shares=(SHARE,), is_running=False,
+)  # fmt: skip
+
+
+def lines(one: Operation, worked: Operation | None = None, changes: Changes | None = None) -> list[str]:
+    return list(detail_lines(history_detail(one, worked, changes)))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "running", "words", "tone"),
+    [
+        ("ready", False, "ready", Tone.GOOD), ("timed-out", False, "timed out", Tone.ATTENTION),
+        ("failed", False, "failed", Tone.BAD), (None, True, "under way", Tone.ACCENT),
+        (None, False, "not known how it ended", Tone.ATTENTION), (None, None, "not known how it ended", Tone.ATTENTION),
+    ],
+)  # fmt: skip
+def test_each_outcome_has_its_words(outcome: str | None, running: bool | None, words: str, tone: Tone) -> None:
+    row = history_row(replace(GOOD, outcome=outcome, is_running=running))
+    assert (row.outcome, row.tone) == (words, tone)
+
+
+def test_a_row_tells_how_long_it_took_against_what_was_usual() -> None:
+    assert history_row(GOOD).took == "6 min 55 s of about 6 min 40 s"
+    assert history_row(replace(GOOD, usual=Expectation())).took == "6 min 55 s"
+    assert history_row(replace(GOOD, shares=(), seconds=None)).took == ""
+
+
+def test_a_table_has_one_line_for_each_and_is_cut_at_the_terminal_s_width() -> None:
+    failed = replace(GOOD, id=8, outcome="failed", why="no\nroom " * 40)
+    whole = history_lines([failed, GOOD], None)
+    assert len(whole) == 3
+    assert whole[1].endswith("no room")
+    assert all(len(line) <= 80 for line in history_lines([failed, GOOD], 80))
+    assert history_lines([], 80) == ["nothing is kept"]
+
+
+def test_a_detail_has_each_part_against_the_usual_one_of_its_place() -> None:
+    said = "\n".join(lines(GOOD))
+    assert "loading: weights          3 min 10 s   usually 1 min 40 s" in said
+    assert "loading: weights               9.0 s   usually 9.0 s" in said
+    assert "warming up                      20 s\n" in said
+    for words in (
+        "at its peak 100.0 GiB",
+        "once ready 98.0 GiB",
+        "accept length 3.12, 22.6 tokens/s",
+        "/state/logs/a.log",
+    ):
+        assert words in said
+    late = [row for section in history_detail(GOOD, None, None) if section.title == "phases" for row in section.rows]
+    assert [row[1].tone for row in late] == [Tone.ATTENTION, Tone.VALUE, Tone.VALUE]
+
+
+def test_changes_are_said_as_a_diff_and_what_is_not_known_too() -> None:
+    changes = Changes((Change("args.tp", "1", "2"), Change("env.NEW", None, "yes")), ("driver of spark1",))
+    said = lines(replace(GOOD, id=9, outcome="failed"), GOOD, changes)
+    at = said.index("changed since it last worked")
+    assert said[at + 1].startswith("  since 7, ")
+    assert said[at + 2 :] == [
+        "  - args.tp: 1", "  + args.tp: 2", "  + env.NEW: yes", "  not kept, so not compared: driver of spark1",
+    ]  # fmt: skip
+    assert "  nothing that is kept is different" in lines(GOOD, GOOD, Changes(()))
+    assert "  no earlier start of it that went well is known" in lines(GOOD)
+
+
+def test_a_switch_has_its_steps_and_a_stop_what_came_back() -> None:
+    switch = replace(
+        GOOD, kind=Kind.SWITCH, moments=(Moment("stopping", "minimax", 3.0, "its processes are gone"),), shares=()
+    )
+    assert any("stopping minimax" in line and "its processes are gone" in line for line in lines(switch))
+    stop = replace(GOOD, kind=Kind.STOP, shares=(Share(SPARK1, "qwen36", freed=98 * GIB, missing=2 * GIB),))
+    assert any("came back 98.0 GiB, missing 2.0 GiB" in line for line in lines(stop))
+    assert "changed since it last worked" not in lines(stop)
+
+
+def test_what_was_kept_steers_no_terminal() -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J"
+    verdict = Verdict(Cause.CRASHED, evil, (Evidence(evil, "log", 1),), evil)
+    one = replace(
+        GOOD, profile=evil, instance=evil, operator=evil, nodes=(NodeName(evil),), why=evil, hint=evil, image=evil,
+        outcome="failed", shares=(replace(SHARE, driver=evil, receipt=evil, parts=()),), moments=(Moment(evil, evil, 1.0, evil),),
+    )  # fmt: skip
+    changes = Changes((Change(evil, evil, evil),), (evil,))
+    for told in (one, replace(one, verdict=verdict)):
+        assert "\x1b" not in "".join([*lines(told, GOOD, changes), *history_lines([told], None)])
