@@ -144,16 +144,16 @@ async def _measure_pair(pair: _Pair, way: Way, tell: _Teller) -> None:
     has_tool = await _has_tool(pair) if all(near.device and far.device for near, far in lanes) else False
     one, other = pair
     for near, far in lanes:
-        await _tell_one(one, other, [(near, far)], tell, with_rdma=has_tool)
-        await _tell_one(other, one, [(far, near)], tell, with_rdma=has_tool)
+        await _tell_one(one, other, [(near, far)], tell, one.node.name, with_rdma=has_tool)
+        await _tell_one(other, one, [(far, near)], tell, one.node.name, with_rdma=has_tool)
     if len(lanes) > 1:
-        await _tell_one(*pair, lanes, tell, with_rdma=False)
+        await _tell_one(*pair, lanes, tell, one.node.name, with_rdma=False)
 
 
 async def _tell_one(
-    source: Session, target: Session, lanes: list[tuple[Lane, Lane]], tell: _Teller, *, with_rdma: bool
+    source: Session, target: Session, lanes: list[tuple[Lane, Lane]], tell: _Teller, about: NodeName, *, with_rdma: bool
 ) -> None:
-    """Measure one way over some lanes, and say how it is."""
+    """Measure one way over some lanes, and say how it is, of the node ``about``."""
     names = " and ".join(near.interface for near, _ in lanes)
     way = f"{source.node.name} to {target.node.name} over {names}"
     try:
@@ -164,10 +164,10 @@ async def _tell_one(
     except LinkLost:
         raise
     except TimeoutError:
-        tell(target.node.name, Severity.UNKNOWN, f"{way}: could not be measured within {_WITHIN:.0f} s")
+        tell(about, Severity.UNKNOWN, f"{way}: could not be measured within {_WITHIN:.0f} s")
         return
     except SparkctlError as error:
-        tell(target.node.name, Severity.UNKNOWN, f"{way}: could not be measured: {error.message}", error.hint)
+        tell(about, Severity.UNKNOWN, f"{way}: could not be measured: {error.message}", error.hint)
         return
     severity, words, remedy = judged(measured, tuple(near for near, _ in lanes))
     evidence = [Figure("rate", f"{measured.gigabits:.2f}", "Gb/s", "tcp")] if measured.gigabits is not None else []
@@ -175,7 +175,7 @@ async def _tell_one(
         evidence.append(Figure("latency", f"{measured.latency * 1e6:.0f}", "us", "tcp"))
     if measured.rdma is not None:
         evidence.append(Figure("rate", f"{measured.rdma:.2f}", "Gb/s", "ib_write_bw"))
-    tell(target.node.name, severity, f"{way}: {words}", remedy, evidence=tuple(evidence))
+    tell(about, severity, f"{way}: {words}", remedy, evidence=tuple(evidence))
 
 
 async def _by_tcp(source: Session, target: Session, lanes: list[tuple[Lane, Lane]]) -> Measured:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sparkctl.probe import journal
 from sparkctl.sim.cabling import PINGS_LINE, pings
+from sparkctl.sim.carrying import carry, survey
 from sparkctl.sim.collect import collected
 from sparkctl.sim.http import Reader
 from sparkctl.sim.look import FIRST_LINE, look, whole
@@ -96,6 +97,9 @@ async def _python(node: SimNode, argv: list[str], streams: Streams) -> int:
         await streams.stdin.read(int(argv[4]) + int(argv[5]))
         streams.stdout.write(collected(node))
         return 0
+    for mark, work in (("sparkctl-survey", survey), ("sparkctl-carry", carry)):
+        if argv[1:3] == ["-ISu", "-c"] and mark in argv[3]:
+            return await work(node, argv[4:], streams.stdin, streams.stdout)
     if argv[1:3] != ["-ISu", "-c"] or "sparkctl-probe" not in argv[3]:
         return await _unknown(node, argv, streams)
     await run_probe(node, argv[4:], streams.stdin, streams.stdout)

@@ -1,0 +1,97 @@
+"""`sync` and `doctor --fabric` between simulated Sparks."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.config import load_config
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.events import Ended, Event, Found, Moved, Outcome, Warned
+from sparkctl.model.finding import Severity
+from sparkctl.operations.measure_fabric import measure
+from sparkctl.operations.sync import SyncRequest, sync
+from sparkctl.sim import NodeOptions, SimulatedSparks
+from sparkctl.sim.node import Trouble
+from tests.sim import clients
+
+PLACE = "/home/milo/models/MiniMax-M2.7-MXFP4"
+
+
+async def run(sparks: SimulatedSparks, tmp_path: Path, **changes: object) -> list[Event]:
+    nodes = load_config(sparks.config_path).nodes
+    ctx = Context(History(tmp_path), "milo@laptop")
+    request = SyncRequest(ProfileLibrary().load("minimax-m27"), nodes[0], nodes[1:], **changes)  # type: ignore[arg-type]
+    async with aclosing(sync(ctx, request)) as events:
+        return [event async for event in events]
+
+
+def ended(events: list[Event]) -> Ended:
+    last = events[-1]
+    assert isinstance(last, Ended)
+    return last
+
+
+async def test_a_model_that_is_missing_there_comes_over_the_cable(tmp_path: Path) -> None:
+    async with SimulatedSparks(options={"spark2": NodeOptions(missing=(PLACE,))}, **clients.FAST) as sparks:
+        events = await run(sparks, tmp_path, dry_run=True)
+        assert ended(events).outcome is Outcome.PLANNED
+        assert "over enp1s0f0np0 and enP2p1s0f0np0" in (ended(events).message or "")
+        events = await run(sparks, tmp_path)
+        end = ended(events)
+        assert (end.outcome, end.exit_code) == (Outcome.DONE, 0), end
+        moved = [event for event in events if isinstance(event, Moved)]
+        assert moved[-1].done == moved[-1].total
+        assert not any(isinstance(event, Warned) for event in events)
+        assert sparks.nodes["spark2"].options.missing == ()
+        assert "already" in (ended(await run(sparks, tmp_path)).message or "")
+
+
+async def test_after_ctrl_c_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with SimulatedSparks(options={"spark2": NodeOptions(missing=(PLACE,))}, speed=4.0) as sparks:
+        nodes = load_config(sparks.config_path).nodes
+        ctx = Context(History(tmp_path), "milo@laptop")
+        request = SyncRequest(ProfileLibrary().load("minimax-m27"), nodes[0], nodes[1:])
+        done, last = 0, None
+        async with aclosing(sync(ctx, request)) as events:
+            async for event in events:
+                last = event
+                if isinstance(event, Moved):
+                    done = event.done
+                    if done > 5e9:
+                        ctx.interrupt.press()
+        assert isinstance(last, Ended)
+        assert (last.outcome, last.exit_code) == (Outcome.INTERRUPTED, 130)
+        sparks.nodes["spark2"].pace.clock.go(20.0)
+        again = await run(sparks, tmp_path)
+        first = next(event for event in again if isinstance(event, Moved))
+        assert first.done > 4e9
+        assert ended(again).outcome is Outcome.DONE
+
+
+async def test_a_full_disk_there_is_refused(tmp_path: Path) -> None:
+    options = NodeOptions(missing=(PLACE,), troubles=frozenset({Trouble.FULL_DISK}))
+    async with SimulatedSparks(options={"spark2": options}, **clients.FAST) as sparks:
+        events = await run(sparks, tmp_path)
+    assert ended(events).outcome is Outcome.REFUSED
+    assert "no room for the files" in (ended(events).message or "")
+    assert len(events) == 1
+
+
+@pytest.mark.parametrize("names", [("spark1", "spark2"), ("spark1", "spark2", "spark3")])
+async def test_the_lanes_between_them_are_measured(tmp_path: Path, names: tuple[str, ...]) -> None:
+    async with SimulatedSparks(nodes=names, **clients.FAST) as sparks:
+        ctx = Context(History(tmp_path), "milo@laptop")
+        async with aclosing(measure(ctx, load_config(sparks.config_path).nodes)) as events:
+            seen = [event async for event in events]
+    assert ended(seen).outcome is Outcome.DONE
+    pairs = len(names) * (len(names) - 1) // 2
+    rates = [one for one in seen if isinstance(one, Found) and any(figure.name == "rate" for figure in one.evidence)]
+    assert len(rates) == 5 * pairs
+    assert all(one.severity is Severity.GOOD for one in rates), rates
+    note = next(one.message for one in seen if isinstance(one, Found) and one.severity is Severity.NOTE)
+    assert f"{5 * pairs} measurements" in note
