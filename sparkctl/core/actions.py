@@ -59,6 +59,7 @@ class ActionId(StrEnum):
     EDIT_ITS = "edit-its-profile"
     MEND_PROFILE = "mend-profile"
     IMPORT = "import"
+    SYNC = "sync"
     RESTART = "restart"
     SHELL = "shell"
     SHELL_INSIDE = "shell-inside"
@@ -218,6 +219,8 @@ ACTIONS: tuple[Action, ...] = (
            changes=True, on=frozenset((PROFILES,))),
     Action(ActionId.IMPORT, ("I",), "import", "make a profile of a pasted docker run line, compose file or recipe",
            why.not_live, changes=True, on=frozenset((PROFILES,)), footer=4),
+    Action(ActionId.SYNC, ("Y",), "sync", "bring the profile's image and model from one Spark to another; asks which way",
+           why.cannot_sync, changes=True, verb="sync", on=frozenset((PROFILES,)), footer=6),
     Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.no_profile_of_it,
            changes=True, on=_RUNNING, sense=Sense.EDIT, footer=12),
     Action(ActionId.RESTART, ("R",), "restart", "start what has failed or ended once more, as it was", why.cannot_restart,

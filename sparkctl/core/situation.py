@@ -226,3 +226,8 @@ def cannot_mend(now: Situation) -> str | None:
 
 def cannot_switch(now: Situation) -> str | None:
     return "this is a recording" if now.replaying else now.switch_trouble
+
+
+def cannot_sync(now: Situation) -> str | None:
+    """What is carried is the selected profile's."""
+    return no_profile(now) or alone(now)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparkctl.core.store import LoadView
 from sparkctl.model.fit import Answer, Fit
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.sample import MemoryBar
@@ -42,9 +45,14 @@ def standing_rows(
     return rows
 
 
-def for_several(profile: Profile) -> str:
-    """Return what is to be said of a profile for several Sparks."""
-    return f"for {profile.nodes} Sparks together: sparkctl starts profiles of one, so far"
+def for_several(profile: Profile, nodes: Sequence[NodeName] = ()) -> str:
+    """Return what is to be said of a profile for several Sparks; ``nodes``: those of its ranks, the head's first."""
+    if not nodes:
+        return f"for {profile.nodes} Sparks together: a rank on each"
+    if len(nodes) < profile.nodes:
+        return f"for {profile.nodes} Sparks together, and only {' and '.join(nodes)} {'is' if len(nodes) == 1 else 'are'} there"
+    others = " and ".join(nodes[1:])
+    return f"for {profile.nodes} Sparks together: the head on {nodes[0]}, a rank on {others}"
 
 
 def obstacles(profile: Profile, view: LoadView, fit: Fit | None = None) -> list[str]:

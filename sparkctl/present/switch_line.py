@@ -1,15 +1,20 @@
-"""A switch in one line of the overview: the one that this panel does, and what lies on the Sparks of another's. Pure."""
+"""In one line of the overview each: the switch that this panel does, one that was left, and what is carried. Pure."""
 
 from __future__ import annotations
 
 from sparkctl.core.switch_course import SwitchCourse
+from sparkctl.model.events import Moved
 from sparkctl.model.finding import Severity
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch import SwitchStep
-from sparkctl.model.units import clock
+from sparkctl.model.units import clock, size
+from sparkctl.present.bars import gauge
+from sparkctl.present.moving import rate_words
 from sparkctl.present.spans import Row, Span, Tone, row, said
 from sparkctl.present.switch_screen import WAY, step_words
 from sparkctl.present.symbols import symbol
+
+_BAR = 20  # columns
 
 
 def course_line(course: SwitchCourse, now: float, key: str | None, ascii_only: bool = False) -> Row:
@@ -35,3 +40,24 @@ def left_line(words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, a
     sign = symbol(Phase.STARTING if is_held else Severity.WARNING, ascii_only)
     shown = [span for key, does in keys for span in (Span(f"   {key}", Tone.KEY), Span(f" {does}", Tone.LABEL))]
     return row(Span(f"{sign} ", Tone.ATTENTION), said(words, Tone.ATTENTION), *shown)
+
+
+def moved_row(one: Moved, ascii_only: bool = False) -> Row:
+    """Return how far something is that is carried from one Spark to another: what matters most stands first."""
+    arrow = ">" if ascii_only else "→"
+    spans = [said(f"{one.source} {arrow} {one.node}  ", Tone.TITLE)]
+    if one.total:
+        spans += [*gauge(one.done / one.total, _BAR, ascii_only), Span(f"  {min(100, one.done * 100 // one.total)} %")]
+    if one.rate is not None:
+        spans.append(Span(f"  {rate_words(one.rate)}", Tone.VALUE))
+    if one.left is not None and one.total and one.done < one.total:
+        spans.append(Span(f"  {clock(one.left)} left", Tone.STRONG))
+    of = f" of {size(one.total)}" if one.total else ""
+    return row(*spans, said(f"   {one.what}, {size(one.done)}{of}", Tone.LABEL))
+
+
+def moved_short(one: Moved) -> str:
+    """Return ``to spark2: 36 %, 0:18 left``."""
+    share = f" {min(100, round(100 * one.done / one.total))} %" if one.total else ""
+    left = "" if one.left is None else f", {clock(one.left)} left"
+    return f"to {one.node}:{share}{left}"

@@ -130,6 +130,11 @@ class Panel(Speech):
         return "" if self.setup.badge is None else self.setup.badge()
 
     @property
+    def progress(self) -> str:
+        """What goes on, a switch or a transfer, in a few words; empty where nothing does."""
+        return "" if self._room is None else self._room.progress
+
+    @property
     def room(self) -> Room | None:
         """What knows the nodes; None before the first picture."""
         return self._room

@@ -208,10 +208,9 @@ class Orders:
 
 
 def places(profile: Profile, names: Sequence[NodeName], first: NodeName | None) -> tuple[str, ...]:
-    """Return ``--node`` for each rank of a profile: from the selected Spark on, in their order; as many as there are."""
+    """Return ``--node`` for each rank of a profile: the selected Spark and the next ones, as many as there are."""
     at = names.index(first) if first is not None and first in names else 0
     chosen = [names[(at + each) % len(names)] for each in range(min(profile.nodes, len(names)))]
-    chosen = chosen if profile.nodes == 1 else [name for name in names if name in chosen]
     return tuple(word for name in chosen for word in ("--node", str(name)))
 
 

@@ -139,11 +139,28 @@ class Picker(Dialog[tuple[str, ...]]):
             words = "What would stop, stay and start there is shown before anything is done."
             return [row(said(line, Tone.LABEL)) for line in fold(words, wide, 0)]
         if chosen.nodes > 1:
-            return [row(said(line, Tone.ATTENTION)) for line in fold(for_several(chosen), wide, 0)]
+            return self._of_several(chosen)
         return [
             *standing_rows(chosen, self.view, plain, wide, fit),
             *(fit_line(fit, wide, plain) if fit is not None else []),
         ]
+
+    def _of_several(self, chosen: Profile) -> list[Row]:
+        """Return where its ranks would be, and whether each finds room there."""
+        wide, views = self.room[0], self._ranks(chosen)
+        tone = Tone.LABEL if len(views) == chosen.nodes else Tone.ATTENTION
+        rows = [row(said(line, tone)) for line in fold(for_several(chosen, [view.name for view in views]), wide, 0)]
+        for view in views:
+            fit = self._fit(chosen, view.name)
+            standing = standing_rows(chosen, view, self.panel.ascii_only, max(20, wide - len(view.name) - 2), fit)
+            rows += [row(said(f"{view.name}  ", Tone.LABEL), *standing[-1])] if standing else []
+            rows += fit_line(fit, wide, self.panel.ascii_only) if fit is not None and fit.is_refused else []
+        return rows
+
+    def _ranks(self, chosen: Profile) -> list[LoadView]:
+        """Return the Sparks of its ranks, the head's first: the one that is selected, and the next ones."""
+        count = min(chosen.nodes, len(self._views))
+        return [self._views[(self._node + at) % len(self._views)] for at in range(count)]
 
     def _answer(self) -> Fit | None:
         """Return whether the chosen one fits there, as far as it was counted."""
@@ -156,7 +173,8 @@ class Picker(Dialog[tuple[str, ...]]):
         others = len(self._views) - 1
         words = " the other Spark   " if others == 1 else " another Spark   "
         tab = (Span("tab", Tone.KEY), Span(words, Tone.LABEL)) if others else ()
-        starts = (Span("enter", Tone.KEY), Span(" starts   ", Tone.LABEL)) if chosen and chosen.nodes == 1 else ()
+        can = chosen is not None and chosen.nodes <= len(self._views)
+        starts = (Span("enter", Tone.KEY), Span(" starts   ", Tone.LABEL)) if can else ()
         switches = (Span("s", Tone.KEY), Span(" switches   ", Tone.LABEL)) if chosen else ()
         if self._to_switch:
             starts, switches = (Span("enter", Tone.KEY), Span(" shows the switch   ", Tone.LABEL)) if chosen else (), ()
@@ -177,29 +195,31 @@ class Picker(Dialog[tuple[str, ...]]):
 
     def action_switch(self) -> None:
         """Have it shown what a switch to this one there would be."""
-        from sparkctl.tui.orders import places
-
         if (chosen := self._offers[self._at].profile) is not None:
-            names = [view.name for view in self._views]
-            self.dismiss(("switch", self._offers[self._at].name, *places(chosen, names, self.view.name)))
+            nodes = [word for each in self._ranks(chosen) for word in ("--node", each.name)]
+            self.dismiss(("switch", self._offers[self._at].name, *nodes))
 
     def action_take(self) -> None:
         """Start this one there; another version of it is replaced, as the dialog has said. Asks where it cannot do well."""
         if self._to_switch:
             self.action_switch()
             return
-        chosen, view = self._offers[self._at].profile, self.view
+        chosen = self._offers[self._at].profile
         if chosen is None:
             return
-        if chosen.nodes > 1:
+        ranks = self._ranks(chosen)
+        if len(ranks) < chosen.nodes:
             self.panel.bell()  # why is said below
             return
-        runs = any(one.ours and one.is_alive and one.name == chosen.name for one in view.instances)
-        words = ("up", self._offers[self._at].name, "--node", view.name, *(("--replace",) if runs else ()))
-        if not (against := obstacles(chosen, view, self._answer())):
+        runs = any(one.ours and one.is_alive and one.name == chosen.name for each in ranks for one in each.instances)
+        nodes = [word for each in ranks for word in ("--node", each.name)]
+        words = ("up", self._offers[self._at].name, *nodes, *(("--replace",) if runs else ()))
+        against = [why for each in ranks for why in obstacles(chosen, each, self._fit(chosen, each.name))]
+        if not against:
             self.dismiss(words)
             return
-        asked = paragraph(f"Start {chosen.name} on {view.name} all the same?", Tone.STRONG)
+        where = " and ".join(each.name for each in ranks)
+        asked = paragraph(f"Start {chosen.name} on {where} all the same?", Tone.STRONG)
         body = [*asked, (), *(line for one in against for line in paragraph(one, Tone.ATTENTION))]
 
         def take(answer: str | None) -> None:

@@ -296,6 +296,14 @@ class Profiles(ListScreen[str]):
         panel = self.panel
         panel.push_screen(Importer(panel.pasted, keep), take)
 
+    def do_sync(self, _: Action) -> None:
+        """Ask between which Sparks what the selected one needs is to be carried."""
+        from sparkctl.tui.syncing import ask_and_sync
+
+        one = self._shelf().selected
+        if one is not None:
+            self.panel.spawn(ask_and_sync(self.panel, one.summary.name))
+
     def do_mend_profile(self, _: Action) -> None:
         """Mend in the selected one what is safe to mend; a shipped one is copied to the operator's own first."""
         one = self._shelf().selected

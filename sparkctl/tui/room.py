@@ -35,7 +35,7 @@ from sparkctl.present.overview import Scene
 from sparkctl.present.plan_text import plan_lines
 from sparkctl.present.results import guard_notice, refused_rows, result_line, warning_notice
 from sparkctl.present.spans import Row, Tone, row, said
-from sparkctl.present.switch_line import course_line
+from sparkctl.present.switch_line import course_line, moved_row, moved_short
 from sparkctl.present.wrong import Wrong
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
@@ -49,6 +49,7 @@ from sparkctl.tui.player import Player
 from sparkctl.tui.setup import Started
 from sparkctl.tui.story import tell
 from sparkctl.tui.switches import Switches
+from sparkctl.tui.syncing import Moves
 
 if TYPE_CHECKING:
     from sparkctl.model.instance import InstanceView
@@ -82,6 +83,7 @@ class Room:
         self.recent = self.context.history.recent_profiles(_RECENT)
         self.examinations = Examinations()
         self.switches = Switches()
+        self.moves = Moves()
         self.fits = Fits(self)
         self._beside: set[asyncio.Task[None]] = set()
         self._homes: dict[NodeName, str | None] = {}  # None: being asked
@@ -175,9 +177,10 @@ class Room:
         )  # fmt: skip
 
     def _lines_of_switches(self, ascii_only: bool) -> tuple[Row, ...]:
-        """Return a line for the switch that goes on here."""
+        """Return a line for the switch that goes on here, and one for all that is carried."""
         course = self.switches.running
-        return () if course is None else (course_line(course, self.now(), self._key(ActionId.SWITCH), ascii_only),)
+        switch = [] if course is None else [course_line(course, self.now(), self._key(ActionId.SWITCH), ascii_only)]
+        return (*switch, *(moved_row(one, ascii_only) for one in self.moves.going))
 
     def _key(self, action: ActionId) -> str | None:
         """Return the key of an action, None where this panel does not have it."""
@@ -194,6 +197,13 @@ class Room:
             self.bridge.store, name, self.now(), ends=self.bridge.ends_on(name), address=address, chosen=chosen,
             jobs=self._doing(name), recent=self.recent, start_key=self._start_key(),
         )  # fmt: skip
+
+    @property
+    def progress(self) -> str:
+        """What goes on in a few words, for screens on which the overview's lines are not seen."""
+        course, going = self.switches.running, self.moves.going
+        words = [] if course is None or course.step is None else [f"switch: {course.step}"]
+        return ", ".join([*words, *(moved_short(one) for one in going[:1])])
 
     def _start_key(self) -> str | None:
         """Return the key by which a profile is started; None where nothing can be."""
@@ -334,6 +344,8 @@ class Room:
         if started.verb == "doctor" and job.ended is not None and not job.ended.message:
             self.bridge.changed()  # what it found says all
             return
+        if started.verb == "sync":
+            self.moves.over(job.ended)
         details = self._details(job)
         if panel.front is not None and panel.front.PLACE == DOCTOR:
             self.examine([node for node in panel.sparks if node.name in started.nodes])  # is it mended?
@@ -383,7 +395,7 @@ class Room:
         self._shown = None
         self.bridge.rewind()
         self.examinations = Examinations()
-        self.switches = Switches()
+        self.switches, self.moves = Switches(), Moves()
         self.notices.clear()
         turn, self.turn = self.turn, asyncio.Event()
         turn.set()
@@ -403,6 +415,8 @@ class Room:
         if isinstance(event, GuardActed) and (notice := guard_notice(event, self._panel.ascii_only)) is not None:
             self.notice(*notice)
         self.switches.take(event)
+        if self.moves.take(event):
+            self.bridge.changed()
         self.bridge.take(event)
         if isinstance(event, Examined):
             self.bridge.changed()

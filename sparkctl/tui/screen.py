@@ -140,6 +140,7 @@ class PanelScreen(CalmScreen):
         badges = [
             (panel.config_fault is not None, "config has faults", Tone.BAD),
             (self.held_at is not None, "paused", Tone.ATTENTION),
+            (self.PLACE != OVERVIEW and bool(panel.progress), panel.progress, Tone.ATTENTION),
             (bool(panel.badge), panel.badge, Tone.ACCENT),
             (panel.setup.readonly, "read-only", Tone.ACCENT),
         ]

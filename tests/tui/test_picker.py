@@ -51,7 +51,7 @@ async def test_what_cannot_fit_is_asked_again_with_the_sum_and_cancel_is_what_en
         await until(pilot, lambda text: "qwen36 " in text)
 
 
-async def test_what_is_for_two_sparks_is_not_said_to_fit_on_one_and_is_not_started(
+async def test_what_is_for_two_sparks_is_started_on_both_with_the_selected_one_as_its_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
@@ -60,13 +60,29 @@ async def test_what_is_for_two_sparks_is_not_said_to_fit_on_one_and_is_not_start
     ):
         await until(pilot, "○ nothing runs")
         await picked(pilot, "minimax-m27")
-        shown = await until(pilot, "for 2 Sparks together: sparkctl starts profiles of one, so far")
+        await until(pilot, "for 2 Sparks together: the head on spark1, a rank on spark2")
+        await pilot.press("tab")
+        await until(pilot, "for 2 Sparks together: the head on spark2, a rank on spark1")
+        await pilot.press("enter")
+        shown = await until(pilot, lambda text: text.count("● ready") == 2)
+        assert "rank 0 of 2 · head" in shown
+        await pilot.press("tab", "l")
+        await until(pilot, "minimax-m27 on 2 Sparks › log")
+
+
+async def test_what_is_for_two_sparks_is_not_started_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("empty", nodes=("spark1",), **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await until(pilot, "○ nothing runs")
+        await picked(pilot, "minimax-m27")
+        shown = await until(pilot, "for 2 Sparks together, and only spark1 is there")
         assert "enter starts" not in shown
-        assert "fits on" not in shown
         await pilot.press("enter")
         await until(pilot, "start a profile")
-        await pilot.press("escape", "p")
-        await until(pilot, lambda text: any("minimax-m27 " in line and " –– " in line for line in text.splitlines()))
         assert not any(node.running for node in sparks.docker.values())
 
 

@@ -1,0 +1,55 @@
+"""What is carried between Sparks is asked for, and told as it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkctl.model.events import Event, Moved, NodeStateChanged
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.sim import SimulatedSparks
+from tests.sim.clients import FAST
+from tests.tui.driving import on_sparks, opened, setup, until
+
+WHEN = 1777672000.0
+ONE, OTHER = NodeName("spark1"), NodeName("spark2")
+G = 10**9
+
+
+async def test_how_far_it_is_stands_on_the_overview_with_rate_and_time_and_shortly_elsewhere(tmp_path: Path) -> None:
+    events: tuple[Event, ...] = (
+        NodeStateChanged(WHEN, ONE, NodeState.OK), NodeStateChanged(WHEN, OTHER, NodeState.OK),
+        Moved(WHEN + 5, OTHER, ONE, "files of qwen36", 9 * G, 36 * G, 1.5 * G, 18.0),
+        Moved(WHEN + 25, OTHER, ONE, "files of qwen36", 36 * G, 36 * G, 1.5 * G, 0.0),
+    )  # fmt: skip
+    async with opened(setup((), tmp_path, recording=lambda: (events, 1.0)), (80, 24)) as pilot:
+        await until(pilot, "recording 0:0")
+        await pilot.press("space", "full_stop")
+        shown = await until(pilot, "spark1 → spark2")
+        assert "25 %  1.50 GB/s  0:18 left" in shown
+        assert "━" in shown
+        await pilot.press("exclamation_mark")
+        await until(pilot, "to spark2: 25 %, 0:18 left")
+        await pilot.press("escape", "shift+right")
+        await until(pilot, lambda text: "spark1 → spark2" not in text)
+
+
+async def test_the_way_is_asked_from_the_selected_spark_and_cancel_is_what_enter_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("empty", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await pilot.press("tab", "p", "slash", *"orpheus", "enter")
+        await until(pilot, "▸ orpheus-tts")
+        await pilot.press("Y")
+        shown = await until(pilot, "Bring what orpheus-tts needs")
+        assert "[ Cancel ]" in shown
+        assert shown.index("spark2 → spark1") < shown.index("spark1 → spark2")
+        await pilot.press("enter")
+        await until(pilot, "▸ orpheus-tts")
+        await pilot.press("colon", *"sync orpheus-tts --from spark1", "enter")
+        await until(pilot, "Missing option '--to'")
