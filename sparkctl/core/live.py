@@ -43,7 +43,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.sample import Sample
 
 _NOT_LISTED_YET = 60.0  # seconds that a container may be followed by its start before Docker was asked what runs
@@ -402,8 +402,11 @@ def _now(one: InstanceView, live: _Live) -> InstanceView:
 
 
 def _coming(node: NodeName, phase: PhaseChanged, plan: LaunchPlan | None) -> InstanceView:
+    labels = {} if plan is None else dict(plan.labels)
+    nodes = tuple(NodeName(name) for name in labels.get(Label.NODES, "").split(",") if name)
     return InstanceView(
         phase.instance, node, plan.container_name if plan else "", plan.image if plan else "", ContainerState.UNKNOWN, "",
         ours=True, memory=None, phase=phase.phase, profile=plan.profile if plan else None,
-        engine=plan.engine if plan else None, port=plan.node_port if plan else None,
+        engine=plan.engine if plan else None, port=plan.node_port if plan else None, rank=labels.get(Label.RANK),
+        nodes=nodes, run=labels.get(Label.RUN),
     )  # fmt: skip
