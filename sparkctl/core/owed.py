@@ -72,7 +72,7 @@ class OwedStops:
         for one in self.on(owed.node, owed.since):
             if one.instance == owed.instance:
                 ids = dict.fromkeys((*one.containers, *owed.containers))
-                owed = replace(owed, containers=tuple(ids), run=owed.run or one.run)
+                owed = replace(owed, containers=tuple(ids), run=owed.run or one.run, since=max(owed.since, one.since))
         make_private(self._folder)
         path = self._path(owed)
         handle, name = tempfile.mkstemp(".new", path.name, self._folder)  # 0600

@@ -46,6 +46,7 @@ class Container:
     tty: bool | None = None  # its log is one stream without frames
     restart_count: int | None = None  # how often Docker's restart policy has started it again
     nccl: tuple[tuple[str, str], ...] | None = None  # the NCCL_IB_* part of its environment
+    shares_shm: bool | None = None  # its /dev/shm is the node's own
 
     def label(self, name: str) -> str | None:
         """Return one label's value, None where it is not set."""

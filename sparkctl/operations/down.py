@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -101,23 +101,44 @@ class _Down:
             if not chosen:
                 self._refuse_foreign()
                 return await self._end(Halt(), chosen)
-            locks = await self._lock(chosen)
-            try:
-                chosen = self._whole_ones(await self._look_again(locks))
-                for one in self.owed.all(self.ctx.clock.now()):
-                    if any(one.is_meant(part.container) for whole in chosen for part in whole.on(one.node)):
-                        self.owed.drop(one)  # it is what is done now
-                by_node = {
-                    node: [part.container for whole in chosen for part in whole.on(node)]
-                    for node in locks
-                    if any(whole.on(node) for whole in chosen)
-                }
-                halt = await stop_all(self.sessions, self.ctx, emit, by_node, self.request.grace)
-            finally:
-                for lock in locks.values():
-                    await lock.release()
-            self.failures |= dict(halt.failures)
-            return await self._end(halt, chosen)
+            with self._taken_over(chosen):
+                return await self._stop(chosen)
+
+    async def _stop(self, chosen: Sequence[Whole]) -> Ended:
+        locks = await self._lock(chosen)
+        try:
+            chosen = self._whole_ones(await self._look_again(locks))
+            by_node = {
+                node: [part.container for whole in chosen for part in whole.on(node)]
+                for node in locks
+                if any(whole.on(node) for whole in chosen)
+            }
+            halt = await stop_all(self.sessions, self.ctx, self.emit, by_node, self.request.grace)
+        finally:
+            for lock in locks.values():
+                await lock.release()
+        self.failures |= dict(halt.failures)
+        return await self._end(halt, chosen)
+
+    @contextlib.contextmanager
+    def _taken_over(self, chosen: Sequence[Whole]) -> Iterator[None]:
+        """What was owed of these is what is done now; where it is not, it is owed as before."""
+        own = [
+            one
+            for one in self.owed.all(self.ctx.clock.now())
+            if any(one.is_meant(part.container) for whole in chosen for part in whole.on(one.node))
+        ]
+        for one in own:
+            self.owed.drop(one)
+        is_through = False
+        try:
+            yield
+            is_through = True
+        finally:
+            for one in own:
+                if not is_through or one.node in self.failures:
+                    with contextlib.suppress(OSError):
+                        self.owed.keep(one)
 
     # looking
 

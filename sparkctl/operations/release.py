@@ -29,7 +29,6 @@ _PAUSE = 1.5
 _PLATEAU = 2
 _PATIENCE = 60.0  # unified memory has been seen to take this long after a kill
 _LINGER = 10.0  # a process that lives so long after Docker said that it is gone does not go by itself
-_SHM = "/dev/shm"  # noqa: S108  the directory itself
 _LOOK = ("memory", "processes", "gpu", "procs")
 
 
@@ -67,8 +66,8 @@ class Release:
         """Take what it has and holds now: what cannot be known any more once it has gone."""
         started, shares = None, False
         with contextlib.suppress(NoSuchContainer):
-            started = (await self._session.docker.inspect(self._container.id)).started
-            shares = await _shares_shm(self._session, self._container.id)
+            now = await self._session.docker.inspect(self._container.id)
+            started, shares = now.started, bool(now.shares_shm)
         self._before = await self._session.look(*_LOOK, *(["shm"] if shares else []))
         self._was = ran(self._container.id, started, self._before, shares_shm=shares)
         instance = self._container.label(Label.INSTANCE) or self._container.name
@@ -135,7 +134,7 @@ class Release:
         for one in await self._session.docker.list():
             if one.is_alive and one.id != self._container.id:
                 with contextlib.suppress(NoSuchContainer):
-                    if await _shares_shm(self._session, one.id):
+                    if (await self._session.docker.inspect(one.id)).shares_shm:
                         return True
         return False
 
@@ -153,16 +152,6 @@ def _missing(lacking: int | None, short: int | None, *, is_back: bool) -> int | 
     if lacking is None:
         return short
     return max(0 if is_back else lacking, short or 0)
-
-
-async def _shares_shm(session: Session, container: str) -> bool:
-    """Tell whether a container's /dev/shm is the node's own."""
-    answer = await session.docker.raw(f"/containers/{container}/json")
-    host = answer.get("HostConfig") if isinstance(answer, dict) else None
-    if not isinstance(host, dict):
-        return False
-    binds = host.get("Binds") or []
-    return host.get("IpcMode") == "host" or any(str(one).partition(":")[0] == _SHM for one in binds)
 
 
 def still_held(session: Session, ctx: Context, instance: str, proof: Proof) -> Warned:

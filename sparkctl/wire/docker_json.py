@@ -124,6 +124,8 @@ def inspected(data: Json) -> Container:
         tty=bool(config.get("Tty")),
         restart_count=_number(data, "RestartCount"),
         nccl=_nccl(config.get("Env")),
+        shares_shm=host.get("IpcMode") == "host"
+        or any(one.startswith("/dev/shm:") for one in _texts(host.get("Binds"))),  # noqa: S108
     )
 
 

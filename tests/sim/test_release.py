@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import socket
+import sys
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +23,7 @@ from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.events import ContainersListed, Ended, Event, Outcome, PhaseChanged, Released, Warned
 from sparkctl.model.memory import BeforeStart
-from sparkctl.model.node import Node
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.profile import Profile
@@ -29,7 +34,8 @@ from sparkctl.operations.up import up
 from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
 from sparkctl.sim.node import Trouble
-from tests.sim.clients import FAST
+from tests.sim.clients import FAST, PATIENCE
+from tests.sim.test_command import demo, result
 
 INSTANCE = "qwen36-ngram"
 
@@ -300,3 +306,73 @@ async def test_what_was_started_again_meanwhile_is_left(both: SimulatedSparks, c
     assert "was started again since: it is left" in said[0]
     assert ids[1] in both.docker["spark2"].containers
     assert owed.all(ctx.clock.now()) == ()
+
+
+async def test_a_link_that_breaks_in_the_middle_leaves_that_container_to_the_next_contact(
+    both: SimulatedSparks, ctx: Context
+) -> None:
+    ids = ranks(both)
+    nodes = load_config(both.config_path).nodes
+    told: list[Event] = []
+    async for event in down(ctx, DownRequest("big", nodes, everywhere=nodes)):
+        told.append(event)
+        if isinstance(event, PhaseChanged) and (event.node, event.phase) == ("spark2", Phase.STOPPING):
+            both.sshd["spark2"].cut()
+    ended = told[-1]
+    assert isinstance(ended, Ended)
+    assert (ended.outcome, ended.exit_code) == (Outcome.UNREACHABLE, 3)
+    assert both.docker["spark1"].containers == {}
+    (owed,) = OwedStops(ctx.history.directory).all(ctx.clock.now())
+    assert (owed.node, owed.containers, owed.run) == ("spark2", (ids[1],), "run-1")
+    told, ended = await everything(down(ctx, DownRequest("big", nodes, everywhere=nodes)))
+    assert ended.exit_code == 0, warnings(told)
+    assert both.docker["spark2"].containers == {}
+    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
+
+
+async def test_nothing_is_stopped_of_what_somebody_is_at_work_on_elsewhere(
+    both: SimulatedSparks, ctx: Context, tmp_path: Path
+) -> None:
+    ranks(both)
+    nodes = load_config(both.config_path).nodes
+    other = Context(History(tmp_path / "theirs"), "ann@desk")
+    async with other.session(nodes[1]) as session:
+        await session.link.connect()
+        lock = await acquire(session, other, "starting something", lambda words: None)
+        told, ended = await everything(down(ctx, DownRequest("big", nodes, everywhere=nodes)))
+        await lock.release()
+    assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
+    assert "ann@desk" in (ended.message or "")
+    assert [len(daemon.containers) for daemon in both.docker.values()] == [1, 1], "no half of it was stopped"
+    assert not any(isinstance(one, PhaseChanged) for one in told)
+    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
+
+
+def test_the_command_frees_a_node_of_a_model_over_both_and_tells_what_is_left() -> None:
+    ran = demo("free", "spark2", scenario="big-model")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("nothing of it is left") == 2
+    assert "spark2: 115." in ran.stderr
+    planned = result(demo("free", "spark2", "--dry-run", "--json", scenario="big-model"))
+    assert planned["outcome"] == "planned"
+    assert "would stop minimax-m27 on spark1 and spark2" in planned["message"]
+    unknown = demo("free", "spark9", scenario="big-model")
+    assert unknown.returncode == 2
+    assert "no node is called" in unknown.stderr
+
+
+async def test_status_tells_what_is_still_to_be_stopped(sparks: SimulatedSparks, tmp_path: Path) -> None:
+    now = time.time()
+    OwedStops(tmp_path).keep(Owed(NodeName("spark2"), "big", now, ("a" * 12,)))
+    env = {**os.environ, "SPARKCTL_STATE": str(tmp_path), "SPARKCTL_CONFIG": str(sparks.config_path)}
+
+    async def status(*words: str) -> str:
+        argv = (sys.executable, "-m", "sparkctl", "status", *words)
+        process = await asyncio.create_subprocess_exec(*argv, env=env, stdout=asyncio.subprocess.PIPE)
+        return (await asyncio.wait_for(process.communicate(), PATIENCE))[0].decode()
+
+    at = time.strftime("%H:%M", time.localtime(now))
+    assert f"big is still to be stopped on spark2, asked at {at}" in await status()
+    assert "still to be stopped" not in await status("--node", "spark1")
+    document = json.loads(await status("--json"))
+    assert [one["instance"] for one in document["unfinished_stops"]] == ["big"]
