@@ -28,18 +28,21 @@ async def collect(session: Session, ctx: Context, plan: LaunchPlan, warn: Warn) 
             warn(f"the guard stopped {plan.instance} at {when}: {judge.fall(receipt)}")
 
 
-async def ask_before_a_third(ctx: Context, plan: LaunchPlan, again: str) -> None:
+async def ask_before_a_third(ctx: Context, plans: Sequence[LaunchPlan], again: str) -> None:
     """Two starts that failed one after the other are a reason to think before the third: ask, or refuse.
 
-    ``again`` is the command that asks for the same once more. Raises `Refused` where the answer is no, or nobody answers.
+    ``plans`` are those of all ranks, the head's first: whichever of them failed. ``again`` is the command that asks for the
+    same once more. Raises `Refused` where the answer is no, or nobody answers.
     """
-    failures = ctx.history.failures_since_ready(plan.profile, plan.node, ctx.clock.now() - _WITHIN)
-    if len(failures) < _BEFORE_ASKING or await ctx.asker.confirm(StartAgain(plan.node, plan.profile, failures)):
+    head, since = plans[0], ctx.clock.now() - _WITHIN
+    found = {one for plan in plans for one in ctx.history.failures_since_ready(plan.profile, plan.node, since)}
+    failures = tuple(sorted(found))
+    if len(failures) < _BEFORE_ASKING or await ctx.asker.confirm(StartAgain(head.node, head.profile, failures)):
         return
     raise Refused(
-        f"{plan.profile} failed on {plan.node} {len(failures)} times within the last hour "
+        f"{head.profile} failed on {' and '.join(plan.node for plan in plans)} {len(failures)} times within the last hour "
         f"({_hows([how for _, how in failures])}); nothing was started",
-        f"see why: sparkctl logs {plan.instance} --node {plan.node}\nstart it all the same: {again} --again",
+        f"see why: sparkctl logs {head.instance} --node {head.node}\nstart it all the same: {again} --again",
     )
 
 

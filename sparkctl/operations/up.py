@@ -12,7 +12,7 @@ from dataclasses import replace
 from sparkctl.core.context import Context, NodeLock
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
-from sparkctl.errors import DockerError, ExitCode
+from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, PlanMade, Warned
 from sparkctl.model.fabric import Way
 from sparkctl.model.history import Kind
@@ -113,7 +113,8 @@ class _Gang:
         if self.head.decision.attach is not None:
             return await guard(self._already_there(), _UNCHANGED)
         if not self.request.once_more:
-            await guard(earlier.ask_before_a_third(self.ctx, self.head.plan, self.request.again), _UNCHANGED)
+            plans = [rank.plan for rank in self.ranks]
+            await guard(earlier.ask_before_a_third(self.ctx, plans, self.request.again), _UNCHANGED)
         return None
 
     async def _look(self, sessions: Sequence[Session]) -> None:
@@ -230,6 +231,11 @@ class _Gang:
             return None
         except CreatingTooLong as late:
             return self._ended(Outcome.TIMED_OUT, rank, verdict=of_late_creation(rank.plan, late))
+        except NodeError:
+            if len(self.ranks) > 1:
+                what = f"whether {rank.plan.container_name} was created on {rank.plan.node} is not known"
+                rank.warn(what, f"when it answers again: sparkctl down {rank.plan.instance}")
+            raise
         except DockerError as error:
             if error.exit_code is ExitCode.REFUSED and not self._stopped_another:
                 raise  # nothing is left of the attempt: the node is as it was

@@ -14,8 +14,8 @@ from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.events import Ended, Event, LogArrived, Outcome, PhaseChanged, PlanMade, Warned
-from sparkctl.model.node import NodeName
+from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, Outcome, PhaseChanged, PlanMade, Warned
+from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.verdict import Cause
@@ -25,6 +25,7 @@ from sparkctl.operations.up import up
 from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
 from sparkctl.sim.dockerd import Refusal
+from sparkctl.sim.node import Fault
 from tests.sim.clients import FAST, PATIENCE
 from tests.sim.test_command import demo
 
@@ -154,6 +155,58 @@ async def test_a_worker_that_somebody_kills_is_the_root_whatever_the_head_says_t
     assert ended.verdict is not None
     assert "Rank 1 of 2, on spark2" in ended.verdict.summary
     assert states(slow) == ["exited", "exited"]
+
+
+async def test_a_worker_whose_spark_falls_silent_for_a_while_is_waited_for(slow: SimulatedSparks, ctx: Context) -> None:
+    stream = up(ctx, request(slow))
+    await loading(stream, "spark2")
+    slow.sshd["spark2"].cut()
+    events = [event async for event in stream]
+    assert end_of(events).outcome is Outcome.READY
+    away = [event for event in events if isinstance(event, NodeStateChanged) and event.node == "spark2"]
+    assert [event.state for event in away][-1] is NodeState.OK
+    assert len(away) > 1
+
+
+async def test_a_worker_whose_spark_does_not_come_back_is_not_known_and_nothing_is_stopped(
+    slow: SimulatedSparks, ctx: Context
+) -> None:
+    """The head would wait for it: time is over, and what the worker did is not known."""
+    slow.nodes["spark1"].fault = Fault.HANG
+    stream = up(ctx, request(slow, timeout=3.0))
+    await loading(stream, "spark2")
+    await slow.sshd["spark2"].close()
+    ended = end_of([event async for event in stream])
+    assert (ended.outcome, ended.exit_code, ended.node) == (Outcome.UNREACHABLE, 3, "spark2")
+    assert "its rank of qwen36-tp2 may well go on there" in (ended.message or "")
+    assert states(slow) == ["running", "running"]
+
+
+async def test_a_head_that_fails_while_the_workers_spark_is_silent_is_the_verdict_and_the_worker_unknown(
+    slow: SimulatedSparks, ctx: Context
+) -> None:
+    stream = up(ctx, request(slow))
+    await loading(stream, "spark1")
+    await slow.sshd["spark2"].close()
+    (head,) = slow.docker["spark1"].containers.values()
+    slow.docker["spark1"].running[head.id].kill()
+    events = [event async for event in stream]
+    ended = end_of(events)
+    assert (ended.outcome, ended.node) == (Outcome.FAILED, "spark1")
+    told = [(event.message, event.hint) for event in events if isinstance(event, Warned) and event.node == "spark2"]
+    assert any("whether its rank on spark2 has ended is not known" in what for what, _ in told), told
+    assert any("sparkctl down qwen36-tp2" in (hint or "") for _, hint in told)
+
+
+async def test_two_failures_of_whichever_rank_are_asked_about_before_the_third(ctx: Context) -> None:
+    for broken in BOTH:
+        async with SimulatedSparks(faults={broken: "cuda-oom"}, **FAST) as sparks:
+            assert end_of(await run(ctx, request(sparks))).outcome is Outcome.FAILED
+    async with SimulatedSparks(**FAST) as sparks:
+        third = end_of(await run(ctx, request(sparks)))
+        assert third.outcome is Outcome.REFUSED
+        assert "failed on spark1 and spark2 2 times within the last hour" in (third.message or "")
+        assert end_of(await run(ctx, request(sparks, once_more=True))).outcome is Outcome.READY
 
 
 async def test_ctrl_c_leaves_both_ranks_and_the_next_up_watches_them(slow: SimulatedSparks, ctx: Context) -> None:
