@@ -36,6 +36,8 @@ class ActionId(StrEnum):
     HISTORY = "history"
     SWITCH_DO = "switch-do"
     SWITCH_AGAIN = "switch-again"
+    RESUME = "resume"
+    ABORT = "abort"
     WRONG = "findings"
     RECONNECT = "reconnect"
     NEXT = "next-spark"
@@ -192,6 +194,10 @@ ACTIONS: tuple[Action, ...] = (
            on=_SWITCH, sense=Sense.TAKE, footer=0),
     Action(ActionId.SWITCH_AGAIN, ("r",), "again", "look at the Sparks again, and plan anew", why.not_live, on=_SWITCH,
            sense=Sense.AGAIN, footer=1),
+    Action(ActionId.RESUME, ("o",), "resume", "go on with a switch that was left", why.no_switch_left, changes=True,
+           confirm=True, verb="resume", words=lambda _: ("resume",), on=_HERE | _SWITCH),
+    Action(ActionId.ABORT, ("A",), "abort", "undo a switch that was left: what was stopped serves again", why.no_switch_left,
+           changes=True, confirm=True, verb="abort", words=lambda _: ("abort",), on=_HERE | _SWITCH),
     Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", why.no_instance, screen=INSTANCE,
            on=_HERE, sense=Sense.TAKE, footer=5),
     Action(

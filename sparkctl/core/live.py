@@ -36,6 +36,7 @@ from sparkctl.model.events import (
     PhaseChanged,
     PlanMade,
     SampleArrived,
+    SwitchFound,
 )
 from sparkctl.model.finding import Finding, FindingKind, Severity, worst_first
 from sparkctl.model.guard import GuardAct
@@ -45,6 +46,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.sample import Sample
+from sparkctl.model.switch import JournalView
 
 _NOT_LISTED_YET = 60.0  # seconds that a container may be followed by its start before Docker was asked what runs
 
@@ -61,6 +63,7 @@ class What(StrEnum):
     LOG = "log"
     FINDINGS = "findings"
     GUARD = "guard"
+    SWITCH = "switch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class _Live:
     dropped: CachesDropped | None = None  # the last time that its page cache was
     drafting: dict[str, Drafting] = field(default_factory=dict)  # by container id
     guarded: tuple[str, ...] | None = None  # instances that a guard watches
+    switch: JournalView | None = None  # what lies there of a switch; None: not known
     told: dict[tuple[str, str | None], Found] = field(default_factory=dict)  # findings of asking, not of sampling
     health: NodeHealth = field(default_factory=NodeHealth)
     troubles: tuple[Finding, ...] = ()
@@ -210,6 +214,10 @@ class Store:
         """Return which instances a guard watches there, none where none runs; None where that is not known. Raises KeyError."""
         return self._nodes[name].guarded
 
+    def switch(self, name: NodeName) -> JournalView | None:
+        """Return what lies there of a switch, None where that is not known. Raises KeyError."""
+        return self._nodes[name].switch
+
     def rings(self, name: NodeName) -> Rings:
         """Return what the node did in the last hours. Raises KeyError."""
         return self._nodes[name].rings
@@ -240,6 +248,7 @@ class Store:
         if event.state is not NodeState.OK:
             live.numbers.clear()  # what an engine did is of that moment only
             live.guarded = None
+            live.switch = None
         return () if replace(event, ts=before.ts) == before else (Topic(What.STATE, event.node),)
 
     @_apply.register
@@ -330,6 +339,11 @@ class Store:
     def _(self, event: GuardStood, live: _Live) -> tuple[Topic, ...]:
         before, live.guarded = live.guarded, event.watched
         return (Topic(What.GUARD, event.node),) if before != event.watched else ()
+
+    @_apply.register
+    def _(self, event: SwitchFound, live: _Live) -> tuple[Topic, ...]:
+        before, live.switch = live.switch, event.view
+        return (Topic(What.SWITCH, event.node),) if before != event.view else ()
 
     @_apply.register
     def _(self, event: Ended, live: _Live) -> tuple[Topic, ...]:

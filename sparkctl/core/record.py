@@ -40,6 +40,7 @@ _KINDS: dict[str, type] = {
     "released": events.Released,
     "switch-plan": events.SwitchPlanned,
     "switch": events.SwitchStepped,
+    "switch-found": events.SwitchFound,
     "examined": events.Examined,
     "result": events.Ended,
 }

@@ -23,6 +23,7 @@ class Situation:
     where it is one of ours. Of an instance whose start failed: whether it ``has_verdict``, the line of its log that is the
     ``proof``, and whether it ``has_change`` that may mend it. ``is_troubled``: something is wrong with the selected node that
     is no finding, or with the config. ``switch_trouble``: why the switch that is shown cannot be done now.
+    ``switch_left``: whether one was left on these Sparks; False: one goes on there; None: there is none that is known.
     """
 
     names: tuple[NodeName, ...] = ()
@@ -40,6 +41,7 @@ class Situation:
     has_change: bool = False
     is_troubled: bool = False
     switch_trouble: str | None = None
+    switch_left: bool | None = None
 
     @property
     def view(self) -> LoadView | None:
@@ -231,3 +233,12 @@ def cannot_switch(now: Situation) -> str | None:
 def cannot_sync(now: Situation) -> str | None:
     """What is carried is the selected profile's."""
     return no_profile(now) or alone(now)
+
+
+def no_switch_left(now: Situation) -> str | None:
+    """One that goes on is its operator's."""
+    if now.replaying:
+        return "this is a recording"
+    if now.switch_left is None:
+        return "no switch was left on these Sparks"
+    return None if now.switch_left else "the switch goes on: who does it ends it"

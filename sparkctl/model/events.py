@@ -20,7 +20,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import PartTime, Phase, Step
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.sample import Sample
-from sparkctl.model.switch import SwitchPlan, SwitchStep
+from sparkctl.model.switch import JournalView, SwitchPlan, SwitchStep
 from sparkctl.model.verdict import Verdict
 
 
@@ -253,6 +253,15 @@ class SwitchStepped:
 
 
 @dataclass(frozen=True, slots=True)
+class SwitchFound:
+    """What lies where a node keeps the journal of a switch, whoever does it; told when it is other than before."""
+
+    ts: float
+    node: NodeName
+    view: JournalView
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """How far something is that is carried from one node to another (`sync`), or through a measured link.
 
@@ -335,6 +344,7 @@ Event = (
     | Released
     | SwitchPlanned
     | SwitchStepped
+    | SwitchFound
     | Examined
     | Ended
 )

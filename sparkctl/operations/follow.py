@@ -20,12 +20,21 @@ from sparkctl.core.together import together
 from sparkctl.errors import DockerError, InvalidInput, NodeError
 from sparkctl.model.ask import Nobody
 from sparkctl.model.container import Container
-from sparkctl.model.events import ContainersListed, Event, Found, NodeStateChanged, NumbersArrived, SampleArrived
+from sparkctl.model.events import (
+    ContainersListed,
+    Event,
+    Found,
+    NodeStateChanged,
+    NumbersArrived,
+    SampleArrived,
+    SwitchFound,
+)
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
+from sparkctl.operations import journal
 from sparkctl.operations.guarding import Guarding
 from sparkctl.operations.inspecting import Inspections
 from sparkctl.operations.learning import Learner
@@ -37,6 +46,7 @@ from sparkctl.wire.link import LinkStatus, state_of
 
 _DOCKER_EVERY = 5.0
 _METRICS_EVERY = 2.0
+_SWITCH_EVERY = 10.0  # seconds between two looks for a switch that somebody does or has left: a shell on the node each
 _ALIVE_EVERY = 5.0  # seconds between looks at whether an engine is due to be asked for a token
 _MISPLACED_AGAIN = 10.0  # seconds until a file of ours is looked for once more: no node hears of it
 _LOADING = (Phase.PLANNED, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
@@ -88,6 +98,7 @@ class Follower:
             works = (
                 self._list(session, sampler, inspections), self._count(session), self._ask(session, inspections),
                 Guarding(session, self.emit).run(self._answers), self._learn(session),
+                self._find_switch(session),
             )  # fmt: skip
             beside = [asyncio.create_task(work) for work in works]
             try:
@@ -188,6 +199,20 @@ class Follower:
             with suppress(NodeError):  # the sampler meets it, too, and says so
                 await learner.look(self._instances)
             await self.ctx.clock.sleep(_DOCKER_EVERY)
+
+    async def _find_switch(self, session: Session) -> None:
+        """Look again and again whether a switch goes on there, or was left; told when it is other than before."""
+        told = None
+        while True:
+            if not self._answers.is_set():
+                told = None  # who was away is told anew
+            await self._answers.wait()
+            with suppress(NodeError):  # the sampler meets it, too, and says so
+                view = await journal.read(session)
+                if self._answers.is_set() and view != told:
+                    told = view
+                    self.emit(SwitchFound(self.ctx.clock.now(), self.node.name, view))
+            await self.ctx.clock.sleep(_SWITCH_EVERY)
 
     def _link_changed(self, session: Session, status: LinkStatus) -> None:
         if status.state in (NodeState.OK, NodeState.UNKNOWN):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 from sparkctl.core.switch_course import SwitchCourse
 from sparkctl.model.events import Moved
 from sparkctl.model.finding import Severity
+from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.switch import SwitchStep
+from sparkctl.model.switch import JournalView, SwitchStep
 from sparkctl.model.units import clock, size
 from sparkctl.present.bars import gauge
 from sparkctl.present.moving import rate_words
@@ -61,3 +64,15 @@ def moved_short(one: Moved) -> str:
     share = f" {min(100, round(100 * one.done / one.total))} %" if one.total else ""
     left = "" if one.left is None else f", {clock(one.left)} left"
     return f"to {one.node}:{share}{left}"
+
+
+def journal_words(node: NodeName, view: JournalView) -> str:
+    """Return ``switch to qwen36 was left: step 3 of 6, releasing, by milo@laptop since 14:02``."""
+    one = view.journal
+    if one is None:
+        return f"{node}: the journal of a switch lies there, and {view.why}"
+    state = "goes on" if view.is_held else "was left"
+    number = _number(one.step)
+    where = number.removeprefix(", ") + f", {one.step}" if number else f"on its way back, {one.step}"
+    since = time.strftime("%H:%M", time.localtime(one.since))
+    return f"switch to {one.instance} {state}: {where}, by {one.operator} since {since}"

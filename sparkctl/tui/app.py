@@ -155,10 +155,10 @@ class Panel(Speech):
         views = () if self._room is None else self._room.views(names)
         now = Situation(
             names, views, self.node, self._instance(), self.setup.readonly, self.setup.recording is not None,
-            screens.AVAILABLE,
+            screens.AVAILABLE, switch_left=None if self._room is None else self._room.switch_left,
         )  # fmt: skip
         now = now if self.front is None else self.front.selected(now)
-        return replace(now, is_troubled=self.wrong(now).is_more_than_findings) if self._room is not None else now
+        return now if self._room is None else replace(now, is_troubled=self.wrong(now).is_more_than_findings)
 
     def wrong(self, now: Situation) -> Wrong:
         """Return what is wrong with the selected Spark, and with the config."""

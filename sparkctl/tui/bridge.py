@@ -24,7 +24,7 @@ from sparkctl.present.overview import LastLine
 
 AT_MOST = 0.2  # seconds between two paintings
 AT_REST = 0.5  # while nothing but figures moves
-_AT_ONCE = (What.STATE, What.PHASE, What.LOG, What.INSTANCES, What.FINDINGS)
+_AT_ONCE = (What.STATE, What.PHASE, What.LOG, What.INSTANCES, What.FINDINGS, What.SWITCH)
 _LINES = 40
 _HAPPENED = 20
 

@@ -17,6 +17,10 @@ from sparkctl.tui.dialogs import Asking, Choice, Question, paragraph
 
 DO = "do"  # what both dialogs give for a yes
 _STOPS = ("down", "up")
+_LEFT = {
+    "resume": "Go on with the switch that was left, at the step that it had come to?",
+    "abort": "Undo the switch that was left? What it started goes, and what it stopped serves again.",
+}
 
 
 def asks(one: Action, words: Sequence[str], now: Situation) -> bool:
@@ -117,6 +121,8 @@ def _what(words: Sequence[str], there_it_is: Sequence[str]) -> str:
     does, there = "Kill" if "--kill" in words else "Stop", f" on {' and '.join(nodes)}" if nodes else ""
     if words[0] == "up":
         return f"Stop what runs as {names[0]}{there}, and start it anew?"
+    if words[0] in _LEFT:
+        return _LEFT[words[0]]
     if words[0] != "down":
         return f"Run this{' for' + there.removeprefix(' on') if there else ''}?"
     return f"{does} {'every instance that sparkctl started' if '--all' in words else (names or ['it'])[0]}{there}?"

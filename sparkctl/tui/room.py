@@ -25,6 +25,7 @@ from sparkctl.model.ask import Nobody
 from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, PlanMade, Warned
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.switch import Found, JournalView
 from sparkctl.model.text import clean
 from sparkctl.operations.doctor import doctor
 from sparkctl.operations.preview import home_on, planned
@@ -35,7 +36,7 @@ from sparkctl.present.overview import Scene
 from sparkctl.present.plan_text import plan_lines
 from sparkctl.present.results import guard_notice, refused_rows, result_line, warning_notice
 from sparkctl.present.spans import Row, Tone, row, said
-from sparkctl.present.switch_line import course_line, moved_row, moved_short
+from sparkctl.present.switch_line import course_line, journal_words, left_line, moved_row, moved_short
 from sparkctl.present.wrong import Wrong
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
@@ -180,7 +181,42 @@ class Room:
         """Return a line for the switch that goes on here, and one for all that is carried."""
         course = self.switches.running
         switch = [] if course is None else [course_line(course, self.now(), self._key(ActionId.SWITCH), ascii_only)]
+        switch += [] if course is not None else self._others_switches(ascii_only)
         return (*switch, *(moved_row(one, ascii_only) for one in self.moves.going))
+
+    def _journals(self) -> dict[str, tuple[NodeName, JournalView]]:
+        """Return what lies on the Sparks of switches, each once: by its number, or by the Spark where that cannot be read."""
+        found: dict[str, tuple[NodeName, JournalView]] = {}
+        for name in self.bridge.store.nodes:
+            view = self.bridge.store.switch(name)
+            if view is not None and view.found is not Found.NONE:
+                key = name if view.journal is None else view.journal.id
+                if key not in found or view.is_held:
+                    found[key] = name, view
+        return found
+
+    @property
+    def switch_left(self) -> bool | None:
+        """Whether a switch was left on the Sparks; False: one goes on; None: there is none that is known."""
+        if self.switches.running is not None:
+            return False
+        views = [view for _, view in self._journals().values()]
+        return not any(view.is_held for view in views) if views else None
+
+    def _others_switches(self, ascii_only: bool) -> list[Row]:
+        """Return a line for each switch that somebody else does, or that was left."""
+        keys = [
+            (key, word)
+            for action, word in ((ActionId.RESUME, "goes on with it"), (ActionId.ABORT, "undoes it"))
+            if (key := self._key(action)) is not None and not self.is_replaying
+        ]
+        return [
+            left_line(
+                journal_words(name, view), () if view.is_held or view.journal is None else tuple(keys),
+                is_held=view.is_held, ascii_only=ascii_only,
+            )
+            for name, view in self._journals().values()
+        ]  # fmt: skip
 
     def _key(self, action: ActionId) -> str | None:
         """Return the key of an action, None where this panel does not have it."""
@@ -263,6 +299,9 @@ class Room:
         if started.verb == "doctor" and not any(word.startswith("--collect") for word in words):
             started = self._watched(started)
             self._panel.open("doctor")
+        if started.verb in ("resume", "abort"):
+            self.switches.set_aside()
+            self._panel.open("switch")
         if started.verb == "down":
             self.jobs.leave(started)
         self.jobs.start(started)

@@ -23,7 +23,8 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import LaunchPlan, Mount, ReadyRule, Timeouts
 from sparkctl.model.sample import Gpu, Sample
-from sparkctl.model.switch import Conflict, NodeChange, SwitchPlan, SwitchStep, Tenant
+from sparkctl.model.switch import Conflict, Journal, JournalView, NodeChange, SwitchPlan, SwitchStep, Tenant
+from sparkctl.model.switch import Found as JournalFound
 from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
 
 NODE = NodeName("spark1")
@@ -76,6 +77,12 @@ SAMPLES: list[events.Event] = [
             Tenant("old", "c", "id", True, 90, (Conflict.MEMORY,), "0/2", 8000),), "i", None, 40),), ("old",)),
     ),
     events.SwitchStepped(1.0, NODE, SwitchStep.RELEASING, "i", "88 GiB came back", 4.5),
+    events.SwitchFound(
+        1.0, NODE, JournalView(JournalFound.READ, Journal(
+            "0123456789ab", "milo@desk", 7.5, SwitchStep.STOPPING, "i", ("p", "--set", "a=b"), "h", (NODE,), ("old",),
+            ((NODE, "0123456789ab"),), rolls_back=False,
+        ), is_held=True),
+    ),
     events.Examined(1.0, NODE, 2.5),
     events.Ended(
         1.0, events.Outcome.FAILED, 1, 48.0, NODE, "i", None, "m", "h",
