@@ -24,7 +24,7 @@ from sparkctl.wire.link import ByteReader, ByteWriter, Held
 
 _LOOPBACK = "127.0.0.1"
 _STARTING = 20.0  # seconds until an end has said where it listens
-_SILENCE = 60.0  # seconds without a word from either end
+_SILENCE = 90.0  # seconds without a word from either end; one that makes sums says so every few seconds
 _FAREWELL = 1.5  # seconds in which the other end may say what went wrong
 _CHUNK = 1 << 18
 _LOCK = "sync.lock"
@@ -98,6 +98,10 @@ class Pair:
                 pass
         return _error(self.names[best[0]], best[1])
 
+    def fail(self, side: str, words: str) -> None:
+        """Let `words` raise this, as if an end had said it."""
+        self._said.put_nowait((side, {"error": words}))
+
     async def listen(self, side: str, held: Held) -> None:
         """Pass on what one end says; lines that are no JSON are a login shell's."""
         try:
@@ -163,8 +167,7 @@ async def meet(
         pair = Pair(sender, receiver, {"send": source.node.name, "take": target.node.name})
         if not road.lanes:
             port = (await _ports(source, sender))[0]
-            ways = [(port, ports[0])] * streams
-            tasks += [asyncio.create_task(_through_us(source, target, *way)) for way in ways]
+            tasks += [asyncio.create_task(_through_us(source, target, port, ports[0], pair)) for _ in range(streams)]
         tasks += [asyncio.create_task(pair.listen("take", receiver)), asyncio.create_task(pair.listen("send", sender))]
         yield pair
     finally:
@@ -203,10 +206,13 @@ async def _ports(session: Session, held: Held) -> list[int]:
     raise Refused(f"python3 does not run on {node}, and a transfer needs it", f"on {node}: sudo apt install python3")
 
 
-async def _through_us(source: Session, target: Session, from_port: int, to_port: int) -> None:
+async def _through_us(source: Session, target: Session, from_port: int, to_port: int, pair: Pair) -> None:
     """Pass the bytes of one stream between two nodes that do not reach each other."""
-    ends = [await source.link.open_tcp(_LOOPBACK, from_port), await target.link.open_tcp(_LOOPBACK, to_port)]
-    (from_source, to_source), (from_target, to_target) = ends
+    try:
+        from_source, to_source = await source.link.open_tcp(_LOOPBACK, from_port)
+        from_target, to_target = await target.link.open_tcp(_LOOPBACK, to_port)
+    except (OSError, SparkctlError) as error:
+        return pair.fail("send", f"no connection through this machine: {error}")
     try:
         await asyncio.gather(_pass(from_source, to_target), _pass(from_target, to_source))
     finally:

@@ -18,7 +18,7 @@ from sparkctl.operations.carrying import NoRoad, Pair, Road, meet, start
 from sparkctl.operations.stream import Emit
 
 _STREAMS = 4  # one alone is as fast as one core makes sums, about 1 GB/s
-_SUMMING = 600.0  # seconds without a further sum
+_SUMMING = 60.0  # seconds without a word; an end says every few seconds that it goes on
 _EVERY = 0.5  # seconds between two words of progress
 
 

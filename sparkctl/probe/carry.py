@@ -30,6 +30,8 @@ PART = ".sparkctl-part"
 CHUNK = 4 << 20
 FLUSH = 256 << 20  # bytes after which what was written goes to the disk, and out of the page cache
 PATIENCE = 20.0  # seconds without a byte after which a stream is broken
+SUMMING = 3600.0  # seconds that the other end may take to go through what it has of a file
+BUSY = 5.0  # seconds after which it is told that this goes on
 MEETING = 20.0  # seconds within which the other end has to come
 _TOLD = threading.Lock()
 _children: list[subprocess.Popen[bytes]] = []
@@ -86,6 +88,11 @@ def tuned(link: socket.socket) -> socket.socket:
     """Return it with a limit on silence, and room for a fast way."""
     link.settimeout(PATIENCE)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # while an end makes sums, no byte says that it lives
+    with contextlib.suppress(AttributeError, OSError):
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
     return link
 
 
@@ -148,15 +155,24 @@ def part_of(job: dict[str, Any]) -> str:
     return os.path.join(folder, f".{name}.{job['size']}-{job['mtime'] // 10**9}{PART}")
 
 
+def size_of(path: str, most: int) -> int:
+    """Return the bytes of a part, as far as they count."""
+    try:
+        size = os.stat(path).st_size
+    except OSError:
+        return 0
+    return size if size <= most else 0
+
+
 def forget(file: Any, start: int, length: int) -> None:
     """Leave no page cache behind: on a Spark it is the GPU's memory, too."""
     with contextlib.suppress(AttributeError, OSError):
         os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_DONTNEED)
 
 
-def digest(file: Any, upto: int, seen: Any, sha: Any) -> None:
+def digest(file: Any, upto: int, sha: Any) -> None:
     """Take the first ``upto`` bytes into a sum."""
-    at = 0
+    at, told = 0, time.monotonic()
     while at < upto:
         data = file.read(min(CHUNK, upto - at))
         if not data:
@@ -164,7 +180,9 @@ def digest(file: Any, upto: int, seen: Any, sha: Any) -> None:
         sha.update(data)
         forget(file, at, len(data))
         at += len(data)
-        seen(len(data))
+        if time.monotonic() - told > BUSY:
+            told = time.monotonic()
+            tell(busy=at)
 
 
 class Sender:
@@ -210,7 +228,10 @@ class Sender:
             about = os.fstat(file.fileno())
             if (about.st_size, about.st_mtime_ns) != (job["size"], job["mtime"]):
                 raise Broken(f"{job['path']} has changed since it was looked at")
-            digest(file, offset, lambda _: None, sha)
+            digest(file, offset, sha)
+            link.settimeout(SUMMING)
+            take(link, 1)  # the other end has gone through what it has, too
+            link.settimeout(PATIENCE)
             at = offset
             while at < job["size"]:
                 data = file.read(min(CHUNK, job["size"] - at))
@@ -253,7 +274,7 @@ class Receiver:
     def __init__(self, jobs: list[dict[str, Any]]) -> None:
         self.jobs = {job["n"]: job for job in jobs}
         self.begun: dict[int, bool] = {}
-        self.bytes = 0
+        self.bytes = sum(size_of(part_of(job), job["size"]) for job in jobs if "path" in job)
         self._counting = threading.Lock()
 
     def seen(self, count: int) -> None:
@@ -295,7 +316,9 @@ class Receiver:
                 file.truncate(0)
                 have = 0
             link.sendall(struct.pack(">q", have))
-            digest(file, have, self.seen, sha)
+            digest(file, have, sha)
+            link.sendall(b"g")
+            link.settimeout(SUMMING)
             self._fill(link, file, have, job["size"], sha)
             os.fsync(file.fileno())
             forget(file, 0, 0)
@@ -311,6 +334,7 @@ class Receiver:
                 raise Broken(f"nothing came any more ({error})") from error
             if not count:
                 raise Broken("the other end has gone")
+            link.settimeout(PATIENCE)
             done = 0
             while done < count:
                 done += file.write(buffer[done:count])
@@ -411,7 +435,7 @@ def sums(paths: list[str]) -> None:
             sha = hashlib.sha256()
             try:
                 with open(paths[number], "rb") as file:
-                    digest(file, os.fstat(file.fileno()).st_size, lambda _: None, sha)
+                    digest(file, os.fstat(file.fileno()).st_size, sha)
                 tell(summed=number, sum=sha.hexdigest())
             except (OSError, Broken):
                 tell(summed=number, sum=None)

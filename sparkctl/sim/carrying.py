@@ -203,8 +203,9 @@ async def _bytes(
                 own.parts[job["path"]] = came
             tell(at=at)
         if "image" in job:
-            if (images := getattr(node, "images", None)) is not None:
-                images.bring(job["image"], sender.images.id_of(job["image"]))  # type: ignore[attr-defined]
+            here, there = getattr(node, "images", None), getattr(sender, "images", None)
+            if here is not None and there is not None:
+                here.bring(job["image"], there.id_of(job["image"]))
             tell(got=job["n"], status=0, said="")
         else:
             tell(got=job["n"], sum=_sum(job["path"]))

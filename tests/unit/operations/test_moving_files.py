@@ -108,8 +108,12 @@ async def test_a_part_is_gone_on_with_and_a_damaged_one_thrown_away(tmp_path: Pa
         assert list(target.iterdir()) == []
         part.write_bytes(data[:1_000_000])
         found = await between(one, source, target)
-        await move_files(one, two, found, DIRECT, progress([]))
+        events: list[Event] = []
+        await move_files(one, two, found, DIRECT, progress(events))
     assert contents(target) == {"w": data}
+    done = [event.done for event in events if isinstance(event, Moved)]
+    assert done == sorted(done)
+    assert done[0] == 1_000_000
 
 
 async def test_contents_decide_where_only_the_time_differs(tmp_path: Path) -> None:
