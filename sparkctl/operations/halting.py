@@ -14,6 +14,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.guard import UnwatchReason
 from sparkctl.model.node import NodeName
 from sparkctl.operations.labels import grace_of, rank_of, run_of
+from sparkctl.operations.release import Release
 from sparkctl.operations.start_guard import unwatch
 from sparkctl.operations.stop import Stopped, stop
 from sparkctl.operations.stream import Emit
@@ -45,28 +46,29 @@ async def stop_all(
     A head is asked first: it takes no more requests and ends what it answers, and does not see its workers die under it.
     They follow as soon as it has ended, or after 5 s: a head that hangs needs its whole grace, and they need not wait for it.
     """
-    heads = {
-        run: asyncio.Event()
-        for containers in containers_by_node.values()
-        for one in containers
-        if (run := run_of(one)) is not None and _index(one) == 0
-    }
+    turns: dict[str, _Turn] = {}
+    for one in (one for containers in containers_by_node.values() for one in containers):
+        if (run := run_of(one)) is not None and rank_of(one) is not None:
+            turns.setdefault(run, _Turn(ctx)).expect(is_head=_index(one) == 0)
     stopped: list[Stopped] = []
 
     async def on(node: NodeName) -> None:
         session, containers = sessions[node], containers_by_node[node]
-        own = [heads[run] for one in containers if _index(one) == 0 and (run := run_of(one)) is not None]
         try:
             await unwatch(session, ctx, emit, [one.id for one in containers], UnwatchReason.STOPPED)
             for one in containers:
-                turn = heads.get(run_of(one) or "")
-                if turn is not None and _index(one):
-                    await _wait(ctx, turn)
-                gone = turn.set if turn is not None and not _index(one) else _nothing
-                stopped.append(await stop(session, ctx, emit, one, grace_for(one, grace), keep=keep, ended=gone))
+                release = Release(session, ctx, emit, one)
+                await release.begin()
+                turn, ended = turns.get(run_of(one) or ""), _nothing
+                if turn is not None:
+                    await turn.take(is_head=_index(one) == 0)
+                    ended = turn.head_ended.set if _index(one) == 0 else _nothing
+                seconds = grace_for(one, grace)
+                stopped.append(await stop(session, ctx, emit, one, seconds, keep=keep, release=release, ended=ended))
         finally:
-            for turn in own:
-                turn.set()
+            for one in containers:
+                if (turn := turns.get(run_of(one) or "")) is not None:
+                    turn.give_up(is_head=_index(one) == 0)
 
     nodes = list(containers_by_node)
     outcomes = await asyncio.gather(*(on(node) for node in nodes), return_exceptions=True)
@@ -96,10 +98,40 @@ def _nothing() -> None:
     return None
 
 
-async def _wait(ctx: Context, turn: asyncio.Event) -> None:
-    """Return when the head has ended, or had its time for it."""
-    waits = [asyncio.ensure_future(turn.wait()), asyncio.ensure_future(ctx.clock.sleep(_LEAD))]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await end(waits)
+class _Turn:
+    """Who of one model is asked to end when. What each rank holds is read before any is asked: a worker goes with its head."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._workers = 0
+        self._looked = asyncio.Event()
+        self.head_ended = asyncio.Event()
+        self.head_ended.set()
+        self._looked.set()
+
+    def expect(self, *, is_head: bool) -> None:
+        """Count one of its ranks."""
+        if is_head:
+            self.head_ended.clear()
+        else:
+            self._workers += 1
+            self._looked.clear()
+
+    async def take(self, *, is_head: bool) -> None:
+        """Return when this rank, which has been looked at, is to be asked to end; within 5 s in any case."""
+        if not is_head:
+            self._workers -= 1
+            if self._workers <= 0:
+                self._looked.set()
+        await self._wait(self._looked if is_head else self.head_ended)
+
+    def give_up(self, *, is_head: bool) -> None:
+        """Let nobody wait for this rank any more."""
+        (self.head_ended if is_head else self._looked).set()
+
+    async def _wait(self, event: asyncio.Event) -> None:
+        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._ctx.clock.sleep(_LEAD))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end(waits)

@@ -48,11 +48,13 @@ async def stop(
     grace: float,
     *,
     keep: bool = False,
+    release: Release | None = None,
     ended: Callable[[], None] = lambda: None,
 ) -> Stopped:
     """Stop one container of ours and remove it, its log saved before it goes. ``keep``: it stays, ended.
 
-    ``ended`` is called once it runs no more, before its memory is waited for.
+    ``release`` has begun already, where what it holds had to be read before. ``ended`` is called once it runs no more,
+    before its memory is waited for.
     """
     instance = container.label(Label.INSTANCE) or container.name
     began = ctx.clock.monotonic()
@@ -61,8 +63,9 @@ async def stop(
         elapsed = ctx.clock.monotonic() - began
         emit(PhaseChanged(ctx.clock.now(), session.node.name, instance, now, None, elapsed, None, detail))
 
-    release = Release(session, ctx, emit, container)
-    await release.begin()
+    if release is None:
+        release = Release(session, ctx, emit, container)
+        await release.begin()
     phase(Phase.STOPPING)
     await figures.keep(session, ctx, container)
     if container.is_alive:

@@ -376,3 +376,18 @@ async def test_status_tells_what_is_still_to_be_stopped(sparks: SimulatedSparks,
     assert "still to be stopped" not in await status("--node", "spark1")
     document = json.loads(await status("--json"))
     assert [one["instance"] for one in document["unfinished_stops"]] == ["big"]
+
+
+async def test_a_worker_that_goes_with_its_head_is_measured_before_that(ctx: Context) -> None:
+    async with SimulatedSparks(speed=10.0, decode_speed=200.0) as sparks:
+        nodes = load_config(sparks.config_path).nodes
+        profile = shipped("qwen36-tp2")
+        told, ended = await everything(up(ctx, UpRequest(profile, engines.load(profile.engine), tuple(nodes))))
+        assert ended.outcome is Outcome.READY, warnings(told)
+        told, ended = await everything(down(ctx, DownRequest("qwen36-tp2", nodes, everywhere=nodes)))
+        assert ended.exit_code == 0, warnings(told)
+        proofs = {one.node: one for one in told if isinstance(one, Released)}
+        assert set(proofs) == {"spark1", "spark2"}
+        assert all(one.freed is not None and one.freed > 20 * GIB for one in proofs.values())
+        assert all(one.before_start is not None for one in proofs.values())
+        assert [daemon.containers for daemon in sparks.docker.values()] == [{}, {}]
