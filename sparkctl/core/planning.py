@@ -184,6 +184,8 @@ def _labels(
     ]
     if profile.liveness is not None:
         labels.append((Label.LIVENESS, profile.liveness))
+    if profile.group is not None:
+        labels.append((Label.GROUP, profile.group))
     if port is not None:
         labels.insert(5, (Label.PORT, str(port)))
     if profile.expected_memory is not None:

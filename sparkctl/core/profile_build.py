@@ -213,6 +213,7 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
         start=_start(file.start),
         stop_grace=file.stop.grace,
         liveness=file.liveness,
+        group=file.group,
         notes=file.notes,
         source=file.source,
         extra=file.extra,

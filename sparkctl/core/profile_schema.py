@@ -307,6 +307,7 @@ class ProfileFile(_Section):
     start: StartSection = Field(default_factory=StartSection)
     stop: StopSection = Field(default_factory=StopSection)
     liveness: Literal["none"] | None = None
+    group: Name | None = None
     notes: Text | None = None
     source: Text | None = None
     extra: Extra = ()

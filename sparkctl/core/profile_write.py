@@ -68,6 +68,7 @@ class _Writer:
         yield from self._start()
         yield from self._map("stop", {} if one.stop_grace == 30.0 else {"grace": _seconds(one.stop_grace)})
         yield from self._text("liveness", one.liveness)
+        yield from self._text("group", one.group)
         yield from self._block("notes", one.notes)
         yield from self._text("source", one.source)
         yield from self._extra()

@@ -11,11 +11,13 @@ from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar, Sample, memory_bar
+from sparkctl.model.switch import JournalView
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node at ``when`` (unix seconds). ``docker_known`` False: the node answers, its Docker did not."""
+    """A node at ``when`` (unix seconds). ``docker_known`` False: the node answers, its Docker did not. ``switch``: the journal
+    of a switch that goes on there or was left, None where there is none or it was not asked for."""
 
     name: NodeName
     state: NodeState
@@ -27,6 +29,7 @@ class NodeView:
     memory: Memory | None = None
     instances: tuple[InstanceView, ...] = ()
     docker_known: bool = True
+    switch: JournalView | None = None
 
     @property
     def is_well(self) -> bool:
@@ -35,9 +38,10 @@ class NodeView:
         `down` removes what it stops: a container of ours that has ended and is still there ended in some other way.
         """
         bad = (Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
-        judged = [
-            i for i in self.instances if i.phase is not Phase.UNKNOWN or not is_worker(i)
-        ]  # those their heads answer for
+        if self.switch is not None and not self.switch.is_held:
+            return False  # it was left, and nobody is at work on it
+        # those their heads answer for
+        judged = [i for i in self.instances if i.phase is not Phase.UNKNOWN or not is_worker(i)]
         return self.state is NodeState.OK and self.docker_known and not any(i.phase in bad for i in judged)
 
 

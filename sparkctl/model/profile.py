@@ -107,4 +107,5 @@ class Profile:
     engine_version: str | None = None
     draft_workspace: str | None = None  # "before-weights": the image takes a draft's workspace before it loads
     patched_flags: tuple[str, ...] = ()
+    group: str | None = None  # a Spark carries one at a time of those of a group: an exclusive one
     digest: str = ""  # sha256 of the canonical content, first 12 hex digits: the profile hash of labels

@@ -28,6 +28,7 @@ from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Cause, Edit
 from sparkctl.operations import readiness
 from sparkctl.operations.labels import expected_of, port_of, rule_of
+from sparkctl.operations.up_request import as_switch
 from sparkctl.probe.look import Look
 
 _TO_COME = 2 * GIB  # of what it is expected to hold: whoever lacks less is taken for ready unasked
@@ -167,5 +168,8 @@ def commands(one: Fit, again: Callable[[Edit | None], str]) -> tuple[str, ...]:
 def refusal(one: Fit, again: Callable[[Edit | None], str]) -> Refused:
     """Return the error of a start that does not fit."""
     why = f" ({one.cautions[0]})" if one.lacking and one.cautions else ""
-    ways = [*commands(one, again), f"start it all the same: {again(None)} --force"]
+    ours = {each.name for each in one.standing.holders if each.ours} if one.standing is not None else set()
+    gives_way = one.answer is Answer.IF_STOPPED and ours.issuperset(one.stops)
+    ways = [as_switch(again(None))] if gives_way else []
+    ways += [*commands(one, again), f"start it all the same: {again(None)} --force"]
     return Refused(one.sentence + why, "\n".join(ways))

@@ -9,6 +9,7 @@ from sparkctl.errors import DiskFull, DockerDenied, ImageMissing, NameTaken, NoG
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.units import GIB, MIB, gib
+from sparkctl.operations.up_request import as_switch
 from sparkctl.probe.look import Look
 from sparkctl.wire.docker_json import EngineInfo, ImageInfo
 
@@ -129,7 +130,7 @@ def _refuse_busy_port(plan: LaunchPlan, scene: Scene, stop: Container | None, ag
     raise PortBusy(
         plan.node,
         f"port {port} on {plan.node} is in use by {who}",
-        f"sparkctl down {ours} --node {plan.node}   or {other}" if ours else f"stop it, or {other}",
+        f"{as_switch(again)}   or {other}" if ours else f"stop it, or {other}",
     )
 
 

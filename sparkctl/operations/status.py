@@ -20,8 +20,10 @@ from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import Label, ReadyRule, Service
 from sparkctl.model.secrets import redact
+from sparkctl.model.switch import Found
 from sparkctl.operations import readiness
 from sparkctl.operations.endpoint import endpoint
+from sparkctl.operations.journal import view_of
 from sparkctl.operations.labels import expected_of, nodes_of, port_of, rank_of, rule_of, run_of
 from sparkctl.wire.link import state_of
 
@@ -38,9 +40,11 @@ async def look_at(ctx: Context, session: Session) -> NodeView:
     node = session.node
     try:
         await session.link.connect()
-        look, containers = await together(session.look("memory", "processes", "gpu"), _containers(session))
+        look, containers = await together(session.look("memory", "processes", "gpu", "journal"), _containers(session))
+        left = view_of(look.journal)
+        switch = None if left.found is Found.NONE else left
         if isinstance(containers, DockerError):
-            return _without_docker(ctx, node, containers, look.memory)
+            return replace(_without_docker(ctx, node, containers, look.memory), switch=switch)
         instances = await together(*(instance_view(session, c, look.held_by(c.id)) for c in containers))
     except NodeError as error:
         now = session.link.status
@@ -51,8 +55,9 @@ async def look_at(ctx: Context, session: Session) -> NodeView:
     except DockerError as error:  # it broke off between the list and a question about one container
         return _without_docker(ctx, node, error, None)
     return NodeView(
-        node.name, NodeState.OK, ctx.clock.now(), memory=look.memory, instances=tuple(i for i in instances if i)
-    )
+        node.name, NodeState.OK, ctx.clock.now(), memory=look.memory, instances=tuple(i for i in instances if i),
+        switch=switch,
+    )  # fmt: skip
 
 
 async def _containers(session: Session) -> tuple[Container, ...] | DockerError:

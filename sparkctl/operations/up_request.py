@@ -44,13 +44,6 @@ class UpRequest:
         return self.nodes[0]
 
     @property
-    def instead(self) -> str:
-        """The command that has whatever is in the way give way to it."""
-        profile, *words = self.words or (self.profile.name,)
-        where = [word for node in self.nodes for word in ("--node", node.name)]
-        return shlex.join(["sparkctl", "switch", profile, *where, *redact_words(words)])
-
-    @property
     def again(self) -> str:
         """The command that asks for the same once more."""
         return self.again_with()
@@ -71,3 +64,11 @@ class UpRequest:
         own = [flag for flag, given in flags.items() if given]
         where = [word for node in self.nodes for word in ("--node", node.name)]
         return shlex.join(["sparkctl", "up", profile, *where, *told, *own])
+
+
+def as_switch(again: str) -> str:
+    """Return the command that has what is in the way give way, for one that starts something."""
+    words = shlex.split(again)
+    return shlex.join(
+        ["sparkctl", "switch", *(one for one in words[2:] if one not in ("--again", "--force", "--replace"))]
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkctl.core.store import InstanceView, NodeView
+from sparkctl.model.finding import Severity
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
@@ -37,9 +38,22 @@ def _node(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
             words += f"   attempt {view.attempt}" + (f", next try in {view.next_try:.1f} s" if view.next_try else "")
         return fold(words, width, _INDENT) + _hint(view, width)
     lines = fold(f"{head}   {memory_words(view.memory)}", width, len(head) + 3)
+    lines += _switch(view, ascii_only, width)
     if not view.docker_known:
         return lines + fold(f"    Docker: {clean(view.detail or 'no answer')}", width) + _hint(view, width)
     return lines + instance_lines(view.instances, ascii_only, width)
+
+
+def _switch(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
+    """Return what is said of a switch that goes on there, or was left."""
+    if view.switch is None:
+        return []
+    from sparkctl.operations.journal import underway
+
+    told = underway(view.name, view.switch, is_held=view.switch.is_held)
+    said = told.message.removeprefix(f"{view.name}: ")
+    lines = fold(f"    {symbol(Severity.WARNING, ascii_only)} {clean(said)}", width, 6)
+    return lines + [each for one in (told.hint or "").splitlines() for each in fold(f"    try: {clean(one)}", width)]
 
 
 def instance_lines(instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None) -> list[str]:

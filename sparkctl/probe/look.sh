@@ -94,7 +94,7 @@ for section in "$@"; do
       d=${XDG_STATE_HOME:-$HOME/.local/state}/sparkctl; f=$d/switch.json; l=/tmp/sparkctl.lock
       if [ -d "$d" ] && ! [ -x "$d" ]; then echo "file foreign"
       elif [ -L "$f" ] || { [ -e "$f" ] && { ! [ -f "$f" ] || ! [ -O "$f" ]; }; }; then echo "file foreign"
-      elif [ -e "$f" ]; then echo "file ours"; echo "text $(head -c 65536 -- "$f" | tr -d '\r\n')"
+      elif [ -e "$f" ]; then echo "file ours"; printf 'text %s\n' "$(head -c 65536 -- "$f" | tr -d '\r\n')"
       else echo "file none"; fi
       i=$(stat -c %i "$l" 2>/dev/null)
       if [ -n "$i" ] && grep -q "FLOCK.*:$i 0 EOF" /proc/locks; then echo "held yes"; else echo "held no"; fi ;;

@@ -24,6 +24,7 @@ _PLAIN = (
     "draft_workspace",
     "stop_grace",
     "liveness",
+    "group",
     "notes",
     "source",
 )

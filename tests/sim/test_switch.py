@@ -18,11 +18,13 @@ from sparkctl.model.events import Ended, Event, Outcome, SwitchStepped
 from sparkctl.model.plan import Label
 from sparkctl.model.switch import SwitchStep
 from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.status import status
 from sparkctl.operations.switch import switch
 from sparkctl.operations.switch_finish import FinishRequest, abort, resume
 from sparkctl.operations.switch_request import SwitchRequest
 from sparkctl.operations.up import up
 from sparkctl.operations.up_request import UpRequest
+from sparkctl.present.status_table import status_lines
 from sparkctl.sim import SimulatedSparks
 from sparkctl.sim.scenarios import _ranks as ranks
 from sparkctl.sim.scenarios import _start as start
@@ -240,7 +242,13 @@ async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path
                 assert ended.exit_code == 6
                 assert "switch to qwen36-ngram in progress, step 4 of 6 (starting)" in (ended.message or "")
                 assert "by milo@laptop since" in (ended.message or "")
+            views = await status(bed.ctx("ada@desk"), bed.nodes)
+            assert all(view.switch is not None and view.switch.is_held for view in views)
+            assert any("in progress, step 4 of 6" in line for line in status_lines(views))
         await eventually(lambda: not any(node.locks for node in bed.sparks.nodes.values()))
+        views = await status(bed.ctx("ada@desk"), bed.nodes)
+        assert not any(view.is_well for view in views)
+        assert any("was left, step 4 of 6" in line for line in status_lines(views))
         stop = DownRequest(next(iter(bed.old)), bed.nodes)
         for verb in (up(bed.ctx("ada@desk"), start), down(bed.ctx("ada@desk"), stop)):
             _, ended = await run(verb)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sparkctl.cli.recording import RecordingTeller, record_option, recorded, recorder
 from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, rank_nodes, seconds
+
+if TYPE_CHECKING:
+    from sparkctl.operations.switch_request import SwitchRequest
+    from sparkctl.operations.up_request import UpRequest
 
 
 @click.command("up", short_help="Start a profile on a node and wait until it is ready.")
@@ -25,7 +29,7 @@ from sparkctl.cli.setup import complete_profiles, json_option, make_context, nod
 @click.option(
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this start."
 )
-@click.option("--replace", is_flag=True, help="Stop another version of the same instance first.")
+@click.option("--replace", is_flag=True, help="Have what is in the way give way: as `switch`.")
 @click.option("--again", is_flag=True, help="Start it although its last two starts failed within an hour.")
 @click.option("--no-guard", is_flag=True, help="Do without the guard that stops it before the node's memory runs out.")
 @click.option("--force", is_flag=True, help="Start it although it does not fit (and let --record write over a file).")
@@ -52,8 +56,10 @@ def command(
     never the engine.
     """
     _refuse_idle_format(ctx, dry_run, plan_format, as_json)
+    from functools import partial
+
     from sparkctl.cli import narrate
-    from sparkctl.cli.drive import drive
+    from sparkctl.cli.drive import Verb, drive
     from sparkctl.core.env import env_file_warnings
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.engines import load
@@ -70,10 +76,29 @@ def command(
         narrate.warning(None, warning, None)
     context = make_context(may_ask=not as_json)
     teller = _teller(as_json, dry_run, plan_format)
+    verb: Verb = partial(up, context, request)
+    if replace and not (detach or force or plan_format):
+        from sparkctl.cli.switch_teller import SwitchTeller
+        from sparkctl.operations.switch import switch
+
+        teller = teller if as_json else SwitchTeller(dry_run)
+        verb = partial(switch, context, _switching(request))
     with recorder(ctx, record, force and record is not None) as recording:
         if recording is not None:
             teller = RecordingTeller(teller, recording)
-        return recorded(drive(context, lambda: up(context, request), teller), recording)
+        return recorded(drive(context, verb, teller), recording)
+
+
+def _switching(request: UpRequest) -> SwitchRequest:
+    """Return the same as a switch: what is in the way stops, and comes back where this one fails."""
+    from sparkctl.cli.setup import chosen_nodes
+    from sparkctl.operations.switch_request import SwitchRequest
+
+    known = {one.name: one for one in (*request.nodes, *chosen_nodes(()))}
+    return SwitchRequest(
+        request.profile, request.engine, request.nodes, tuple(known.values()), dry_run=request.dry_run, timeout=request.timeout,
+        environ=request.environ, words=request.words, guarded=request.guarded,
+    )  # fmt: skip
 
 
 def _refuse_idle_format(ctx: click.Context, dry_run: bool, plan_format: str | None, as_json: bool) -> None:

@@ -30,7 +30,7 @@ FORMS = {
     "sparkrun": (export_yaml.as_sparkrun, "x.yaml"),
 }
 REST = ("name", "engine", "engine_version", "title", "nodes", "expected_memory", "floor_memory", "start", "stop_grace",
-        "liveness", "notes", "source", "env_file", "extra")  # fmt: skip
+        "liveness", "group", "notes", "source", "env_file", "extra")  # fmt: skip
 SAFE = LINE.filter(lambda text: "\n" not in text and not text.startswith("-") and text.isascii())
 ODD = ["$HOME", "$${X}", "${MINE}", "a ${MINE:-b c} d", "100%", "a=b,c", "'", '"', "\\", "~/x", "{a}", "{{b}}"]
 VALUE = SAFE | st.sampled_from(ODD)

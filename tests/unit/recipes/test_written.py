@@ -91,7 +91,8 @@ PROFILES = st.builds(
     command=st.none() | st.lists(TEXT, max_size=4).map(tuple), args=pairs(KEYS, ARG), env=pairs(VARIABLES, TEXT), env_file=SOME,
     mounts=st.lists(st.sampled_from(["~/m:/m", "/a b:/b:ro", "vol:/v", "~:/h"]), max_size=3).map(tuple), container=BOXES,
     expected_memory=st.none() | st.integers(1 << 20, 1 << 40), floor_memory=st.sampled_from([None, GIB]), start=STARTS,
-    stop_grace=SECONDS, liveness=st.sampled_from([None, "none"]), notes=SOME, source=SOME,
+    stop_grace=SECONDS, liveness=st.sampled_from([None, "none"]),
+    group=st.sampled_from([None, "llm", "tts-1"]), notes=SOME, source=SOME,
     extra=pairs(LINE.filter(lambda text: "\n" not in text), JSON_TEXT), digest=st.just(""),
 )  # fmt: skip
 

@@ -1,0 +1,50 @@
+"""The journal of a switch as text."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.core.journal import decode, encode
+from sparkctl.model.node import NodeName
+from sparkctl.model.switch import Journal, SwitchStep
+
+ONE = Journal(
+    "0" * 32, "milo@laptop", 1e9, SwitchStep.RELEASING, "qwen36", ("qwen36", "--set", "port=1"), "feedfacecafe",
+    (NodeName("spark1"),), ("big",), ((NodeName("spark1"), "a" * 64), (NodeName("spark2"), "b" * 64)), False,
+)  # fmt: skip
+
+
+def test_it_comes_back_as_it_was_in_one_line() -> None:
+    assert decode(encode(ONE)) == ONE
+    assert "\n" not in encode(ONE)
+    assert ONE.touched == ("spark1", "spark2")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"schema": 2}, {"id": "../../x"}, {"step": "dancing"}, {"since": "today"}, {"since": float("inf")}, {"nodes": "spark1"},
+        {"old": [["spark1", "$(reboot)"]]}, {"old": [["spark1"]]}, {"operator": "milo\x1b[2J"}, {"words": [1]},
+        {"rolls_back": "no"}, {"nodes": ["n"] * 1000},
+    ],
+)  # fmt: skip
+def test_what_is_damaged_or_hostile_is_no_journal(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        decode(json.dumps({**json.loads(encode(ONE)), **wrong}))
+
+
+@given(st.text() | st.binary().map(lambda data: data.decode("latin-1")))
+def test_anything_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        decode(text)
+
+
+@given(st.integers(0, len(encode(ONE)) - 1))
+def test_half_a_journal_is_none(at: int) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        decode(encode(ONE)[:at])

@@ -1,0 +1,80 @@
+"""Whether a model's files are whole, as the program on the node reads their headers."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkctl.probe import whole
+from sparkctl.probe.whole import Wholeness
+
+
+def shard(path: Path, size: int = 4096) -> None:
+    """Write a file of safetensors whose one tensor has so many bytes."""
+    header = json.dumps({"t": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}, "__metadata__": {"a": "b"}})
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + b"\0" * size)
+
+
+def index(folder: Path, *names: str) -> None:
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {f"t{n}": n for n in names}}))
+
+
+def look(*places: Path) -> tuple[Wholeness, ...]:
+    argv = whole.command([str(place) for place in places])
+    done = subprocess.run([sys.executable, *argv[1:]], capture_output=True, timeout=30, check=True)
+    return whole.decode(done.stdout)
+
+
+def test_whole_files_have_nothing_wrong(tmp_path: Path) -> None:
+    for name in ("a.safetensors", "b.safetensors"):
+        shard(tmp_path / name)
+    index(tmp_path, "a.safetensors", "b.safetensors")
+    assert look(tmp_path) == (Wholeness(str(tmp_path), 2),)
+
+
+def test_what_is_cut_off_or_missing_is_named(tmp_path: Path) -> None:
+    shard(tmp_path / "a.safetensors")
+    shard(tmp_path / "b.safetensors")
+    with (tmp_path / "b.safetensors").open("r+b") as file:
+        file.truncate(2000)
+    (tmp_path / "c.safetensors").write_bytes(b"")
+    (tmp_path / "d.safetensors").write_bytes(b"<!doctype html><html>not found</html>")
+    index(tmp_path, "a.safetensors", "e.safetensors")
+    (found,) = look(tmp_path)
+    told = "\n".join(found.faults)
+    assert found.files == 4
+    assert "e.safetensors is missing: model.safetensors.index.json lists it" in told
+    assert "b.safetensors: it is cut off: 2000 of" in told
+    assert "c.safetensors: it holds 0 bytes" in told
+    assert "d.safetensors: its header is to be" in told
+    assert "a.safetensors:" not in told
+
+
+def test_a_place_in_the_hubs_cache_is_its_snapshot(tmp_path: Path) -> None:
+    snapshot = tmp_path / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "refs").mkdir()
+    (tmp_path / "refs" / "main").write_text("abc\n")
+    shard(snapshot / "model.safetensors")
+    (found,) = look(tmp_path)
+    assert (found.files, found.faults) == (1, ())
+
+
+def test_gguf_begins_as_it_should_and_nothing_is_no_fault(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.gguf", tmp_path / "bad.gguf"
+    good.write_bytes(b"GGUF" + b"\0" * 100)
+    bad.write_bytes(b"\0" * 100)
+    first, second, third = look(good, bad, tmp_path / "nothing")
+    assert (first.files, first.faults) == (1, ())
+    assert "does not begin as a GGUF" in second.faults[0]
+    assert (third.files, third.faults) == (0, ())
+
+
+def test_an_answer_that_was_cut_short_is_none() -> None:
+    with pytest.raises(ValueError, match="cut short"):
+        whole.decode(b'@@ {"place": "/m", "files": 1, "faults": []}\n')
