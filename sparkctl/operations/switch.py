@@ -9,13 +9,16 @@ from dataclasses import replace
 
 from sparkctl.core import switching
 from sparkctl.core.context import Context
+from sparkctl.core.owed import Owed, OwedStops
 from sparkctl.core.session import Lent, Session
 from sparkctl.core.switching import Site
+from sparkctl.core.wholes import wholes
 from sparkctl.errors import Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, SwitchPlanned
 from sparkctl.model.history import Kind
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.plan import Label
 from sparkctl.model.secrets import redact_words
 from sparkctl.model.switch import Found, Journal, SwitchPlan, SwitchStep
 from sparkctl.operations import journal as journals
@@ -76,7 +79,10 @@ class _Switch:
             try:
                 await guard(self._refuse_beside_another(crew), _UNCHANGED)
                 await self._check(crew, plan)
-                return await SwitchRun(crew, self.request).forward(SwitchStep.STOPPING)
+                ended = await SwitchRun(crew, self.request).forward(SwitchStep.STOPPING)
+                if ended.outcome is Outcome.READY:
+                    self._owe(crew)
+                return ended
             finally:
                 await crew.release()
 
@@ -138,6 +144,20 @@ class _Switch:
         except SparkctlError:
             await crew.forget()
             raise
+
+    def _owe(self, crew: Crew) -> None:
+        """Remember the ranks on Sparks that were silent: the next contact stops them."""
+        goes = {container for _, container in crew.journal.old}
+        owed = OwedStops(self.ctx.history.directory)
+        for whole in wholes(one for site in self.sites for one in site.occupants):
+            run = whole.label(Label.RUN)
+            for node in whole.elsewhere if whole.ids <= goes and run else ():
+                try:
+                    owed.keep(Owed(NodeName(node), whole.name, self.ctx.clock.now(), run=run))
+                except OSError as error:
+                    crew.warn(
+                        NodeName(node), f"that {whole.name} is still to be stopped there could not be kept: {error}"
+                    )
 
     # where nothing has to stop
 

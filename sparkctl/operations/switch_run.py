@@ -60,7 +60,9 @@ class SwitchRun:
         gave_way = " and ".join(crew.journal.stops)
         where = " and ".join(crew.journal.nodes)
         crew.tell(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
-        message = f"{crew.journal.instance} serves on {where} in place of {gave_way}"
+        others = [node for node in crew.journal.touched if node not in crew.journal.nodes]
+        free = f"; {' and '.join(others)} {'is' if len(others) == 1 else 'are'} rid of it" if others else ""
+        message = f"{crew.journal.instance} serves on {where} in place of {gave_way}{free}"
         return self._ended(Outcome.READY, message=message, endpoint=None if ended is None else ended.endpoint)
 
     async def _start(self) -> Ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from sparkctl import engines
 from sparkctl.core.config import load_config
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
+from sparkctl.core.owed import OwedStops
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.events import Ended, Event, Outcome, SwitchStepped
@@ -290,3 +292,37 @@ async def test_where_nothing_was_left_there_is_nothing_to_finish(bed: Bed) -> No
         _, ended = await run(verb)
         assert ended.exit_code == 0
         assert "no switch was left" in (ended.message or "")
+
+
+async def test_a_silent_spark_that_holds_a_rank_is_refused_and_with_keep_going_it_is_stopped_later(bed: Bed) -> None:
+    await bed.sparks.sshd["spark2"].close()
+    _, ended = await run(switch(bed.ctx(), bed.request()))
+    assert ended.exit_code == 6
+    assert f"{OLD} has a rank on spark2" in (ended.message or "")
+    assert "--keep-going" in (ended.message or "")
+    assert bed.running() == bed.old
+    _, ended = await run(switch(bed.ctx(), bed.request(keep_going=True)))
+    assert ended.exit_code == 0, ended
+    assert NEW in bed.running()
+    (owed,) = OwedStops(bed.state).all(bed.ctx().clock.now())
+    assert (owed.node, owed.instance) == ("spark2", OLD)
+
+
+async def test_up_refuses_and_names_the_switch_that_makes_room(bed: Bed) -> None:
+    other = bed.request()
+    start = UpRequest(other.profile, other.engine, other.nodes, words=(NEW,), guarded=False)
+    _, ended = await run(up(bed.ctx(), start))
+    assert ended.exit_code == 6
+    assert f"sparkctl switch {NEW} --node spark1" in (ended.hint or "")
+    assert bed.running() == bed.old
+
+
+async def test_a_model_that_is_not_there_is_found_while_the_old_one_serves(bed: Bed) -> None:
+    node = bed.sparks.nodes["spark1"]
+    node.options = replace(node.options, missing=("/home/milo/models/Qwen3.6-27B-FP8",))
+    seen, ended = await run(switch(bed.ctx(), bed.request()))
+    assert ended.exit_code == 6
+    assert "no weights lie in" in (ended.message or "")
+    assert steps(seen) == []
+    assert bed.running() == bed.old
+    assert bed.journals == [None, None]
