@@ -368,6 +368,14 @@ class History:
         found = self._file.read(lambda file: history_tables.operations(file, number=number), nothing)
         return next((_alive(one) for one in found), None)
 
+    def parts_of(self, one: Operation) -> tuple[Operation, ...]:
+        """Return the starts and stops that a switch was made of, the first one first."""
+        from sparkctl.core import history_tables
+
+        nothing: list[Kept] = []
+        found = self._file.read(lambda file: history_tables.operations(file, parent=one.id), nothing)
+        return tuple(_alive(each) for each in reversed(found))
+
     def worked_before(self, one: Operation) -> Operation | None:
         """Return the last start before this operation that went well: of the same instance, on the same nodes if there was
         one there, else wherever; None where there was none."""
@@ -392,6 +400,8 @@ class History:
         """Keep with its start what was seen of an engine while it ran. Never raises."""
         from sparkctl.core import history_tables
 
+        if not self._file.path.exists():
+            return  # of no start that was done from here
         with suppress(Unusable):
             self._file.write(lambda file: history_tables.saw(file, container[:12], accept_length, tokens_per_second))
 

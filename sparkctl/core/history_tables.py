@@ -146,22 +146,24 @@ def told(file: sqlite3.Connection) -> list[dict[str, Any]]:
 
 def operations(
     file: sqlite3.Connection, *, profile: str | None = None, node: str | None = None, most: int = 100,
-    number: int | None = None, before: int | None = None,
+    number: int | None = None, before: int | None = None, parent: int | None = None,
 ) -> list[Kept]:  # fmt: skip
     """Return operations, the newest first, each with host and process: of a profile or instance, on a node, of a number."""
     of_profile = (
         "(o.profile = :profile OR o.instance = :profile "
         "OR EXISTS (SELECT 1 FROM shares s WHERE s.operation = o.id AND s.instance = :profile))"
     )
-    on_node = "EXISTS (SELECT 1 FROM json_each(o.nodes) WHERE value = :node)"
+    nodes = "CASE WHEN json_valid(o.nodes) THEN o.nodes ELSE '[]' END"
+    on_node = f"EXISTS (SELECT 1 FROM json_each({nodes}) WHERE value = :node)"  # noqa: S608
     conditions = (
-        (of_profile, profile), (on_node, node), ("o.id = :number", number), ("o.id < :before", before)
+        (of_profile, profile), (on_node, node), ("o.id = :number", number), ("o.id < :before", before),
+        ("o.parent = (SELECT key FROM operations WHERE id = :parent)", parent),
     )  # fmt: skip
     where = " AND ".join(condition for condition, value in conditions if value is not None) or "1"
     rows = file.execute(
         "SELECT o.*, (SELECT id FROM operations p WHERE p.key = o.parent) AS parent_id FROM operations o "  # noqa: S608
         f"WHERE {where} ORDER BY o.id DESC LIMIT :most",
-        {"profile": profile, "node": node, "number": number, "before": before, "most": most},
+        {"profile": profile, "node": node, "number": number, "before": before, "parent": parent, "most": most},
     ).fetchall()
     shares = _shares(file, [row["id"] for row in rows])
     return [Kept(_operation(row, shares.get(row["id"], ())), _text(row["host"]), _count(row["pid"])) for row in rows]

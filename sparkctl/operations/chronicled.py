@@ -145,6 +145,8 @@ class _Clerk:
         touched = tuple(dict.fromkeys(share.node for share in self.entry.operation.shares))
         if touched and self.entry.operation.kind is Kind.STOP and event.exit_code == 0:
             self.entry.know(nodes=touched)  # asked of all nodes, and done on these
+        elif self.entry.operation.kind is Kind.SWITCH:
+            self.entry.know(nodes=tuple(dict.fromkeys((*self.entry.operation.nodes, *touched))))
         for (node, instance), course in self._courses.items():
             if course is not None and event.exit_code != 0:  # of a good one the verb says how long each part took
                 parts = tuple(PartTime(*one.part, one.seconds(event.seconds)) for one in merged(course.stretches))

@@ -35,6 +35,7 @@ from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.operations import journal
+from sparkctl.operations.figures import Watching
 from sparkctl.operations.guarding import Guarding
 from sparkctl.operations.inspecting import Inspections
 from sparkctl.operations.learning import Learner
@@ -47,6 +48,7 @@ from sparkctl.wire.link import LinkStatus, state_of
 _DOCKER_EVERY = 5.0
 _METRICS_EVERY = 2.0
 _SWITCH_EVERY = 10.0  # seconds between two looks for a switch that somebody does or has left: a shell on the node each
+_KEPT_EVERY = 120.0  # seconds between two words to the history
 _ALIVE_EVERY = 5.0  # seconds between looks at whether an engine is due to be asked for a token
 _MISPLACED_AGAIN = 10.0  # seconds until a file of ours is looked for once more: no node hears of it
 _LOADING = (Phase.PLANNED, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
@@ -166,7 +168,8 @@ class Follower:
 
     async def _count(self, session: Session) -> None:
         """Read the engines again and again; of a node that cannot be asked nothing is told."""
-        meters = Meters(session)
+        meters, watching = Meters(session), Watching()
+        kept = session.clock.monotonic()
         try:
             while True:
                 await self._listed.wait()
@@ -176,11 +179,22 @@ class Follower:
                     self._told = meters.told(self._ahead)
                 except NodeError:
                     self._told = dict.fromkeys(self._told, Told(None))  # the sampler meets it, too, and says so
+                for container, told in self._told.items():
+                    watching.take(container, told.numbers)
+                if session.clock.monotonic() - kept > _KEPT_EVERY:
+                    kept = session.clock.monotonic()
+                    await asyncio.to_thread(self._keep, watching)
                 if self._listed.is_set():
                     emit_told(session, self._told, self.emit)
                 await self.ctx.clock.sleep(_METRICS_EVERY)
         finally:
+            self._keep(watching)
             await meters.aclose()
+
+    def _keep(self, watching: Watching) -> None:
+        """Keep with its start what an engine was seen to do."""
+        for container, length, rate in watching.news():
+            self.ctx.history.saw(container, length, rate)
 
     async def _ask(self, session: Session, inspections: Inspections) -> None:
         """Ask engines that have been idle for long for a token; it may take one minutes to give none."""

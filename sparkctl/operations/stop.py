@@ -67,13 +67,15 @@ async def stop(
         release = Release(session, ctx, emit, container)
         await release.begin()
     phase(Phase.STOPPING)
-    await figures.keep(session, ctx, container)
+    is_counted = await figures.keep(session, ctx, container)
     if container.is_alive:
         with contextlib.suppress(NoSuchContainer):
             await session.docker.stop(container.id, grace)
     ended()
     saved = await save_log(session, ctx, emit, container)
     ctx.note(Share(session.node.name, instance, container=container.id, log=saved.path))
+    if not is_counted:
+        await figures.keep_logged(session, ctx, container, saved.path)
     if saved.whole and not keep:
         with contextlib.suppress(NoSuchContainer):  # somebody was faster; gone is what we wanted
             await session.docker.remove(container.id)

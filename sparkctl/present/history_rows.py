@@ -110,13 +110,17 @@ def _cells(one: HistoryRow) -> tuple[str, ...]:
     return str(one.id), one.when, one.what, one.profile, one.nodes, one.outcome, one.took, one.why
 
 
-def history_detail(one: Operation, worked: Operation | None, changes: Changes | None) -> tuple[Section, ...]:
-    """Return everything that is known of one operation. ``worked``: the last good start before it, ``changes`` since that."""
+def history_detail(
+    one: Operation, worked: Operation | None, changes: Changes | None, parts: Sequence[Operation] = ()
+) -> tuple[Section, ...]:
+    """Return everything that is known of one operation. ``worked``: the last good start before it, ``changes`` since that;
+    ``parts``: what a switch was made of."""
     sections = [
         Section(f"{one.id}: {one.kind} of {clean(one.profile or one.instance or 'everything')}", tuple(_head(one))),
         Section("why", tuple(_why(one))),
         *(Section(_of(one, "phases", share), tuple(_phases(one, share))) for share in one.shares),
         Section("steps", tuple(_steps(one))),
+        Section("made of", tuple(_made_of(parts))),
         Section("memory", tuple(_memory(one))),
         Section("seen", tuple(_seen(one))),
         *(Section(_of(one, "node", share), tuple(_facts(share))) for share in one.shares),
@@ -139,11 +143,16 @@ def detail_lines(sections: Sequence[Section]) -> Iterator[str]:
 
 
 def _of(one: Operation, title: str, share: Share) -> str:
-    return title if len(one.shares) == 1 else f"{title}, {clean(share.node)}"
+    return title if len(one.shares) == 1 else f"{title}, {_who(one, share)}"
+
+
+def _who(one: Operation, share: Share) -> str:
+    """Return whose part that is: of a start the node is enough, elsewhere several instances may be on one."""
+    return clean(share.node if one.kind is Kind.START else f"{share.instance} on {share.node}")
 
 
 def _pair(name: str, value: str, tone: Tone = Tone.VALUE) -> Row:
-    return row(Span(f"{name:{_LABEL}}", Tone.LABEL), said(value, tone))
+    return row(Span(f"{name:{_LABEL}}" if len(name) < _LABEL else f"{name}  ", Tone.LABEL), said(value, tone))
 
 
 def _head(one: Operation) -> Iterator[Row]:
@@ -201,22 +210,28 @@ def _steps(one: Operation) -> Iterator[Row]:
         yield row(Span(f"{words:28}", Tone.LABEL), Span(f"{after:>18}"), said(f"   {each.proof}" if each.proof else ""))
 
 
+def _made_of(parts: Sequence[Operation]) -> Iterator[Row]:
+    for part in parts:
+        each = history_row(part)
+        yield row(
+            Span(f"{each.id:>4}  {each.what} of {each.profile} on {each.nodes}: ", Tone.LABEL),
+            Span(each.outcome, each.tone),
+            Span(f"   {each.took}" if each.took else ""),
+        )
+
+
 def _memory(one: Operation) -> Iterator[Row]:
     for share in one.shares:
-        known: tuple[tuple[str, int | None], ...]
-        if one.kind is Kind.STOP:
-            known = (
-                ("came back", share.freed), ("available then", share.available_after),
-                ("before it was started", share.available_before), ("missing", share.missing or None),
-            )  # fmt: skip
-        else:
-            known = (
-                ("available before", share.available_before), ("at its peak", share.peak), ("once ready", share.settled),
-                ("estimated", share.estimated),
-            )  # fmt: skip
+        known = (
+            ("available before", share.available_before if one.kind is Kind.START else None), ("at its peak", share.peak),
+            ("once ready", share.settled), ("estimated", share.estimated), ("came back", share.freed),
+            ("available then", share.available_after),
+            ("before it was started", None if one.kind is Kind.START else share.available_before),
+            ("missing", share.missing or None),
+        )  # fmt: skip
         words = [f"{name} {gib(value)}" for name, value in known if value is not None]
         if words:
-            yield _pair(clean(share.node), ", ".join(words))
+            yield _pair(_who(one, share), ", ".join(words))
 
 
 def _seen(one: Operation) -> Iterator[Row]:
@@ -224,7 +239,7 @@ def _seen(one: Operation) -> Iterator[Row]:
         words = [] if share.accept_length is None else [f"accept length {share.accept_length:.2f}"]
         words += [] if share.tokens_per_second is None else [f"{share.tokens_per_second:.1f} tokens/s"]
         if words:
-            yield _pair(clean(share.node), ", ".join(words))
+            yield _pair(_who(one, share), ", ".join(words))
 
 
 def _facts(share: Share) -> Iterator[Row]:
@@ -269,10 +284,13 @@ def history_document(found: Sequence[Operation]) -> dict[str, object]:
     return {"schema": 1, "operations": [{k: v for k, v in _plain(one).items() if k != "text"} for one in found]}
 
 
-def operation_document(one: Operation, worked: Operation | None, changes: Changes | None) -> dict[str, object]:
+def operation_document(
+    one: Operation, worked: Operation | None, changes: Changes | None, parts: Sequence[Operation] = ()
+) -> dict[str, object]:
     """Return everything of one operation as JSON data."""
     since = None if worked is None or changes is None else {"id": worked.id, "began": worked.began} | _plain(changes)
-    return {"schema": 1, "operation": _plain(one), "changed_since_it_worked": since}
+    made_of = [part.id for part in parts]
+    return {"schema": 1, "operation": _plain(one), "made_of": made_of, "changed_since_it_worked": since}
 
 
 def _plain(value: object) -> dict[str, object]:

@@ -20,11 +20,13 @@ from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.what_changed import Change, what_changed
 from sparkctl.model.events import Ended, Event, PhaseChanged, Warned
-from sparkctl.model.history import Kind
+from sparkctl.model.history import Kind, Share
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
+from sparkctl.model.plan import Label
 from sparkctl.model.verdict import Cause
 from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.top import watch
 from sparkctl.operations.up import up
 from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
@@ -146,6 +148,32 @@ async def test_a_history_that_cannot_be_kept_is_said_once_and_stops_nothing(tmp_
     assert events[-1].exit_code == 0
     said = [event.message for event in events if isinstance(event, Warned) and "history" in event.message]
     assert len([one for one in said if "history.db" in one]) == 1, said
+
+
+async def test_what_an_engine_did_is_read_before_it_is_stopped_and_seen_by_whoever_watches(ctx: Context) -> None:
+    async with SimulatedSparks("two-stacks", speed=40.0) as simulated:
+        nodes = load_config(simulated.config_path).nodes
+        async with ctx.session(nodes[0]) as session:
+            await session.link.connect()
+            containers = [one for one in await session.docker.list() if one.is_ours]
+        names = [one.label(Label.INSTANCE) or "" for one in containers]
+        entry = ctx.history.begin(Kind.START, ctx.clock, "milo", [nodes[0].name], profile=names[0], instance=names[0])
+        entry.note(Share(nodes[0].name, names[0], container=containers[0].id))  # as if it had been started from here
+        entry.end("ready", 0)
+        async with aclosing(watch(ctx, nodes[:1], 0.2)) as looks:
+            async for views in looks:
+                if any(one.numbers and one.numbers.generation_rate for view in views for one in view.instances):
+                    break
+        (start,) = ctx.history.operations()
+        watched = start.shares[0].tokens_per_second
+        await told(down(ctx, DownRequest(names[0], [nodes[0]], 0.0, frozenset())))
+    stop, start = ctx.history.operations()
+    assert watched is not None
+    assert watched > 5
+    length = stop.shares[0].accept_length
+    assert length is not None
+    assert 1 <= length <= 8
+    assert start.shares[0].accept_length == length
 
 
 def sparkctl(state: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -87,11 +87,12 @@ def _show(history: History, number: int, as_json: bool) -> int:
         raise InvalidInput(f"nothing in the history has the number {number}", "sparkctl history")
     worked = history.worked_before(one)
     changes = None if worked is None else what_changed(worked, one)
+    parts = history.parts_of(one)
     if as_json:
-        output.document(operation_document(one, worked, changes))
+        output.document(operation_document(one, worked, changes, parts))
         return 0
     width = output.width()
-    for line in detail_lines(history_detail(one, worked, changes)):
+    for line in detail_lines(history_detail(one, worked, changes, parts)):
         output.texts(fold(line, width))
     return 0
 

@@ -96,9 +96,11 @@ def test_a_switch_has_its_steps_and_a_stop_what_came_back() -> None:
     switch = replace(
         GOOD, kind=Kind.SWITCH, moments=(Moment("stopping", "minimax", 3.0, "its processes are gone"),), shares=()
     )
+    whole = list(detail_lines(history_detail(switch, None, None, [replace(GOOD, id=8)])))
+    assert "     8  start of qwen36 on spark1: ready   6 min 55 s of about 6 min 40 s" in whole
     assert any("stopping minimax" in line and "its processes are gone" in line for line in lines(switch))
     stop = replace(GOOD, kind=Kind.STOP, shares=(Share(SPARK1, "qwen36", freed=98 * GIB, missing=2 * GIB),))
-    assert any("came back 98.0 GiB, missing 2.0 GiB" in line for line in lines(stop))
+    assert any("qwen36 on spark1  came back 98.0 GiB, missing 2.0 GiB" in line for line in lines(stop))
     assert "changed since it last worked" not in lines(stop)
 
 

@@ -1,0 +1,56 @@
+"""What an engine was seen to do: means over the readings in which it generated, and its own counters at the end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.model.metrics import Acceptance, Activity, EngineMetrics, Estimator, Numbers
+from sparkctl.operations.figures import Watching, accept_length, tokens_per_second
+
+
+def decoding(rate: float | None, length: float | None = None) -> Numbers:
+    acceptance = None if length is None else Acceptance(length, None, None, Estimator.COUNTERS)
+    return Numbers(activity=Activity.DECODING, generation_rate=rate, acceptance=acceptance)
+
+
+@given(st.lists(st.floats(0.1, 500.0), min_size=1, max_size=50))
+def test_a_mean_over_what_was_seen(rates: list[float]) -> None:
+    watching = Watching()
+    for rate in rates:
+        watching.take("a", decoding(rate))
+    ((container, length, rate),) = watching.news()  # type: ignore[assignment]
+    assert (container, length) == ("a", None)
+    assert rate == pytest.approx(sum(rates) / len(rates))
+    assert watching.news() == []
+
+
+def test_what_idles_or_is_not_known_counts_for_nothing() -> None:
+    watching = Watching()
+    for numbers in (
+        None,
+        Numbers(),
+        Numbers(activity=Activity.IDLE, generation_rate=0.0),
+        decoding(0.0),
+        decoding(None),
+    ):
+        watching.take("a", numbers)
+    assert watching.news() == []
+    watching.take("a", decoding(20.0, 3.0))
+    watching.take("b", decoding(None, 2.0))
+    assert watching.news() == [("a", 3.0, 20.0), ("b", 2.0, None)]
+
+
+def test_counters_at_the_end_tell_of_the_engine_s_whole_life() -> None:
+    counted = EngineMetrics(drafts=100.0, accepted_tokens=210.0, accept_length=9.0, generation_tokens=600.0)
+    assert accept_length(counted) == pytest.approx(3.1)
+    assert accept_length(EngineMetrics(accept_length=2.4)) == 2.4
+    assert tokens_per_second(EngineMetrics(generation_tokens=600.0, generation_seconds=30.0)) == 20.0
+    assert tokens_per_second(EngineMetrics(generation_rate=12.7)) == 12.7
+
+
+def test_what_was_never_asked_anything_has_no_figures() -> None:
+    idle = EngineMetrics(drafts=0.0, accepted_tokens=0.0, accept_length=0.0, generation_tokens=0.0, generation_rate=0.0)
+    assert accept_length(idle) is None
+    assert tokens_per_second(idle) is None
