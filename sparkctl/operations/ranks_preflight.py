@@ -96,6 +96,18 @@ def refuse_half(plans: Sequence[LaunchPlan], scenes: Sequence[Scene]) -> None:
         )
 
 
+def refuse_part(plans: Sequence[LaunchPlan], stops: Sequence[Container | None]) -> None:
+    """Raise `Refused` where what would be stopped has ranks elsewhere, too: half of a model is never left behind."""
+    own = {plan.node for plan in plans}
+    for plan, one in zip(plans, stops, strict=True):
+        elsewhere = [] if one is None else [name for name in nodes_of(one) if name not in own]
+        if elsewhere:
+            raise Refused(
+                f"the {plan.instance} that runs on {plan.node} has a rank on {_names(elsewhere)}, too",
+                f"stop all of it first: sparkctl down {plan.instance}",
+            )
+
+
 def _running(plan: LaunchPlan, scene: Scene) -> Container | None:
     """Return the container of this very version that runs there, None where none does."""
     return next(

@@ -27,7 +27,7 @@ from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.lock import acquire
 from sparkctl.operations.node_start import NodeStart, of_late_creation
 from sparkctl.operations.placing import place
-from sparkctl.operations.ranks_preflight import refuse_count, refuse_half, refuse_unequal_images
+from sparkctl.operations.ranks_preflight import refuse_count, refuse_half, refuse_part, refuse_unequal_images
 from sparkctl.operations.ranks_watch import Offsets, measure_clocks, watch
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.operations.up_request import UpRequest
@@ -134,6 +134,7 @@ class _Gang:
             refuse_unequal_images(self.request.profile.name, plans, scenes)
         for rank in self.ranks:
             await rank.decide()
+        refuse_part(plans, [rank.decision.stop for rank in self.ranks])
 
     async def _check_way(self, sessions: Sequence[Session]) -> None:
         """Say what is to be minded of the way between the nodes; raises `Refused` where they do not reach each other on it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,9 @@ from sparkctl.operations.logs import LogsRequest, logs
 from sparkctl.operations.status import status
 from sparkctl.operations.up import up
 from sparkctl.operations.up_request import UpRequest
-from sparkctl.sim import SimulatedSparks
+from sparkctl.sim import NodeOptions, SimulatedSparks
 from sparkctl.sim.dockerd import Refusal
-from sparkctl.sim.node import Fault
+from sparkctl.sim.node import Fault, Trouble
 from tests.sim.clients import FAST, PATIENCE
 from tests.sim.test_command import demo
 
@@ -102,6 +103,32 @@ async def test_it_gets_ready_as_one_and_each_rank_knows_its_place(sparks: Simula
         assert ctx.history.saved_logs("qwen36-tp2", [NodeName(node)])
         assert [event for event in events if isinstance(event, LogArrived) and event.node == node]
     assert labels(sparks, "spark1")[Label.RUN] == labels(sparks, "spark2")[Label.RUN]
+
+
+async def test_without_a_cable_it_goes_over_the_house_and_says_what_that_costs(
+    sparks: SimulatedSparks, ctx: Context
+) -> None:
+    asked = request(sparks, dry_run=True)
+    over_lan = replace(asked, nodes=tuple(replace(node, fabric="enP7s7") for node in asked.nodes))
+    events = await run(ctx, over_lan)
+    assert end_of(events).outcome is Outcome.PLANNED
+    told = [event.message for event in events if isinstance(event, Warned)]
+    assert [("over enP7s7" in one, "fraction of the speed" in one) for one in told] == [(True, True)]
+    for plan in [event.plan for event in events if isinstance(event, PlanMade)]:
+        env = dict(plan.env)
+        assert (env["NCCL_SOCKET_IFNAME"], env["NCCL_IB_DISABLE"]) == ("enP7s7", "1")
+    assert states(sparks) == []
+
+
+async def test_sparks_that_do_not_reach_each_other_are_refused_before_anything_changes(ctx: Context) -> None:
+    options = {"spark2": NodeOptions(troubles=frozenset({Trouble.NO_ADDRESS}))}
+    async with SimulatedSparks(options=options, **FAST) as sparks:
+        asked = request(sparks)
+        only_cable = replace(asked, nodes=tuple(replace(node, fabric="enp1s0f0np0") for node in asked.nodes))
+        events = await run(ctx, only_cable)
+        assert end_of(events).outcome is Outcome.REFUSED
+        assert phases(events, "spark1") == phases(events, "spark2") == []
+        assert states(sparks) == []
 
 
 async def test_what_runs_already_is_watched_or_ready_and_half_of_it_is_refused(

@@ -12,7 +12,13 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.operations.preflight import Scene
-from sparkctl.operations.ranks_preflight import nodes_for, refuse_count, refuse_half, refuse_unequal_images
+from sparkctl.operations.ranks_preflight import (
+    nodes_for,
+    refuse_count,
+    refuse_half,
+    refuse_part,
+    refuse_unequal_images,
+)
 from sparkctl.wire.docker_json import ImageInfo
 from tests.unit.operations.test_preflight import scene
 
@@ -105,3 +111,11 @@ def test_a_model_that_runs_the_other_way_round_is_named_as_it_runs(plans: list[L
     with pytest.raises(Refused, match="another order: spark2, spark1") as refused:
         refuse_half(plans, turned)
     assert "--node spark2 --node spark1" in (refused.value.hint or "")
+
+
+def test_a_part_of_a_model_is_not_stopped_alone(plans: list[LaunchPlan]) -> None:
+    refuse_part(plans, [rank(plan) for plan in plans])
+    refuse_part(plans[:1], [None])
+    with pytest.raises(Refused, match="has a rank on spark2, too") as refused:
+        refuse_part(plans[:1], [rank(plans[0])])
+    assert "sparkctl down" in (refused.value.hint or "")
