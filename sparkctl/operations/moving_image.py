@@ -30,6 +30,8 @@ async def move_image(near: Session, far: Session, name: str, image: ImageInfo, r
             far.node.name, f"{name} did not arrive on {far.node.name} as it left: {seen}",
             f"on {far.node.name}: docker pull {name}",
         )  # fmt: skip
+    if image.size is not None:
+        progress.at(image.size, is_last=True)  # the stream itself is a little longer or shorter
     return f"the image is {arrived.id[:19]} on both"
 
 

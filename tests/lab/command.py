@@ -24,6 +24,7 @@ from tests.lab.bed.lab import KEYS, known_hosts
 from tests.lab.bed.names import ADDRESSES, IMAGE, USER
 
 PATIENCE = 60.0
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,6 +140,7 @@ class Sparkctl:
             "LOGNAME": operator,
             "LANG": "C.UTF-8",
             "TERM": "xterm-256color",
+            "PYTHONPATH": str(ROOT),  # this very tree, whatever is installed
             "SPARKCTL_CONFIG": str(self.config),
             "XDG_CONFIG_HOME": str(self.home / "config"),
             "XDG_STATE_HOME": str(self.state),

@@ -76,8 +76,8 @@ class Faults:
         """Let a name stand for other bytes on this node, as a build of another day does."""
         before = node.docker("images", "-q", "--no-trunc", tag)
         self._mend.append(lambda: self._quietly(node, "docker", "tag", before, tag))
-        node.docker("create", "--name", "lab-other", tag)
-        node.docker("commit", "--change", "LABEL build=another", "lab-other", tag)
+        node.docker("run", "--name", "lab-other", "--network", "none", tag, "sh", "-c", "echo another >/built")
+        node.docker("commit", "lab-other", tag)
         node.docker("rm", "lab-other")
 
     def kill_docker(self, node: LabNode) -> None:

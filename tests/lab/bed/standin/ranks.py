@@ -2,6 +2,7 @@
 end when one of them goes. One TCP connection per worker stands for the engines' own libraries, with their own words.
 
   LAB_JOIN_S     seconds a rank waits for the others (60)       LAB_SILENCE_S  seconds without a word from a peer (4)
+  LAB_JOIN_AFTER_S   seconds before it looks for them (0)
   LAB_RANKn_X    what LAB_X is for rank n alone
 """
 
@@ -44,6 +45,7 @@ class Ranks:
     def meet(self, host: str, port: int) -> None:
         """Return when all ranks are there; end as torch's store does when they are not in time."""
         patience = setting("JOIN_S", 60)
+        time.sleep(setting("JOIN_AFTER_S", 0))
         if self.is_head:
             self._await_workers(host, port, patience)
         else:

@@ -1,0 +1,59 @@
+"""A model over both nodes, as the lab's tests start it and look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.lab.bed.lab import Lab
+from tests.lab.bed.names import FABRIC
+from tests.lab.bed.node import LabNode
+from tests.lab.bed.shell import await_true
+from tests.lab.command import Sparkctl
+from tests.lab.outcomes import inspect, ours
+
+JOINING = "Init torch distributed begin"
+
+
+def over_two(sparkctl: Sparkctl, name: str = "pair", env: Mapping[str, object] | None = None, **fields: Any) -> str:
+    """Write a profile for both nodes, met over the cable: veth has no RDMA device, so the config names the interface."""
+    sparkctl.configure(fabric=FABRIC)
+    texts = {key: str(value) for key, value in (env or {}).items()}
+    return sparkctl.profile(name, nodes=2, model={"path": "/models/pair", "served_name": "pair"}, env=texts, **fields)
+
+
+def ids(lab: Lab) -> dict[str, str]:
+    """Return the ids of the containers that run on each node, one a node: fails for more."""
+    found = {node.name: node.docker("ps", "-q", "--no-trunc").split() for node in lab.nodes.values()}
+    assert all(len(each) <= 1 for each in found.values()), found
+    return {name: each[0] for name, each in found.items() if each}
+
+
+def label(node: LabNode, key: str) -> str:
+    """Return a label of the one container of ours on a node."""
+    (name,) = ours(node)
+    return str(inspect(node, name)["Config"]["Labels"][f"dev.sparkctl.{key}"])
+
+
+def state(node: LabNode) -> str:
+    """Return how the one container of ours is: running, exited ..."""
+    (name,) = ours(node)
+    return str(inspect(node, name)["State"]["Status"])
+
+
+def await_log(node: LabNode, text: str, timeout: float = 30.0) -> None:
+    """Return as soon as the one container of ours has printed ``text``: asked on the node itself, not over SSH."""
+
+    def has_it() -> bool:
+        names = ours(node)
+        return len(names) == 1 and text in node.sh("sh", "-c", f"docker logs {names[0]} 2>&1", check=False)
+
+    await_true(f"{text!r} on {node.name}", has_it, timeout, 0.1)
+
+
+def talk_over_the_cable(node: LabNode) -> bool:
+    """Tell whether a connection between the nodes' addresses on the second link is open."""
+    return any(
+        line.split()[2].startswith("10.80.") and line.split()[3].startswith("10.80.")
+        for line in node.sh("ss", "-tnH", "state", "established").splitlines()
+    )
