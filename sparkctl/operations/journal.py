@@ -8,6 +8,7 @@ from sparkctl.core import journal as text_of
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import Refused
+from sparkctl.model.node import NodeName
 from sparkctl.model.switch import FORWARD, Found, Journal, JournalView, SwitchStep
 from sparkctl.probe import journal as travelling
 from sparkctl.probe.look import JournalFile
@@ -66,6 +67,13 @@ async def refuse_during(session: Session, ctx: Context, *, is_held: bool) -> Non
     if view.found is Found.NONE:
         return
     raise underway(session.node.name, view, is_held=is_held)
+
+
+def refuse_seen(node: NodeName, ctx: Context, seen: JournalFile | None) -> None:
+    """The same by a look that was made anyway; steps of the switch itself, which hold the node's lock, are let through."""
+    view = view_of(seen)
+    if node not in ctx.holds and view.found is not Found.NONE:
+        raise underway(node, view, is_held=view.is_held)
 
 
 def underway(node: str, view: JournalView, *, is_held: bool) -> SwitchUnderway:

@@ -18,7 +18,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Cause, Change, Evidence, Verdict
-from sparkctl.operations import earlier, fitting, judge, readiness, receipts
+from sparkctl.operations import earlier, fitting, journal, judge, readiness, receipts
 from sparkctl.operations.chronicled import of_scene
 from sparkctl.operations.create import CreatingTooLong, create
 from sparkctl.operations.drop_caches import NoRight, drop
@@ -77,7 +77,8 @@ class NodeStart:
         )
         paths = [f"path={mount.source}" for mount in plan.mounts if mount.source.startswith("/")]
         disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
-        look = await session.look(*_IDENTITY, *disk, *paths, *fitting.sections(self.request.profile, plan))
+        look = await session.look(*_IDENTITY, "journal", *disk, *paths, *fitting.sections(self.request.profile, plan))
+        journal.refuse_seen(session.node.name, self.ctx, look.journal)
         if look.memory is not None:
             self.emit(MemorySampled(self.ctx.clock.now(), session.node.name, look.memory))
         kept = self.request.kept

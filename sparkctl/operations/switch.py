@@ -64,7 +64,7 @@ class _Switch:
                 session = await stack.enter_async_context(self.ctx.session(node))
                 session.report_to(emit)
                 self.sessions[node.name] = session
-            plan = await guard(self._plan(), _UNCHANGED)
+            plan = await guard(self._plan(self.ctx), _UNCHANGED)
             emit(SwitchPlanned(self.ctx.clock.now(), plan.nodes[0], plan))
             if plan.obstacles:
                 first, *more = plan.obstacles
@@ -88,9 +88,9 @@ class _Switch:
 
     # looking
 
-    async def _plan(self) -> SwitchPlan:
+    async def _plan(self, ctx: Context) -> SwitchPlan:
         request = self.request
-        self.sites = await sites(self.ctx, request, tuple(self.sessions.values()))
+        self.sites = await sites(ctx, request, tuple(self.sessions.values()))
         launch = next((site.coming.plan for site in self.sites if site.coming is not None), None)
         usual = None
         if launch is not None:
@@ -134,7 +134,7 @@ class _Switch:
         try:
             await crew.step(SwitchStep.CHECKING)
             # Between the look and the locks somebody may have started or stopped something.
-            again = await guard(self._plan(), _UNCHANGED)
+            again = await guard(self._plan(crew.inner), _UNCHANGED)
             if set(self._goes(again)) != set(self._goes(plan)) or again.obstacles:
                 raise Refused(
                     "what runs there has changed meanwhile, and nothing was done", f"again: {self.request.again}"

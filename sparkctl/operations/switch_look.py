@@ -19,7 +19,7 @@ from sparkctl.errors import DockerError, NodeError
 from sparkctl.model.container import Container
 from sparkctl.model.fit import Fit
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.operations import fitting
+from sparkctl.operations import fitting, journal
 from sparkctl.operations.labels import port_of
 from sparkctl.operations.preflight import refuse_without_docker
 from sparkctl.operations.switch_request import SwitchRequest
@@ -55,9 +55,11 @@ async def sites(ctx: Context, request: SwitchRequest, sessions: Sequence[Session
 
 async def _seen(ctx: Context, request: SwitchRequest, session: Session) -> Seen:
     await session.link.connect()
-    first = await session.look("identity", "docker")
+    first = await session.look("identity", "docker", "journal")
     refuse_without_docker(session.node.name, first)
     launch = _launch(ctx, request, session, first.identity.home if first.identity else "~")
+    if launch is not None:
+        journal.refuse_seen(session.node.name, ctx, first.journal)
     wanted = [] if launch is None else fitting.sections(request.profile, launch)
     containers, look = await together(
         session.docker.list(), session.look("memory", "processes", "gpu", "listen", *wanted)
