@@ -34,6 +34,7 @@ from sparkctl.probe.surveyed import Room, Surveyed
 from sparkctl.wire.docker_json import ImageInfo
 
 _SURVEYING = 60.0  # seconds that a node may take to list a model's files
+_NO_PLACE = "the profile of {} names no model whose files its mounts lead to ({}): the image alone is brought"
 _UNPACKED = 2  # docker load unpacks what comes before it keeps it: so many times an image's size
 
 
@@ -105,6 +106,8 @@ async def _to(ctx: Context, request: SyncRequest, target: Node, emit: Emit) -> s
         todo = _todo(request, here, there)
         road, words = _road(here, there, {one.name: one.fabric for one in (request.source, target) if one.fabric})
         name = request.profile.name
+        if request.model and not todo.pairs and request.profile.mounts:
+            emit(Warned(ctx.clock.now(), target.name, _NO_PLACE.format(name, ", ".join(request.profile.mounts))))
         if todo.is_done:
             return f"{name} is on {target.name} already as it is on {request.source.name}: {_held(todo, request)}"
         _refuse_short(target.name, todo, there)

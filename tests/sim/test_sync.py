@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,36 @@ async def test_a_full_disk_there_is_refused(tmp_path: Path) -> None:
     assert ended(events).outcome is Outcome.REFUSED
     assert "no room for the files" in (ended(events).message or "")
     assert len(events) == 1
+
+
+async def test_several_targets_and_variables_that_nobody_has_set(tmp_path: Path) -> None:
+    options = {name: NodeOptions(missing=(PLACE,)) for name in ("spark2", "spark3")}
+    async with SimulatedSparks(nodes=("spark1", "spark2", "spark3"), options=options, **clients.FAST) as sparks:
+        nodes = load_config(sparks.config_path).nodes
+        profile = ProfileLibrary().load("minimax-m27", overrides=("env.HF_TOKEN=${NOBODY_SET_THIS}",))
+        request = SyncRequest(profile, nodes[0], nodes[1:])
+        async with aclosing(sync(Context(History(tmp_path), "milo@laptop"), request)) as events:
+            end = ended([event async for event in events])
+        assert end.outcome is Outcome.DONE
+        assert [line.split(" after ")[0] for line in (end.message or "").splitlines()] == [
+            "minimax-m27 is on spark2 as on spark1",
+            "minimax-m27 is on spark3 as on spark1",
+        ]
+        assert all(node.options.missing == () for node in sparks.nodes.values())
+
+
+async def test_a_profile_whose_model_lies_nowhere_that_is_known(tmp_path: Path) -> None:
+    async with SimulatedSparks(**clients.FAST) as sparks:
+        nodes = load_config(sparks.config_path).nodes
+        ctx = Context(History(tmp_path), "milo@laptop")
+        profile = ProfileLibrary().load("qwen36", overrides=("model.path=somebody/model", "mounts=[/data:/data]"))
+        profile = replace(profile, args=tuple(one for one in profile.args if one[0] != "model-path"))
+        async with aclosing(sync(ctx, SyncRequest(profile, nodes[0], nodes[1:]))) as events:
+            seen = [event async for event in events]
+        assert ended(seen).outcome is Outcome.DONE
+        assert any(isinstance(one, Warned) and "the image alone" in one.message for one in seen)
+        async with aclosing(sync(ctx, SyncRequest(profile, nodes[0], nodes[1:], image=False))) as events:
+            assert ended([event async for event in events]).outcome is Outcome.REFUSED
 
 
 @pytest.mark.parametrize("names", [("spark1", "spark2"), ("spark1", "spark2", "spark3")])
