@@ -14,6 +14,11 @@ PINGS_LINE = "# sparkctl pings 1"  # the first of `probe/pings.sh`
 NETWORKS = {"enp1s0f0np0": "192.168.200", "enP2p1s0f0np0": "192.168.201", "enP7s7": "192.168.1"}
 
 
+def carriers(node: SimNode) -> dict[str, int]:
+    """Return the speed of each interface with a carrier, in Mb/s."""
+    return {name: speed for name, speed in CARRIERS.items() if node.is_cabled() or name not in FABRIC.values()}
+
+
 def mtu(interface: str) -> int:
     """Return the MTU of an interface."""
     return 9000 if "np" in interface else 1500
@@ -21,7 +26,8 @@ def mtu(interface: str) -> int:
 
 def address(node: SimNode, interface: str) -> str | None:
     """Return a node's IPv4 address on an interface, None where it has none."""
-    bare = Trouble.NO_ADDRESS in node.options.troubles and interface in FABRIC.values()
+    is_bare = Trouble.NO_ADDRESS in node.options.troubles or not node.is_cabled()
+    bare = is_bare and interface in FABRIC.values()
     return None if bare or interface not in NETWORKS else f"{NETWORKS[interface]}.{10 + _number(node)}"
 
 
@@ -48,9 +54,10 @@ def pings(node: SimNode, lanes: list[str]) -> str:
     said = []
     for lane in lanes:
         name, _, peer, size, device = lane.split()
-        said.append(f"@@ link {name} {int(name in CARRIERS)}")
+        is_linked = name in carriers(node)
+        said.append(f"@@ link {name} {int(is_linked)}")
         if device != "-":
-            said.append(f"@@ rdma {device} 4: ACTIVE")
+            said.append(f"@@ rdma {device} {'4: ACTIVE' if is_linked else '1: DOWN'}")
         own = address(node, name)
         heard = int(own is not None and own.rpartition(".")[0] == peer.rpartition(".")[0])
         for each in dict.fromkeys(("0", size)):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
+from collections.abc import Callable
 from typing import Any
 
-from sparkctl.sim.clock import SimClock, rfc3339
+from sparkctl.sim.clock import rfc3339
 from sparkctl.sim.journal import Journal
 
 NEVER = "0001-01-01T00:00:00Z"
@@ -14,14 +14,16 @@ Body = dict[str, Any]  # JSON as the Docker API has it
 
 
 class SimContainer:
-    """``body`` is the create call's own JSON: Config at the top level, HostConfig inside."""
+    """``body`` is the create call's own JSON: Config at the top level, HostConfig inside. ``clock``: unix nanoseconds, as the
+    node has them."""
 
-    def __init__(self, container_id: str, name: str, body: Body, clock: SimClock) -> None:
-        self.clock = clock
+    def __init__(self, container_id: str, name: str, body: Body, image_id: str, clock: Callable[[], int]) -> None:
+        self.now_ns = clock
+        self.image_id = image_id
         self.id = container_id
         self.name = name
         self.body = body
-        self.created = clock.now_ns()
+        self.created = clock()
         self.started: int | None = None
         self.finished: int | None = None
         self.state = "created"
@@ -30,7 +32,7 @@ class SimContainer:
         self.error = ""
         self.pid = 0
         self.restarts = 0
-        self.journal = Journal(clock.now_ns)
+        self.journal = Journal(clock)
         self.ended = asyncio.Event()
 
     @property
@@ -71,14 +73,14 @@ class SimContainer:
 
     def mark_started(self, pid: int) -> None:
         """It runs now."""
-        self.state, self.pid, self.started = "running", pid, self.clock.now_ns()
+        self.state, self.pid, self.started = "running", pid, self.now_ns()
         self.exit_code, self.oom_killed, self.error = 0, False, ""
         self.ended = asyncio.Event()
         self.journal.begin()
 
     def mark_ended(self, exit_code: int, *, oom_killed: bool = False) -> None:
         """It has ended; whoever waits or follows hears of it."""
-        self.state, self.pid, self.finished = "exited", 0, self.clock.now_ns()
+        self.state, self.pid, self.finished = "exited", 0, self.now_ns()
         self.exit_code, self.oom_killed = exit_code, oom_killed
         self.journal.end()
         self.ended.set()
@@ -90,7 +92,7 @@ class SimContainer:
         return f"Exited ({self.exit_code}) {self._ago(self.finished)} ago" if self.state == "exited" else "Created"
 
     def _ago(self, nanoseconds: int | None) -> str:
-        seconds = 0 if nanoseconds is None else (self.clock.now_ns() - nanoseconds) // 1_000_000_000
+        seconds = 0 if nanoseconds is None else (self.now_ns() - nanoseconds) // 1_000_000_000
         for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
             if seconds >= 2 * size:
                 return f"{seconds // size} {unit}"
@@ -104,7 +106,7 @@ class SimContainer:
             "Id": self.id,
             "Names": [f"/{self.name}"],
             "Image": self.image,
-            "ImageID": image_id(self.image),
+            "ImageID": self.image_id,
             "Command": " ".join(self.command),
             "Created": self.created // 1_000_000_000,
             "Ports": ports,
@@ -129,7 +131,7 @@ class SimContainer:
             "Path": argv[0],
             "Args": argv[1:],
             "State": self._state(),
-            "Image": image_id(self.image),
+            "Image": self.image_id,
             "LogPath": f"/var/lib/docker/containers/{self.id}/{self.id}-json.log",
             "Name": f"/{self.name}",
             "RestartCount": self.restarts,
@@ -162,11 +164,6 @@ class SimContainer:
             source, target, *mode = bind.split(":")
             mounts.append({"Type": "bind", "Source": source, "Destination": target, "RW": mode != ["ro"]})
         return mounts
-
-
-def image_id(image: str) -> str:
-    """Return an id that is the same for the same image."""
-    return "sha256:" + hashlib.sha256(image.encode()).hexdigest()
 
 
 def _words(value: object) -> list[str]:

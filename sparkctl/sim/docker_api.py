@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 
-from sparkctl.sim.container import Body, SimContainer, image_id
-from sparkctl.sim.dockerd import Dockerd, Refusal, has_image
+from sparkctl.sim.container import SimContainer
+from sparkctl.sim.dockerd import Dockerd, Refusal
 from sparkctl.sim.http import Handler, Reply, Request, json_reply
 from sparkctl.sim.journal import STREAMS, Wanted, nanoseconds
 from sparkctl.sim.node import KERNEL
@@ -203,12 +203,10 @@ async def _logs(daemon: Dockerd, request: Request, key: str) -> Reply:
     return Reply(type=LOG_STREAM, stream=container.journal.read(wanted))
 
 
-async def _image(_daemon: Dockerd, _request: Request, name: str) -> Reply:
-    if not has_image(name):
+async def _image(daemon: Dockerd, _request: Request, name: str) -> Reply:
+    if not daemon.node.images.has(name):
         raise Refusal(404, f"No such image: {name}")
-    config: Body = {"Entrypoint": None, "Cmd": ["bash"], "Env": [], "Labels": {}}
-    facts = {"Architecture": "arm64", "Os": "linux", "Size": 21_474_836_480, "Created": "2026-06-01T08:00:00Z"}
-    return json_reply({"Id": image_id(name), "RepoTags": [name], "RepoDigests": [], **facts, "Config": config})
+    return json_reply(daemon.node.images.details(name))
 
 
 async def _events(daemon: Dockerd, _request: Request, _key: str) -> Reply:

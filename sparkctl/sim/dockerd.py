@@ -56,7 +56,7 @@ class Dockerd:
     def create(self, name: str | None, body: Body) -> SimContainer:
         """Make a container; 404 where the image is missing, 409 where the name is taken."""
         image = str(body.get("Image", ""))
-        if not has_image(image):
+        if not self.node.images.has(image):
             raise Refusal(404, f"No such image: {image}")
         container_id = f"{self.node.random.getrandbits(256):064x}"
         name = name or f"quiet_spark_{container_id[:4]}"
@@ -67,7 +67,9 @@ class Dockerd:
                     f'Conflict. The container name "/{name}" is already in use by container "{other.id}". '
                     "You have to remove (or rename) that container to be able to reuse that name.",
                 )
-        container = self.containers[container_id] = SimContainer(container_id, name, body, self.node.clock)
+        container = self.containers[container_id] = SimContainer(
+            container_id, name, body, self.node.images.id_of(image), self.node.now_ns
+        )
         self.tell("create", container)
         return container
 
@@ -90,7 +92,7 @@ class Dockerd:
         container.mark_started(process.pid)
         self.running[container.id] = process
         if container.host_config.get("IpcMode") == "host":
-            self.node.remains.share(container.id, process.pids, self.node.clock.now())
+            self.node.remains.share(container.id, process.pids, self.node.now())
         if ready_since is not None:
             process.rush(ready_since)
         self._keep(asyncio.ensure_future(self._attend(container, process)))
@@ -138,7 +140,7 @@ class Dockerd:
 
     def tell(self, action: str, container: SimContainer) -> None:
         """Let everybody who listens to /events know."""
-        now = self.node.clock.now_ns()
+        now = self.node.now_ns()
         attributes = {**container.labels, "image": container.image, "name": container.name}
         if action == "die":
             attributes["exitCode"] = str(container.exit_code)
@@ -157,8 +159,3 @@ class Dockerd:
                 yield json.dumps(await queue.get()).encode() + b"\n"
         finally:
             self._listeners.discard(queue)
-
-
-def has_image(image: str) -> bool:
-    """Every image is there, except those that say they are not."""
-    return "missing" not in image

@@ -10,7 +10,7 @@ from sparkctl.sim.fabric import Loss
 from sparkctl.sim.launch import Kind, Launch
 from sparkctl.sim.memory import GIB
 from sparkctl.sim.node import Fault
-from sparkctl.sim.steps import Exit, Hang, Leak, Listen, Load, Script
+from sparkctl.sim.steps import Cut, Exit, Hang, Leak, Listen, Load, Script
 
 BREAKING_POINT = 0.6  # of the weights
 
@@ -19,8 +19,8 @@ BREAKING_POINT = 0.6  # of the weights
 class Engine:
     """The scenes of one engine. ``out_of_memory`` takes the bytes wanted, free, and held already.
 
-    Of one that can be spread over several Sparks: ``alone`` where so many ranks of so many came, ``apart`` where the rank at
-    an address was lost, ``follow`` what a rank does that only the head tells what to load.
+    Of one that can be spread over several Sparks: ``alone`` where so many ranks of so many came, ``apart`` where a rank
+    was lost, ``follow`` what a rank does that only the head tells what to load.
     """
 
     time_format: str
@@ -29,7 +29,7 @@ class Engine:
     bad_flag: Callable[[Launch], Script]
     farewell: Callable[[Launch], Script]
     alone: Callable[[Launch, int, int], Script] | None = None
-    apart: Callable[[Launch, Loss, str], Script] | None = None
+    apart: Callable[[Launch, Loss], Script] | None = None
     follow: Callable[[Launch], Script] | None = None
     hears_sigterm: bool = True
 
@@ -65,7 +65,7 @@ ENGINES = {
     Kind.RAY: Engine(
         ray_script.TIME_FORMAT,
         ray_script.start_worker,
-        vllm_script.out_of_memory,
+        ray_script.out_of_memory,
         vllm_script.bad_flag,
         ray_script.farewell,
         ray_script.alone_worker,
@@ -105,8 +105,21 @@ def script_of(launch: Launch, available: Callable[[], int], port_taken: Callable
     engine = ENGINES[launch.kind]
     if launch.fault is Fault.BAD_FLAG:
         return engine.bad_flag(launch)
-    script = engine.start(launch, available, port_taken)
-    return script if launch.fault in (None, Fault.NO_TOKEN) else _broken(launch, script, available)
+    return _faulty(launch, engine.start(launch, available, port_taken), available)
+
+
+def following(launch: Launch, available: Callable[[], int]) -> Script:
+    """Return what a rank does that only its head tells what to load, its fault included."""
+    follow = ENGINES[launch.kind].follow
+    assert follow is not None
+    return _faulty(launch, follow(launch), available)
+
+
+def _faulty(launch: Launch, script: Script, available: Callable[[], int]) -> Script:
+    is_spared = launch.fault is Fault.WORKER_DIES and launch.rank == 0
+    if launch.fault in (None, Fault.NO_TOKEN) or is_spared:
+        return script
+    return _broken(launch, script, available)
 
 
 def _broken(launch: Launch, script: Script, available: Callable[[], int]) -> Script:
@@ -117,7 +130,12 @@ def _broken(launch: Launch, script: Script, available: Callable[[], int]) -> Scr
             isinstance(step, Load) and step.done >= BREAKING_POINT * step.total
         ):
             break
-    if launch.fault is Fault.CUDA_OOM:
+    if launch.fault is Fault.FABRIC_CUT:
+        yield Cut()
+        yield from script
+    elif launch.fault is Fault.WORKER_DIES:
+        yield Exit(137)
+    elif launch.fault is Fault.CUDA_OOM:
         yield from ENGINES[launch.kind].out_of_memory(
             launch, int(2.25 * GIB), int(1.18 * GIB), int(BREAKING_POINT * launch.weights)
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -19,11 +19,21 @@ Reaches = Callable[[str, str], bool]  # a node's name and an address
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class Loss(StrEnum):
+class How(StrEnum):
     """How a rank was lost to the others."""
 
     DIED = "died"
     CUT = "cut"  # it lives, and cannot be reached
+    RAISED = "raised"  # it lives, and its process of the engine ended with an error that the head is told
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The rank at ``address`` is lost; ``said`` is the error that it ended with, where the others are told one."""
+
+    how: How
+    address: str
+    said: str = ""
 
 
 class NotMet(Exception):
@@ -55,8 +65,11 @@ class Group:
     count: int
     members: dict[int, Member] = field(default_factory=dict)
     complete: asyncio.Event = field(default_factory=asyncio.Event)
+    loaded: asyncio.Event = field(default_factory=asyncio.Event)
     lost: asyncio.Event = field(default_factory=asyncio.Event)
-    loss: tuple[Loss, Member] | None = None
+    headless: asyncio.Event = field(default_factory=asyncio.Event)
+    here: set[int] = field(default_factory=set)  # ranks that have loaded
+    loss: Loss | None = None
 
     def add(self, member: Member) -> None:
         """Let a rank in; one of Ray gets the next number."""
@@ -67,11 +80,23 @@ class Group:
         if len(self.members) == self.count:
             self.complete.set()
 
-    def lose(self, loss: Loss, member: Member) -> None:
+    def arrive(self, member: Member) -> None:
+        """A rank has its weights, and waits for the others to have theirs."""
+        self.here.add(member.rank or 0)
+        if len(self.here) == self.count:
+            self.loaded.set()
+
+    def lose(self, how: How, member: Member, said: str = "") -> None:
         """Tell the others of a rank's end; only the first counts."""
         if self.loss is None:
-            self.loss = (loss, member)
+            self.loss = Loss(how, member.address, said)
             self.lost.set()
+
+    def loss_to(self, member: Member) -> Loss:
+        """Return what a rank notices of the loss: of a cable that is gone, that it hears nothing of another."""
+        assert self.loss is not None
+        other = next((one.address for one in self.members.values() if one is not member), self.loss.address)
+        return replace(self.loss, address=other) if self.loss.how is How.CUT else self.loss
 
 
 class Fabric:
@@ -80,6 +105,7 @@ class Fabric:
 
     def __init__(self, reaches: Reaches, is_cable: Callable[[str], bool]) -> None:
         self.is_cut = False
+        self.courtesy = 3.0  # of our seconds that anybody waits at least, however fast time goes
         self._reaches = reaches
         self._is_cable = is_cable
         self._open: dict[Place, Group] = {}  # where heads wait
@@ -95,7 +121,7 @@ class Fabric:
         self.is_cut = True
         for group in {id(one): one for one in self._open.values()}.values():
             if self._is_cable(group.head.joining.place[0]):
-                group.lose(Loss.CUT, group.head)
+                group.lose(How.CUT, group.head)
         self._tell()
 
     async def join(self, member: Member, sleep: Sleep) -> Group:
@@ -105,18 +131,25 @@ class Fabric:
             return self._dial(member) if joining.is_head else await self._be_dialled(member)
         assert joining.patience is not None
         if joining.is_head:
-            group = self._open[joining.place] = Group(member, joining.count)
+            group = member.group or self.open(member)
         else:
-            found = await _within(self._head_of(member), sleep(joining.patience))
+            found = await self._within(self._head_of(member), sleep(joining.patience))
             if found is None:
                 raise NotMet(0, joining.count)
             group = found
-        group.add(member)
-        self._tell()
+            group.add(member)
+            self._tell()
         if joining.bond is Bond.RAY and not joining.is_head:
             await group.complete.wait()  # it is in the cluster; what it is for, it hears when all are
-        elif await _within(group.complete.wait(), sleep(joining.patience)) is None:
+        elif await self._within(group.complete.wait(), sleep(joining.patience)) is None:
             raise NotMet(len(group.members), group.count)
+        return group
+
+    def open(self, head: Member) -> Group:
+        """Let a head be found, before it waits for anybody."""
+        group = self._open[head.joining.place] = Group(head, head.joining.count)
+        group.add(head)
+        self._tell()
         return group
 
     async def _be_dialled(self, member: Member) -> Group:
@@ -153,7 +186,9 @@ class Fabric:
     def leave(self, member: Member) -> None:
         """A rank has ended, or lets go of the others."""
         if (group := member.group) is not None:
-            group.lose(Loss.DIED, member)
+            group.lose(How.DIED, member)
+            if group.head is member:
+                group.headless.set()
         for place, there in list(self._open.items()):
             if there.head is member:
                 del self._open[place]
@@ -166,14 +201,15 @@ class Fabric:
         self._news.set()
         self._news = asyncio.Event()
 
-
-async def _within(coming: Coroutine[Any, Any, T], limit: Awaitable[None]) -> T | None:
-    """Return what comes before the limit is over, else None."""
-    task, waiting = asyncio.ensure_future(coming), asyncio.ensure_future(limit)
-    try:
-        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        task.cancel()
-        waiting.cancel()
-        await asyncio.gather(task, waiting, return_exceptions=True)
+    async def _within(self, coming: Coroutine[Any, Any, T], limit: Awaitable[None]) -> T | None:
+        """Return what comes before the limit is over, else None."""
+        task = asyncio.ensure_future(coming)
+        waiting = asyncio.gather(limit, asyncio.sleep(self.courtesy))
+        try:
+            both: set[asyncio.Future[Any]] = {task, waiting}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            task.cancel()
+            waiting.cancel()
+            await asyncio.gather(task, waiting, return_exceptions=True)

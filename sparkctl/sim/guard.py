@@ -74,7 +74,7 @@ class SimGuard:
             left -= len(taken)
         message = {"probe": agent.PROTOCOL, "kind": "guard", "socket": SOCKET, "pid": 3100, "already": self.is_running}
         if not self.is_running:
-            self.is_running, self.since = True, self.node.clock.now()
+            self.is_running, self.since = True, self.node.now()
             self._ticking = asyncio.ensure_future(self._tick_on())
         stdout.write(_line(message))
 
@@ -224,7 +224,7 @@ class SimGuard:
             process.kill()
         self._killed.add(watch.container)
         event = self._tell("killed", step.why, watch, step)
-        last, told, speed = self._readings[-1].at, self.node.clock.now(), self.node.pace.speed
+        last, told, speed = self._readings[-1].at, self.node.now(), self.node.pace.speed
         names = ("container", "instance", "profile", "operator", "floor", "role")
         self.receipts[watch.container[:12]] = {
             **{name: getattr(watch, name) for name in names},
@@ -245,7 +245,7 @@ class SimGuard:
     def _tell(self, what: str, why: str, watch: Watch, step: Step | None = None) -> Json:
         now = self._readings[-1]
         event = {
-            "at": round(self.node.clock.now(), 3),
+            "at": round(self.node.now(), 3),
             "what": what,
             "container": watch.container,
             "instance": watch.instance,
@@ -271,10 +271,8 @@ class SimGuard:
                 quiet_since = self.node.clock.monotonic()
                 self.look()
             for receipt in self.receipts.values():
-                if self.node.clock.now() - receipt["at"] < 2 * TICK:  # the readings after the act belong to it
-                    receipt["samples"].append(
-                        [self.node.clock.now(), *self._reading(0.0, self.node.memory.available)[1:]]
-                    )
+                if self.node.now() - receipt["at"] < 2 * TICK:  # the readings after the act belong to it
+                    receipt["samples"].append([self.node.now(), *self._reading(0.0, self.node.memory.available)[1:]])
             for watch in list(self.watches.values()):
                 await self._mind(watch, self.node.clock.monotonic())
         self.is_running = False

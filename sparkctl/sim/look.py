@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sparkctl.sim import remains
-from sparkctl.sim.cabling import CARRIERS, FABRIC, address, gids, mtu
+from sparkctl.sim.cabling import FABRIC, address, carriers, gids, mtu
 from sparkctl.sim.memory import KIB
 from sparkctl.sim.models import model
 from sparkctl.sim.node import FULL_FREE, HOME, KERNEL, USER, SimNode, Sudo, Trouble
@@ -34,7 +34,7 @@ def _identity(node: SimNode) -> list[str]:
         f"host {node.name}",
         f"kernel {KERNEL}",
         "machine aarch64",
-        f"time {int(node.clock.now())}",
+        f"time {int(node.now())}",
         f"boot {node.boot_id}",
         "product DGX Spark",
         f"driver {node.options.driver}",
@@ -106,7 +106,7 @@ def _journal(node: SimNode) -> list[str]:
 def _fabric(node: SimNode) -> list[str]:
     """One lane each; the RDMA devices keep their RoCE v2 addresses where the probe finds them, too."""
     lines = ["@@ fabric", "devices yes"]
-    for name, speed in CARRIERS.items():
+    for name, speed in carriers(node).items():
         lines.append(f"link {name} {mtu(name)} {speed}")
         if (own := address(node, name)) is not None:
             lines.append(f"address {name} {own}/24")

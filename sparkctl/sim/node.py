@@ -11,6 +11,7 @@ from typing import Protocol
 
 from sparkctl.sim.clock import Pace, SimClock
 from sparkctl.sim.http import Handler, Reader
+from sparkctl.sim.images import Images
 from sparkctl.sim.memory import GIB, KIB, Memory
 from sparkctl.sim.remains import LOST_TITLE, Remains
 
@@ -50,6 +51,8 @@ class Fault(StrEnum):
     NO_TOKEN = "no-token"  # noqa: S105
     BAD_FLAG = "bad-flag"
     MEMORY_RUNAWAY = "memory-runaway"
+    WORKER_DIES = "worker-dies"  # a rank that is not the head, while weights load
+    FABRIC_CUT = "fabric-cut"  # while weights load
 
 
 class Trouble(StrEnum):
@@ -72,6 +75,8 @@ class NodeOptions:
     """How a node deviates from a Spark in good order. ``missing``: paths that do not exist (any other does).
 
     ``earlyoom``: the command line that it runs with. ``uptime_rate``: seconds that its monotonic clock goes on in one.
+    ``clock_ahead``: seconds that its wall clock is ahead of ours. ``lacking_images`` are not there, of ``other_images``
+    there is another one behind the name.
     """
 
     sudo: Sudo = Sudo.ALLOWED
@@ -83,6 +88,9 @@ class NodeOptions:
     earlyoom: str = ""
     troubles: frozenset[Trouble] = frozenset()
     uptime_rate: float = 1.0
+    clock_ahead: float = 0.0
+    lacking_images: tuple[str, ...] = ()
+    other_images: tuple[str, ...] = ()
 
 
 class Guard(Protocol):
@@ -111,7 +119,9 @@ class SimNode:
         self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
         self.spread: set[int] = set()  # pids whose model is on other nodes, too
         self.remains = Remains()
-        self.clock_ahead = 0.0  # seconds that its wall clock is ahead of ours
+        self.clock_ahead = self.options.clock_ahead
+        self.images = Images(name, self.options.lacking_images, self.options.other_images)
+        self.is_cabled: Callable[[], bool] = lambda: True
         self.guard: Guard | None = None
         self.address = "127.0.0.1"  # on the cable, where there is one
         self._began = pace.clock.monotonic()
@@ -122,6 +132,14 @@ class SimNode:
     def clock(self) -> SimClock:
         """The time, the same on every node."""
         return self.pace.clock
+
+    def now(self) -> float:
+        """Return unix seconds by the node's own wall clock."""
+        return self.now_ns() / 1e9
+
+    def now_ns(self) -> int:
+        """Return unix nanoseconds by the node's own wall clock."""
+        return self.clock.now_ns() + int(self.clock_ahead * 1e9)
 
     @property
     def uptime(self) -> float:
@@ -159,7 +177,7 @@ class SimNode:
         """Return the pid of a new process of a container."""
         self._last_pid += 1 + self.random.randrange(7)
         self.processes[self._last_pid] = container
-        self.remains.born[self._last_pid] = self.clock.now()
+        self.remains.born[self._last_pid] = self.now()
         return self._last_pid
 
     async def reap(self, pids: list[int]) -> None:

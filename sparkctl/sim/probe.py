@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from sparkctl.probe import agent
-from sparkctl.sim.cabling import CARRIERS, FABRIC, gids, mtu, networks
+from sparkctl.sim.cabling import FABRIC, carriers, gids, mtu, networks
 from sparkctl.sim.docker_api import VERSION
 from sparkctl.sim.http import Reader
 from sparkctl.sim.memory import MAPPED_FILES, SWAP_TOTAL
@@ -123,7 +123,7 @@ class _Probe:
         return {
             "kind": "sample",
             "sequence": self.sequence,
-            "time": round(node.clock.now() + node.clock_ahead, 3),
+            "time": round(node.now(), 3),
             "uptime": round(node.uptime, 3),
             "memory": memory,
             "detail": detail,
@@ -208,19 +208,20 @@ class _Probe:
 
     def _links(self) -> list[dict[str, Any]]:
         names = ("enP2p1s0f0np0", "enP2p1s0f1np1", "enP7s7", "enp1s0f0np0", "enp1s0f1np1", "wlP9s9")
+        linked = carriers(self.node)
         passed = int((self.node.clock.monotonic() - self.began) * 1200)
         return [
             {
                 "name": name,
-                "carrier": name in CARRIERS,
-                "state": "up" if name in CARRIERS else "down",
-                "speed": CARRIERS.get(name),
+                "carrier": name in linked,
+                "state": "up" if name in linked else "down",
+                "speed": linked.get(name),
                 "mtu": mtu(name),
-                "received": passed if name in CARRIERS else 0,
-                "sent": passed if name in CARRIERS else 0,
+                "received": passed if name in linked else 0,
+                "sent": passed if name in linked else 0,
                 "errors": 0,
-                "receive_rate": (1200.0 if name in CARRIERS else 0.0) if self.sequence > 1 else None,
-                "send_rate": (1200.0 if name in CARRIERS else 0.0) if self.sequence > 1 else None,
+                "receive_rate": (1200.0 if name in linked else 0.0) if self.sequence > 1 else None,
+                "send_rate": (1200.0 if name in linked else 0.0) if self.sequence > 1 else None,
                 "networks": networks(self.node, name),
             }
             for name in names
@@ -228,10 +229,11 @@ class _Probe:
 
     def _rdma(self) -> list[dict[str, Any]]:
         half = Trouble.IDLE_FUNCTION in self.node.options.troubles
-        ports = [(name, interface, True) for name, interface in FABRIC.items()]
+        linked = carriers(self.node)
+        ports = [(name, interface, interface in linked) for name, interface in FABRIC.items()]
         ports += [("rocep1s0f1", "enp1s0f1np1", False), ("roceP2p1s0f1", "enP2p1s0f1np1", False)]
         shares = dict.fromkeys(FABRIC, 0.5) if not half else {"rocep1s0f0": 1.0}
-        moving = _PAIR if self.node.fabric_busy else 0.0
+        moving = _PAIR if self.node.fabric_busy and self.node.is_cabled() else 0.0
         rates = [moving * shares.get(name, 0.0) for name, _, _ in ports]
         now = self.node.clock.monotonic()
         for (name, _, _), rate in zip(ports, rates, strict=True):

@@ -11,8 +11,9 @@ from sparkctl.sim.clock import Schedule
 from sparkctl.sim.container import SimContainer
 from sparkctl.sim.decode_lines import decode_lines, earlier_lines
 from sparkctl.sim.decoding import Decoding
-from sparkctl.sim.engines import ENGINES, script_of
-from sparkctl.sim.fabric import Fabric, Loss, Member, NotMet
+from sparkctl.sim.engines import ENGINES, following, script_of
+from sparkctl.sim.fabric import Fabric, How, Loss, Member, NotMet
+from sparkctl.sim.joining import Bond
 from sparkctl.sim.launch import Kind, Launch, read_launch
 from sparkctl.sim.node import SimNode, Trouble
 from sparkctl.sim.serving import Serving
@@ -20,16 +21,20 @@ from sparkctl.sim.steps import (
     AT_ONCE,
     NOW,
     STAMP,
+    Cut,
     Depend,
     Exit,
     Follow,
     Free,
+    Gather,
     Grow,
     Hang,
     Join,
     Leak,
     Listen,
     Load,
+    Open,
+    Raise,
     Say,
     Script,
     Step,
@@ -70,7 +75,8 @@ class EngineProcess:
         if joining is None:
             return None
         rank = self.launch.rank if self.launch.kind not in (Kind.RAY, Kind.RPC) else None
-        own = joining.own or (joining.place[0] if joining.is_head else self.node.address)
+        listens = joining.is_head != (joining.bond is Bond.RPC)  # of llama.cpp it is the worker that does
+        own = joining.own or (joining.place[0] if listens else self.node.address)
         return Member(self.launch, self.node.name, joining, own, lambda: self.decoding.running, rank)
 
     def _running(self) -> int:
@@ -90,7 +96,7 @@ class EngineProcess:
 
     def rush(self, ready_since: float) -> None:
         """Play the start without waiting, as something that began so many seconds ago."""
-        began = self.node.clock.now_ns() - int(ready_since * 1e9)
+        began = self.node.now_ns() - int(ready_since * 1e9)
         self._rushed = 0.0
         self.container.created = began - 2_000_000_000
         self.container.started = began
@@ -101,12 +107,12 @@ class EngineProcess:
         self.decoding.counts()
         self.decoding.background = requests
         self.decoding.worked(since)
-        now = self.node.clock.now_ns()
+        now = self.node.now_ns()
         for age, line, stream in earlier_lines(self.launch, self.decoding, since):
             stamp = now - int(age * 1e9)
             self.container.journal.clock = lambda stamp=stamp: stamp  # type: ignore[misc]
             self._write(line + "\n", stream)
-        self.container.journal.clock = self.node.clock.now_ns
+        self.container.journal.clock = self.node.now_ns
 
     def terminate(self) -> None:
         """Send SIGTERM; a process that hangs does not hear it."""
@@ -156,30 +162,31 @@ class EngineProcess:
                 await asyncio.wait({serving, losing}, return_when=asyncio.FIRST_COMPLETED)
                 if serving.done():
                     return serving.result()
-                loss, address = losing.result()
+                loss = losing.result()
             finally:
                 serving.cancel()
                 losing.cancel()
                 await asyncio.gather(serving, losing, return_exceptions=True)
             assert self.engine.apart is not None
             self.ready.clear()
-            ended = await self._play(self.engine.apart(self.launch, loss, address))
+            ended = await self._play(self.engine.apart(self.launch, loss))
             if ended is not None:
                 return ended
 
-    async def _lose(self) -> tuple[Loss, str]:
-        """Return how another rank was lost, and its address, once that can be felt here."""
+    async def _lose(self) -> Loss:
+        """Return how another rank was lost, once that can be felt here."""
         await self._depends.wait()
         self._depends.clear()
-        group = None if self.member is None else self.member.group
-        if group is None:
-            await asyncio.Event().wait()  # of one rank, which waits for nobody
-        assert group is not None
+        member = self.member
+        assert member is not None
+        assert member.group is not None
+        group = member.group
         await group.lost.wait()
-        assert group.loss is not None
-        loss, lost = group.loss
-        other = next((one for one in group.members.values() if one is not self.member), lost)
-        return loss, other.address if lost is self.member or loss is Loss.CUT else lost.address
+        loss = group.loss_to(member)
+        if loss.address == member.address:  # it was this one, and it lives: until its head is gone, too
+            await group.headless.wait()
+            return Loss(How.DIED, group.head.address)
+        return loss
 
     async def _serve(self) -> Exit:
         memory = self.node.memory
@@ -188,7 +195,7 @@ class EngineProcess:
         if ended is not None:
             return ended
         self._rushed, self._starting = None, 0.0
-        self.container.journal.clock = self.node.clock.now_ns
+        self.container.journal.clock = self.node.now_ns
         self.ready.set()
         async for line, stream in decode_lines(self.launch, self.decoding):
             self._write(line + "\n", stream)
@@ -206,11 +213,10 @@ class EngineProcess:
             if isinstance(step, Exit):
                 return step
             if isinstance(step, Follow):
-                assert self.engine.follow is not None
-                return await self._play(self.engine.follow(self.launch))
+                return await self._play(following(self.launch, lambda: self.node.memory.available))
             try:
                 await self._do(step)
-                if isinstance(step, Join):
+                if isinstance(step, Join | Gather):
                     schedule = Schedule(self.node.pace)  # from when they were there
             except NotMet as none:
                 assert self.engine.alone is not None
@@ -241,10 +247,20 @@ class EngineProcess:
             case Listen(ready):
                 self.node.ports[self.launch.port] = self._handler
                 self.serving.ready = ready
+            case Open() if self.member is not None:
+                self.fabric.open(self.member)
             case Join(meanwhile):
                 await self._join(meanwhile)
-            case Depend():
+            case Depend() if self.member is not None:
                 self._depends.set()
+            case Gather() if self.member is not None and self.member.group is not None:
+                self._depends.set()
+                self.member.group.arrive(self.member)
+                await self.member.group.loaded.wait()
+            case Raise(said) if self.member is not None and self.member.group is not None:
+                self.member.group.lose(How.RAISED, self.member, said)
+            case Cut():
+                self.fabric.cut()
             case Free():
                 for pid in self.pids:
                     memory.release(pid)

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sparkctl.sim.common_lines import cuda_out_of_memory
 from sparkctl.sim.fabric import Loss
 from sparkctl.sim.launch import Launch
 from sparkctl.sim.memory import GIB, TOTAL
 from sparkctl.sim.rank_lines import at
-from sparkctl.sim.steps import NOW, STAMP, Depend, Exit, Follow, Grow, Join, Load, Say, Script
+from sparkctl.sim.steps import (
+    NOW,
+    STAMP,
+    Depend,
+    Exit,
+    Follow,
+    Free,
+    Gather,
+    Grow,
+    Join,
+    Load,
+    Open,
+    Raise,
+    Say,
+    Script,
+)
 
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 SHARD_SECONDS = 8.0
@@ -30,6 +46,7 @@ def begun(launch: Launch) -> Script:
     yield _ray(0, "SUCC scripts.py:951 -- Ray runtime started.")
     yield _ray(0, "SUCC scripts.py:952 -- --------------------")
     if joining.is_head:
+        yield Open()
         yield _ray(0, "INFO scripts.py:954 -- Next steps")
         yield _ray(0, "INFO scripts.py:957 -- To add another node to this Ray cluster, run")
         yield _ray(0, f"INFO scripts.py:960 --   ray start --address='{at(joining.place)}'")
@@ -57,6 +74,7 @@ def follow(launch: Launch) -> Script:
     yield Grow(40, anonymous=int(2.1 * GIB))
     for done in range(1, launch.shards + 1):
         yield Load(SHARD_SECONDS, done, launch.shards, launch.weights // launch.shards)
+    yield Gather()
     yield Grow(54, gpu=max(0, int(TOTAL * launch.fraction) - launch.weights - int(1.6 * GIB)))
 
 
@@ -127,7 +145,19 @@ def actor_died(address: str) -> tuple[str, ...]:
     )
 
 
-def lost_head(_launch: Launch, _loss: Loss, _address: str) -> Script:
+def raised(loss: Loss) -> tuple[str, ...]:
+    """Return the lines of the exception that a call ends in whose worker raised one."""
+    where = f"(pid=612, ip={loss.address}, actor_id=3b1f0c5a9e7d24c8f01b2a6701000000)"
+    return f"ray.exceptions.RayTaskError(OutOfMemoryError): ray::RayWorkerWrapper.execute_method() {where}", loss.said
+
+
+def out_of_memory(_launch: Launch, wanted: int, free: int, held: int) -> Script:
+    """Yield what a worker does whose process got no memory: its own log does not know of it."""
+    yield Raise(f"torch.OutOfMemoryError: {cuda_out_of_memory(wanted, free, held)}")
+    yield Free()
+
+
+def lost_head(_launch: Launch, _loss: Loss) -> Script:
     """Yield the end of a worker whose head is gone: it looks for it for a while."""
     yield _ray(RECONNECT, "ERR scripts.py:1121 -- Some Ray subprocesses exited unexpectedly:")
     yield _ray(0, "ERR scripts.py:1125 --   raylet [exit code=1]")

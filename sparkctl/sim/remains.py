@@ -51,7 +51,7 @@ class Remains:
 
 def procs(node: SimNode) -> list[str]:
     """Return what the look prints of processes."""
-    boot = node.clock.now() - node.uptime
+    boot = node.now() - node.uptime
     titles = dict.fromkeys(node.processes, "python3") | node.remains.lost
     rest = " ".join(["0"] * 17)
     stats, words = [], []

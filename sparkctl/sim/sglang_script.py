@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from sparkctl.sim.common_lines import bind_error, cuda_out_of_memory, unknown_flag
-from sparkctl.sim.fabric import Loss
+from sparkctl.sim.fabric import How, Loss
 from sparkctl.sim.joining import STORE_FOR
 from sparkctl.sim.launch import Launch
 from sparkctl.sim.memory import GIB
 from sparkctl.sim.rank_lines import closed, collective_timeout, no_head, nobody_joined
 from sparkctl.sim.steps import (
     NOW,
-    Depend,
     Exit,
+    Gather,
     Grow,
     Join,
     Listen,
@@ -56,7 +56,7 @@ def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[],
         f"{_tag(launch)} Ignore import error when loading sglang.srt.models.midashenglm: No module named 'torchaudio'",
     )
     yield from _weights(launch, avail)
-    yield Depend()  # at the barrier that all ranks reach when they have loaded
+    yield Gather()
     tokens = yield from _pool(launch, before, available, avail)
     yield from _graphs(launch, avail)
     if launch.draft_tokens and not launch.is_ngram:
@@ -216,9 +216,9 @@ def alone(launch: Launch, have: int, of: int) -> Script:
     )
 
 
-def apart(launch: Launch, loss: Loss, address: str) -> Script:
-    """Yield the end of a rank that lost the one at ``address``."""
-    if loss is Loss.CUT:
+def apart(launch: Launch, loss: Loss) -> Script:
+    """Yield the end of a rank that lost another."""
+    if loss.how is How.CUT:
         yield Say(STORE_FOR, collective_timeout(launch.rank))
         yield Say(
             1,
@@ -228,7 +228,7 @@ def apart(launch: Launch, loss: Loss, address: str) -> Script:
         yield Exit(137)
     else:
         yield Say(2, "")
-        yield from _scheduler_failure(launch, closed(address))
+        yield from _scheduler_failure(launch, closed(loss.address))
 
 
 def _scheduler_failure(launch: Launch, last: str) -> Script:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparkctl.sim.common_lines import bind_error, cuda_out_of_memory, unknown_flag
-from sparkctl.sim.fabric import Loss
+from sparkctl.sim.fabric import How, Loss
 from sparkctl.sim.launch import Launch
 from sparkctl.sim.memory import GIB
 from sparkctl.sim.rank_lines import at
@@ -53,9 +53,9 @@ def alone_llama(launch: Launch, _have: int, _of: int) -> Script:
     yield Exit(1)
 
 
-def apart_llama(_launch: Launch, loss: Loss, _address: str) -> Script:
+def apart_llama(_launch: Launch, loss: Loss) -> Script:
     """Yield the end of a llama-server that lost a worker; nothing tells it that a cable is gone but a socket that times out."""
-    yield Say(0.4 if loss is Loss.DIED else 924, f"{NOW} E recv failed (bytes_recv=0, size_to_recv=8)")
+    yield Say(0.4 if loss.how is How.DIED else 924, f"{NOW} E recv failed (bytes_recv=0, size_to_recv=8)")
     crashed = "Remote RPC server crashed or returned malformed response"
     yield Say(0, f"/app/ggml/src/ggml-rpc/ggml-rpc.cpp:519: {crashed}")
     yield Exit(134)
@@ -83,7 +83,7 @@ def follow_rpc(launch: Launch) -> Script:
     yield Grow(3, gpu=4 * GIB)
 
 
-def apart_rpc(_launch: Launch, _loss: Loss, _address: str) -> Script:
+def apart_rpc(_launch: Launch, _loss: Loss) -> Script:
     """Yield what a worker does when its server is gone: it gives everything back and waits for the next."""
     yield Say(0.2, "Client connection closed")
     yield Free()

@@ -108,6 +108,7 @@ class SimulatedSparks:
         for name, node in self.nodes.items():
             host_key = asyncssh.generate_private_key("ssh-ed25519")
             node.address = address(node, next(iter(FABRIC.values()))) or node.address
+            node.is_cabled = lambda: not self.fabric.is_cut
             self.docker[name] = Dockerd(node, self.fabric)
             node.guard = self.guards[name] = SimGuard(node, self.docker[name])
             self.sshd[name] = Sshd(node, self.docker[name], self.guards[name], host_key, client)

@@ -56,6 +56,11 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
+class Open:
+    """The others find this head from here on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """The other ranks are waited for; ``meanwhile`` is said until they are there."""
 
@@ -65,6 +70,23 @@ class Join:
 @dataclass(frozen=True, slots=True)
 class Depend:
     """From here on the end of another rank is felt at once; before, it is not noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Its weights are there: it waits until those of all ranks are, and feels from here on when one is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """Its process of the engine ended with an error, of which the head is told; its container goes on."""
+
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Somebody pulls the cable between the Sparks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +112,8 @@ class Exit:
     oom_killed: bool = False
 
 
-Step = Say | Load | Grow | Leak | Listen | Join | Depend | Follow | Free | Hang | Exit
-AT_ONCE = (Listen, Join, Depend, Follow, Free, Hang, Exit)
+Step = Say | Load | Grow | Leak | Listen | Open | Join | Depend | Gather | Raise | Cut | Follow | Free | Hang | Exit
+AT_ONCE = (Listen, Open, Join, Depend, Gather, Raise, Cut, Follow, Free, Hang, Exit)
 Script = Iterator[Step]
 
 

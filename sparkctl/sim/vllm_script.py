@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from sparkctl.sim import ray_script
 from sparkctl.sim.common_lines import cuda_out_of_memory, unknown_flag
-from sparkctl.sim.fabric import Loss
+from sparkctl.sim.fabric import How, Loss
 from sparkctl.sim.joining import STORE_FOR, Bond
 from sparkctl.sim.launch import Launch
 from sparkctl.sim.memory import GIB, TOTAL
 from sparkctl.sim.models import architecture, kv_bytes
 from sparkctl.sim.rank_lines import at, collective_timeout, network_error, no_head, nobody_joined
-from sparkctl.sim.steps import NOW, Depend, Exit, Grow, Join, Listen, Load, Say, Script, bar_times, drawn
+from sparkctl.sim.steps import NOW, Exit, Gather, Grow, Join, Listen, Load, Say, Script, bar_times, drawn
 
 TIME_FORMAT = "%m-%d %H:%M:%S"
 SHARD_SECONDS = 8.0
@@ -56,7 +56,7 @@ def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[],
     if available() < wanted:
         yield from _too_little(launch, wanted, available())
     yield from _weights(launch)
-    yield Depend()
+    yield Gather()
     yield from _compile_and_capture(launch, wanted)
     yield from _serve(launch)
 
@@ -87,7 +87,7 @@ def _headless(launch: Launch, available: Callable[[], int]) -> Script:
     if available() < wanted:
         yield from _too_little(launch, wanted, available())
     yield from _weights(launch)
-    yield Depend()
+    yield Gather()
     yield Grow(54, gpu=max(0, wanted - launch.weights - OVERHEAD // 2))
 
 
@@ -232,13 +232,15 @@ def alone(launch: Launch, have: int, of: int) -> Script:
         yield from _core_failure(nobody_joined(STORE_FOR, have, of))
 
 
-def apart(launch: Launch, loss: Loss, address: str) -> Script:
-    """Yield the end of a rank that lost the one at ``address``."""
+def apart(launch: Launch, loss: Loss) -> Script:
+    """Yield the end of a rank that lost another."""
     joining = launch.joining
     if joining is not None and joining.bond is Bond.RAY:
-        yield from ray_script.lost_worker(address)
-        yield from _core_failure(*ray_script.actor_died(address))
-    elif loss is Loss.CUT:
+        if loss.how is How.RAISED:
+            yield from _core_failure(*ray_script.raised(loss))
+        yield from ray_script.lost_worker(loss.address)
+        yield from _core_failure(*ray_script.actor_died(loss.address))
+    elif loss.how is How.CUT:
         yield Say(STORE_FOR, f"{_tag(launch)} {collective_timeout(launch.rank)}")
         yield from _end_of(launch, "RuntimeError: cancelled")
     else:

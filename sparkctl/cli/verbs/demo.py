@@ -49,6 +49,8 @@ def command(
     sparkctl demo --scenario trouble top      a stuck clock, heat, half a fabric ...: findings come within half a minute
     sparkctl demo up qwen36-vllm --node spark1 --set env.SIM_FAULT=cuda-oom      a start that fails; the faults:
         cuda-oom oom-killed hang exit0 no-token bad-flag memory-runaway
+    sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies      over both, or fabric-cut; an image with missing-on-spark2
+        or stale-on-spark2 in its name is not there, or another one
     sparkctl demo --serve                     then, elsewhere, with the variables it prints: any verb
 
     Nothing of yours is written to: your profiles are read where they are, and everything else is in a temporary directory,
