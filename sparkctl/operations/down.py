@@ -164,6 +164,8 @@ class _Down:
 
     async def _follow(self, stack: AsyncExitStack) -> None:
         """Ask where the other ranks are: by the names that whoever started them gave, else all nodes there are."""
+        if self.request.instance is not None and any(node in self.failures for node in self.asked):
+            await self._visit(self.request.everywhere, stack)  # what it does not say, its other ranks may
         for whole in self._chosen():
             await self._visit([n for n in self.request.everywhere if n.name in whole.elsewhere], stack)
         if any(whole.missing and (self._strangers(whole) or not whole.elsewhere) for whole in self._chosen()):
@@ -176,14 +178,22 @@ class _Down:
         return [name for name in whole.elsewhere if name not in self.sessions] if whole.missing else []
 
     def _chosen(self) -> list[Whole]:
-        """Return what is to be stopped: whole instances of which any part is where it was asked."""
+        """Return what is to be stopped: whole instances of which any part is where it was asked.
+
+        A named one also where its other ranks say that a part is there, and that node does not answer.
+        """
+        silent = [node for node in self.asked if node in self.failures] if self.request.instance else []
         occupants = [
             Occupant(node, one, None, port_of(one))
             for node, containers in self.containers.items()
             for one in containers
             if one.is_ours and self.request.instance in (None, one.label(Label.INSTANCE))
         ]
-        return [whole for whole in wholes(occupants) if any(node in self.asked for node in whole.nodes)]
+        return [
+            whole
+            for whole in wholes(occupants)
+            if any(node in self.asked for node in whole.nodes) or any(node in silent for node in whole.elsewhere)
+        ]
 
     def _tell(self, chosen: Sequence[Whole]) -> None:
         """Say what goes with what was asked for."""
@@ -316,7 +326,7 @@ class _Down:
                     self._warn(
                         node,
                         f"what may still run there of {names} is stopped at the next contact with {node}",
-                        f"that is up, down or free there within a day; sparkctl status --node {node} tells of it until then",
+                        f"that is up, down, free or switch there within a day; until then status tells of it",
                     )
 
     def _last_known(self, node: NodeName, now: float, without: set[str]) -> list[Owed]:

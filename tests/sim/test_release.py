@@ -289,6 +289,30 @@ async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_
     assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
 
 
+async def test_the_head_is_stopped_too_where_only_the_worker_s_node_was_named_and_is_away(
+    both: SimulatedSparks, ctx: Context
+) -> None:
+    ids = ranks(both)
+    one, two = load_config(both.config_path).nodes
+    off = await away(both, two)
+    _, ended = await everything(down(ctx, DownRequest("big", [off], everywhere=[one, off])))
+    assert (ended.exit_code, both.docker["spark1"].containers) == (3, {})
+    (owed,) = OwedStops(ctx.history.directory).all(ctx.clock.now())
+    assert (owed.node, owed.run) == ("spark2", "run-1")
+    assert list(both.docker["spark2"].containers) == [ids[1]]
+
+
+async def test_what_runs_elsewhere_by_itself_is_not_stopped_for_a_node_that_is_away(
+    both: SimulatedSparks, ctx: Context
+) -> None:
+    one, two = load_config(both.config_path).nodes
+    off = await away(both, two)
+    _, ended = await everything(down(ctx, DownRequest(INSTANCE, [off], everywhere=[one, off])))
+    assert ended.exit_code == 3
+    assert len(both.docker["spark1"].containers) == 1
+    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
+
+
 async def test_what_was_started_again_meanwhile_is_left(both: SimulatedSparks, ctx: Context) -> None:
     ids = ranks(both)
     two = load_config(both.config_path).nodes[1]
