@@ -326,7 +326,7 @@ class _Down:
                     self._warn(
                         node,
                         f"what may still run there of {names} is stopped at the next contact with {node}",
-                        f"that is up, down, free or switch there within a day; until then status tells of it",
+                        "that is up, down, free or switch there within a day; until then status tells of it",
                     )
 
     def _last_known(self, node: NodeName, now: float, without: set[str]) -> list[Owed]:
