@@ -20,6 +20,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.verdict import Cause
+from sparkctl.operations.clock_offset import measure
 from sparkctl.operations.logs import LogsRequest, logs
 from sparkctl.operations.status import status
 from sparkctl.operations.up import up
@@ -170,9 +171,21 @@ async def test_a_guard_that_ends_one_rank_ends_the_model_and_is_the_verdict(ctx:
         assert states(sparks) == ["exited", "exited"]
 
 
+async def test_clocks_are_compared_over_ssh(sparks: SimulatedSparks, ctx: Context) -> None:
+    sparks.nodes["spark2"].clock_ahead = -200.0
+    for node, ahead in zip(load_config(sparks.config_path).nodes, (0.0, -200.0), strict=True):
+        async with ctx.session(node) as session:
+            await session.link.connect()
+            found = await measure(session)
+        assert found is not None
+        assert abs(found.ahead - ahead) <= found.doubt + 0.05
+
+
+@pytest.mark.parametrize("ahead", [300.0, -300.0])
 async def test_a_worker_that_somebody_kills_is_the_root_whatever_the_head_says_then(
-    slow: SimulatedSparks, ctx: Context
+    slow: SimulatedSparks, ctx: Context, ahead: float
 ) -> None:
+    slow.nodes["spark2"].clock_ahead = ahead
     stream = up(ctx, request(slow))
     await loading(stream, "spark2")
     (worker,) = slow.docker["spark2"].containers.values()
