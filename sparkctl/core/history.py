@@ -12,7 +12,7 @@ import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -208,10 +208,12 @@ class History:
         self._write(keep)
 
     def failures_since_ready(self, profile: str, node: str, earliest: float) -> tuple[tuple[float, str], ...]:
-        """Return (unix seconds, cause) of the starts that failed on a node after its last good one, oldest first."""
+        """Return (unix seconds, cause) of the starts that failed on a node after its last good one, oldest first; of a model
+        over several Sparks, whichever rank it was that failed."""
         found: dict[str, tuple[float, str]] = {}
         for record in self._records():
-            if record.get("profile") != profile or record.get("node") != node or not _is_time(record.get("ts")):
+            is_there = node == record.get("node") or node in _nodes(record)
+            if record.get("profile") != profile or not is_there or not _is_time(record.get("ts")):
                 continue
             if is_duration(record.get("seconds")):
                 found.clear()
@@ -312,7 +314,7 @@ class History:
             if not isinstance(profile, str) or not isinstance(when, int | float) or not _is_time(when):
                 continue
             node = str(record.get("node"))
-            if is_duration(record.get("seconds")):
+            if is_duration(record.get("seconds")) and node not in _nodes(record)[1:]:  # the head's counts
                 last[profile] = LastStart(profile, node, float(when), seconds=float(record["seconds"]))
             elif isinstance(failed, str):
                 last[profile] = LastStart(profile, node, float(when), failed=failed)
@@ -451,6 +453,11 @@ def _size(path: Path) -> int:
 
 def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 50
+
+
+def _nodes(record: Mapping[str, Any]) -> list[str]:
+    nodes = record.get("nodes")
+    return nodes if isinstance(nodes, list) else []
 
 
 def _alive(kept: Kept) -> Operation:

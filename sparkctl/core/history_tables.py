@@ -134,14 +134,15 @@ def drop(file: sqlite3.Connection, key: str) -> None:
 
 
 def told(file: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Return how the last starts ended, in the order in which that became known, as `expectation` reads them."""
+    """Return how the last starts ended, in the order in which that became known, as `expectation` reads them: of a model
+    over several Sparks one for each rank, all with its ``nodes``, the head's first."""
     found = file.execute(
         "SELECT told_at AS ts, o.profile, o.hash, o.alike AS kind, s.node, s.seconds, s.parts, s.peak, s.estimated, "
-        "s.has_joined AS joined, s.cause AS failed, s.container FROM shares s JOIN operations o ON o.id = s.operation "
+        "s.has_joined AS joined, s.cause AS failed, s.container, o.nodes FROM shares s JOIN operations o ON o.id = s.operation "
         "WHERE s.told IS NOT NULL AND o.kind = 'start' ORDER BY s.told DESC LIMIT ?",
         (_TOLD,),
     ).fetchall()
-    return [dict(row) | {"parts": _data(row["parts"])} for row in reversed(found)]
+    return [dict(row) | {"parts": _data(row["parts"]), "nodes": _data(row["nodes"])} for row in reversed(found)]
 
 
 def operations(

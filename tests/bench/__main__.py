@@ -20,6 +20,7 @@ BENCHES = (
     "panel",
     "growth",
     "diagnose",
+    "history",
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("textual", "docker", "asyncssh", "pydantic", "yaml", "asyncio", "prometheus_client")
+HEAVY = ("textual", "docker", "asyncssh", "pydantic", "yaml", "asyncio", "prometheus_client", "sqlite3")
 LISTING = "import json, sys; print('\\n' + json.dumps(sorted(sys.modules)))"
 
 
@@ -68,4 +68,4 @@ def test_status_as_it_runs_leaves_them_out_too(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(json.dumps({"nodes": [node]}))
     modules = loaded(run("status") + "; assert code == 3, code", tmp_path)
     assert {"asyncssh", "sparkctl.operations.status"} <= modules
-    assert modules.isdisjoint({"docker", "requests", "pydantic", "textual"})
+    assert modules.isdisjoint({"docker", "requests", "pydantic", "textual", "sqlite3"})

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sparkctl.core.clock import SystemClock
 from sparkctl.core.history import History
 from sparkctl.core.history_entry import Entry
-from sparkctl.core.history_file import VERSION
+from sparkctl.core.history_file import SCHEMA, VERSION
 from sparkctl.model.history import Kind, Operation, Share
 from sparkctl.model.node import NodeName
 from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
@@ -413,3 +413,57 @@ def test_what_was_seen_of_an_engine_is_kept_with_its_start(history: History) -> 
     history.saw(ID, None, 22.5)
     (one,) = history.operations()
     assert (one.shares[0].accept_length, one.shares[0].tokens_per_second) == (3.1, 22.5)
+
+
+def test_a_file_of_an_older_sparkctl_is_brought_up_with_all_that_is_in_it(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(history)
+    newer = (*SCHEMA, "ALTER TABLE operations ADD COLUMN colour TEXT; CREATE INDEX colours ON operations (colour)")
+    monkeypatch.setattr("sparkctl.core.history_file.SCHEMA", newer)
+    monkeypatch.setattr("sparkctl.core.history_file.VERSION", len(newer))
+    done(history)
+    assert [one.outcome for one in history.operations()] == ["ready", "ready"]
+    with closing(sqlite3.connect(history.directory / "history.db")) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (VERSION + 1,)
+        assert file.execute("SELECT count(colour), count(*) FROM operations").fetchone() == (0, 2)
+
+
+def test_a_step_up_that_fails_leaves_the_file_as_it_was(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    done(history)
+    with monkeypatch.context() as patched:
+        patched.setattr("sparkctl.core.history_file.SCHEMA", (*SCHEMA, "CREATE TABLE half (a); CREATE TABLE half (a)"))
+        patched.setattr("sparkctl.core.history_file.VERSION", VERSION + 1)
+        done(history)
+        assert history.word() is not None
+    assert [one.outcome for one in history.operations()] == ["ready"]
+    done(history)
+    assert len(history.operations()) == 2
+
+
+def test_of_a_model_over_two_sparks_the_head_stands_for_the_start_and_any_rank_for_its_failure(
+    history: History,
+) -> None:
+    both = [SPARK1, NodeName("spark2")]
+    for seconds in (400.0, None):
+        entry = history.begin(Kind.START, SystemClock(), "milo", both, profile="minimax", instance="minimax", hash="m")
+        for node in both:
+            entry.note(
+                Share(
+                    node,
+                    "minimax",
+                    container=f"{node}-{seconds}",
+                    seconds=seconds and seconds + len(entry.operation.shares),
+                )
+            )
+        if seconds is None:
+            entry.note(Share(both[1], "minimax", cause="worker-lost"))
+        else:
+            (one,) = history.last_starts()
+            assert (one.node, one.seconds) == ("spark1", 400.0)
+        entry.end("ready" if seconds else "failed", 0 if seconds else 1)
+    assert [how for _, how in history.failures_since_ready("minimax", "spark1", 0.0)] == ["worker-lost"]
+    assert [how for _, how in history.failures_since_ready("minimax", "spark2", 0.0)] == ["worker-lost"]
+    assert history.failures_since_ready("minimax", "spark3", 0.0) == ()
+    (one,) = history.last_starts()
+    assert one.failed == "worker-lost"

@@ -1,0 +1,75 @@
+"""What a start writes into the history, against SQLite as it comes out of the box with as many words in one connection."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+from sparkctl.core.clock import SystemClock
+from sparkctl.core.history import History
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.profile_masked import masked_yaml, own_secrets
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.history import Kind, Share
+from sparkctl.model.node import NodeName
+from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved
+
+ROUNDS = 21
+WORDS = 12  # that a start has for its row between its beginning and its end
+OURS, THEIRS = "a start's row", f"SQLite's defaults, {WORDS + 2} updates"
+SPARK1 = NodeName("spark1")
+
+
+def run(rounds: int = ROUNDS) -> Report:
+    """Measure all words of one start, in milliseconds, in a file that has a hundred starts already."""
+    load = LoadMeter()
+    profile = ProfileLibrary(shipped_profiles_dir()).load("qwen36")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        history = History(folder / "state")
+
+        def ours() -> float:
+            began = time.perf_counter()
+            entry = history.begin(
+                Kind.START, SystemClock(), "milo@desk", [SPARK1], profile="qwen36", instance="qwen36",
+                hash=profile.digest, text=masked_yaml(profile),
+            )  # fmt: skip
+            entry.hide(own_secrets(profile))
+            entry.know()
+            for number in range(WORDS):
+                entry.note(Share(SPARK1, "qwen36", container="0123456789ab", peak=number))
+            entry.note(Share(SPARK1, "qwen36", seconds=400.0))
+            entry.end("ready", 0, seconds=400.0)
+            return 1000 * (time.perf_counter() - began)
+
+        for _ in range(100):
+            ours()
+        text = masked_yaml(profile)
+        path = folder / "plain.db"
+        with closing(sqlite3.connect(path)) as plain:
+            plain.execute("CREATE TABLE starts (id INTEGER PRIMARY KEY, text TEXT, peak INTEGER)")
+            plain.commit()
+
+        def theirs() -> float:
+            began = time.perf_counter()
+            with closing(sqlite3.connect(path)) as plain:
+                number = plain.execute("INSERT INTO starts (text) VALUES (?)", (text,)).lastrowid
+                plain.commit()
+                for peak in range(WORDS + 1):
+                    plain.execute("UPDATE starts SET peak = ? WHERE id = ?", (peak, number))
+                    plain.commit()
+            return 1000 * (time.perf_counter() - began)
+
+        taken = interleaved(rounds, {OURS: ours, THEIRS: theirs})
+        began = time.perf_counter()
+        history.expected("qwen36", profile.digest, "spark1", "")
+        asked = 1000 * (time.perf_counter() - began)
+    series = tuple(Series(name, "ms", values) for name, values in taken.items())
+    ratio = Goal(f"{OURS} / {THEIRS}", series[0].median / series[1].median, 1.0)
+    return Report(
+        "history", "what a start writes into the history", series,
+        (ratio, Goal("asking what is usual", asked, unit=" ms")), load.read(),
+    )  # fmt: skip
