@@ -32,7 +32,7 @@ def find_way(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, str]) -> 
                       "the functions of one cable addresses of one network on every Spark (/etc/netplan/40-cx7.yaml)")  # fmt: skip
     fast = {network for network in shared if all(_is_fast(_on(lanes, network)) for lanes in usable.values())}
     taken = fast or shared
-    order = [lane.network for lane in usable[all_lanes[0].node] if lane.network in taken]
+    order = list(dict.fromkeys(lane.network for lane in usable[all_lanes[0].node] if lane.network in taken))
     if not fast:
         order = order[:1]  # one way over the house's network: two interfaces on it are one cable to the switch
     ends = tuple(End(node, tuple(_on(lanes, network) for network in order)) for node, lanes in usable.items())
@@ -131,7 +131,7 @@ def _cautions(
     if len(ends[0].lanes) == 1 and ends[0].lanes[0].device is not None:
         said.append(
             f"one function of the port alone is used ({ends[0].lanes[0].interface}): half of what the cable can; "
-            "give the other function addresses of one network on every Spark, too"
+            "give the other function addresses of one network, another than this one's, on every Spark, too"
         )
     for each, end in zip(all_lanes, ends, strict=True):
         small = [lane for lane in end.lanes if lane.mtu is not None and lane.mtu < _JUMBO]

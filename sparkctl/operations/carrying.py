@@ -160,7 +160,7 @@ async def meet(
         ports = await _ports(target, receiver)
         if road.lanes:
             pairs = zip(road.lanes, ports, strict=True)
-            send["dial"] = [[near.address, far.address, port] for (near, far), port in pairs]
+            send["dial"] = [[near.address, far.address, port, near.interface] for (near, far), port in pairs]
         else:
             send["listen"] = [_LOOPBACK]
         sender = await start(source, send)

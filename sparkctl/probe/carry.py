@@ -130,14 +130,16 @@ def listen(addresses: list[str], count: int, secret: bytes, is_sender: bool, fou
 
 
 def dial(ways: list[list[Any]], count: int, secret: bytes, is_sender: bool, found: queue.Queue[Any]) -> None:
-    """Connect ``count`` streams, over each way [own address, address, port] in turn."""
+    """Connect ``count`` streams, over each way [own address, address, port, own interface] in turn."""
     for number in range(count):
         lane = number % len(ways)
-        own, address, port = ways[lane]
+        own, address, port, interface = ways[lane]
         link = socket.socket()
         try:
             link.settimeout(5.0)
             link.bind((own, 0))
+            with contextlib.suppress(AttributeError, OSError):  # two interfaces of one network: this one is meant
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
             link.connect((address, port))
             shake(link, secret, is_sender)
         except (OSError, Broken) as error:

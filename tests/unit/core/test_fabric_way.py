@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparkctl.core.fabric import environment, find_way
@@ -115,3 +117,16 @@ def test_a_small_mtu_and_missing_devices_are_said() -> None:
     said = " ".join(find_way([spark(ONE), small], {}).cautions)
     assert "spark2: MTU enp1s0f0np0 1500" in said
     assert "/dev/infiniband" in said
+
+
+def test_both_functions_in_one_network_are_one_lane_and_that_is_said() -> None:
+    def twins(number: int) -> NodeLanes:
+        one, two = lanes(number)[1:]
+        return NodeLanes(
+            NodeName(f"spark{number}"), (one, replace(two, address=f"192.168.200.{number + 100}", network=one.network)),
+            has_devices=True,
+        )  # fmt: skip
+
+    way = find_way([twins(1), twins(2)], {})
+    assert [[lane.interface for lane in end.lanes] for end in way.ends] == [["enp1s0f0np0"]] * 2
+    assert "another than this one's" in way.cautions[0]
