@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
@@ -11,44 +11,34 @@ from sparkctl.model.units import GIB, gib
 from sparkctl.present.bars import legend, memory_bar
 from sparkctl.present.frame import framed
 from sparkctl.present.spans import Row, Span, Tone, cut, ends, row, said, width
+from sparkctl.present.switch_rows import why_words
 from sparkctl.present.wrap import wrapped
 
 WIDE = 110  # columns from which on before and after stand beside each other
 _LABEL = 7
 _BESIDE = 27  # columns of what stands beside a bar: ≈ 102.8 of 121.7 GiB est.
 _WIDEST_BAR = 44
-_WHY = {
-    "memory": "no room for both",
-    "port": "the same port",
-    "group": "of the same exclusive group",
-    "instance": "another version of the same",
-    "name": "the same container name",
-    "nodes": "none of its ranks is left behind",
-}
 
 
-def why_words(conflicts: Iterable[Conflict]) -> str:
-    """Return why something stops."""
-    return ", ".join(_WHY.get(one.value, one.value) for one in conflicts)
+def pictures(
+    plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool = False, *, has_begun: bool = False
+) -> list[Row]:  # fmt: skip
+    """Return every Spark of a plan before and after; ``bars`` is their memory as it was last seen, where it was. What was
+    before is now as long as nothing ``has_begun``."""
+    make = _beside if columns >= WIDE else _below
+    was = "before" if has_begun else "now"
+    return [each for change in plan.changes for each in make(change, bars, columns, ascii_only, was)]
 
 
-def pictures(plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool = False) -> list[Row]:
-    """Return every Spark of a plan before and after; ``bars`` is their memory as it was last seen, where it was."""
-    rows: list[Row] = []
-    for change in plan.changes:
-        rows += (
-            _beside(change, bars, columns, ascii_only) if columns >= WIDE else _below(change, bars, columns, ascii_only)
-        )
-    return rows
-
-
-def _beside(change: NodeChange, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool) -> list[Row]:
+def _beside(
+    change: NodeChange, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool, was: str
+) -> list[Row]:
     arrow = " > " if ascii_only else " → "
     left, right = (columns - len(arrow)) // 2, columns - len(arrow) - (columns - len(arrow)) // 2
     sides = [_now(change, bars, left - 4, ascii_only), _then(change, bars, right - 4, ascii_only)]
     lines = max(map(len, sides)) + 2
     titles = (
-        row(said(change.node, Tone.TITLE), Span(" now", Tone.LABEL)),
+        row(said(change.node, Tone.TITLE), Span(f" {was}", Tone.LABEL)),
         row(said(change.node, Tone.TITLE), Span(" afterwards", Tone.LABEL)),
     )
     now, then = (
@@ -59,10 +49,12 @@ def _beside(change: NodeChange, bars: Mapping[NodeName, MemoryBar], columns: int
     return [(*one, gap, *other) for one, gap, other in zip(now, gaps, then, strict=True)]
 
 
-def _below(change: NodeChange, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool) -> list[Row]:
-    now, then = (make(change, bars, columns - 4, ascii_only, name) for make, name in ((_now, "now"), (_then, "then")))
+def _below(
+    change: NodeChange, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool, was: str
+) -> list[Row]:
+    now, then = (make(change, bars, columns - 4, ascii_only, name) for make, name in ((_now, was), (_then, "then")))
     body = [*now, *then]
-    title = row(said(change.node, Tone.TITLE), Span(" now, and afterwards", Tone.LABEL))
+    title = row(said(change.node, Tone.TITLE), Span(f" {was}, and afterwards", Tone.LABEL))
     return list(framed(title, body, columns, len(body) + 2, chosen=False, ascii_only=ascii_only))
 
 

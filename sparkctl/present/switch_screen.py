@@ -30,7 +30,13 @@ WAY = (
     SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING, SwitchStep.DONE,
 )  # fmt: skip
 _WAY_BACK = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
+_REACHED = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
+_DONE = {
+    SwitchStep.CHECKING: "checked", SwitchStep.STOPPING: "stopped", SwitchStep.RELEASING: "released",
+    SwitchStep.STARTING: "started", SwitchStep.CLEARING: "cleared", SwitchStep.RESTORING: "restored",
+}  # fmt: skip
 _HANG = 9  # columns before what is said of a step
+_WORD = 10  # columns of the word for a step that is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,9 @@ def switch_rows(scene: SwitchScene, columns: int, lines: int) -> Page:
         plan = scene.plan
         rows += [*_said(scene, inner), ()]
     if plan is not None:
-        rows += pictures(plan, {} if course is not None else scene.bars, inner, scene.ascii_only)
+        rows += pictures(
+            plan, {} if course is not None else scene.bars, inner, scene.ascii_only, has_begun=course is not None
+        )
     page = scrolled(rows, scene.further, lines, scene.ascii_only)
     return Page(filled([row(" ", *one) for one in page.rows], columns, lines, scene.ascii_only), page.further)
 
@@ -163,36 +171,34 @@ def _steps(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
 def _step(one: Taken, course: SwitchCourse, scene: SwitchScene, columns: int, *, goes_on: bool) -> list[Row]:
     sign, tone = _sign(one, scene.ascii_only, goes_on=goes_on)
     until = scene.now if goes_on else one.ended
-    taken = (
-        ""
-        if until is None or one.step in (SwitchStep.DONE, SwitchStep.RESTORED)
-        else clock(max(0.0, until - one.began))
-    )
-    words = step_words(one.step, course, one.ended is not None)
-    head = row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", Tone.VALUE))
-    rows = [
-        row(*(head if not at else row(" " * _HANG)), Span(line, Tone.STRONG if goes_on else Tone.PLAIN))
-        for at, line in enumerate(fold(words, max(16, columns - _HANG), 0))
-    ]
+    taken = "" if until is None or one.step in _REACHED else clock(max(0.0, until - one.began))
+    head, hang = row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", Tone.VALUE)), _HANG
     several = len({proof.node for proof in one.proofs}) > 1
-    for proof in one.proofs:
-        where = f"{proof.node}: " if several and proof.node else ""
-        lines = fold(said(f"{where}{proof.text}").text, max(16, columns - _HANG), 0)
-        rows += [row(" " * _HANG, Span(line, Tone.LABEL)) for line in lines]
+    told = [
+        (f"{proof.node}: {proof.text}" if several and proof.node else proof.text, Tone.LABEL) for proof in one.proofs
+    ]
+    if told and one.ended is not None and one.step in _DONE:
+        head, hang = row(*head, Span(f"{_DONE[one.step]:<{_WORD}}", Tone.PLAIN)), _HANG + _WORD
+    else:
+        words = step_words(one.step, course, one.ended is not None)
+        told = [(words, Tone.STRONG if goes_on else Tone.PLAIN), *told]
+    lines = [(line, kind) for words, kind in told for line in fold(said(words).text, max(16, columns - hang), 0)]
+    rows = [row(*(head if not at else row(" " * hang)), Span(line, kind)) for at, (line, kind) in enumerate(lines)]
     return rows + (_live(course, scene, columns) if goes_on else [])
 
 
 def _live(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
-    """Return how far what is being started or stopped now is, on each Spark where something is."""
+    """Return how far what is being stopped or started by this step is, on each Spark."""
+    old = () if course.plan is None else course.plan.stops
     rows: list[Row] = []
     space = Space(max(24, columns - _HANG), scene.ascii_only)
     for name, seen in scene.glances.items():
         for one in seen.view.instances:
-            if (
-                one.ours
-                and one.phase in COMING
-                and (one.phase is not Phase.STOPPING or course.step is SwitchStep.STOPPING)
-            ):
+            stops = one.phase is Phase.STOPPING
+            is_new = course.step is SwitchStep.STARTING and one.name == course.instance and not stops
+            is_old = course.step is SwitchStep.RESTORING and one.name != course.instance and not stops
+            goes = course.step is SwitchStep.STOPPING and stops and (not old or one.name in old)
+            if one.ours and one.phase in COMING and (is_new or is_old or goes):
                 rows.append(row(" " * _HANG, said(f"{one.name} on {name}", Tone.LABEL)))
                 rows += [row(" " * _HANG, *each) for part in start_parts(one, seen, space) for each in part.rows]
     return rows

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.model.events import Event, SwitchStepped
+from sparkctl.model.switch import SwitchStep
+from sparkctl.operations.switch import switch
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST
+from tests.sim.test_switch import NEW, OLD, divided
 from tests.tui.driving import Driver, idle, on_sparks, until
 
 
@@ -92,3 +96,70 @@ async def test_what_cannot_be_switched_to_says_why_and_is_not_done(
         await pilot.press("escape")
         await until(pilot, "○ nothing runs")
         assert not sparks.docker["spark1"].running
+
+
+async def agreed(pilot: Driver) -> None:
+    """Say yes, whichever way it is asked: who may be answering wants its name typed."""
+    shown = await until(pilot, lambda text: "[ Cancel ]" in text or "to do it; esc leaves it running" in text)
+    await pilot.press(*(("tab",) if "[ Cancel ]" in shown else OLD), "enter")
+
+
+async def test_it_is_done_step_by_step_with_its_proofs_and_the_other_spark_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with divided(tmp_path / "beds") as bed, on_sparks(bed.sparks, tmp_path, monkeypatch) as pilot:
+        await planned(pilot, f"switch {NEW} --node spark1 --no-guard")
+        await pilot.press("enter")
+        await agreed(pilot)
+        shown = await until(pilot, f"{NEW} serves on spark1 in place of {OLD}")
+        assert "spark2 is free now" in shown
+        for step in ("checked  ", "stopped  ", "released ", "started  ", "cleared  "):
+            assert f"  {step}" in shown, shown
+        assert bed.is_new()
+        await pilot.press("escape")
+        await until(pilot, lambda text: "spark1 ● ready" in text and "spark2 ○ nothing runs" in text)
+        await pilot.press("h")
+        await until(pilot, f"start {NEW}")
+        await pilot.press("down")
+        await until(pilot, f"switch {NEW}")
+
+
+async def test_one_that_fails_tells_both_stories_and_the_old_one_serves_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        divided(tmp_path / "beds") as bed,
+        on_sparks(bed.sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await planned(pilot, f"switch {NEW} --node spark1 --no-guard --set env.SIM_FAULT=cuda-oom")
+        await pilot.press("enter")
+        await agreed(pilot)
+        shown = await until(pilot, f"● {OLD} serves again")
+        assert f"✕ {NEW} failed: " in shown
+        assert "✓        " in shown
+        assert bed.is_old()
+        await pilot.press("r")
+        await until(pilot, "enter does it, after a question")
+
+
+async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def at(event: Event) -> bool:
+        return isinstance(event, SwitchStepped) and event.step is SwitchStep.RELEASING
+
+    async with divided(tmp_path / "beds") as bed:
+        assert await bed.crash(switch(bed.ctx("ada@desk"), bed.request()), at)
+        async with on_sparks(bed.sparks, tmp_path, monkeypatch) as pilot:
+            shown = await until(pilot, f"switch to {NEW} was left: step 3 of 6, releasing, by ada@desk since ")
+            assert "undoes it" in shown or "A undo" in shown
+            await pilot.press("A")
+            shown = await until(pilot, "Undo the switch that was left?")
+            assert "[ Cancel ]" in shown
+            await pilot.press("tab", "enter")
+            await until(pilot, f"{OLD} serves again")
+            assert bed.is_old()
+            await pilot.press("escape")
+            await until(pilot, lambda text: "was left" not in text and text.count("● ready") == 2)
+            await pilot.press("o")
+            await until(pilot, lambda text: "● ready" in text)

@@ -1,0 +1,129 @@
+"""A switch as a picture: nothing is lost where it is narrow, and what is an estimate says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.core.switch_course import SwitchCourse, after
+from sparkctl.model.events import Ended, Outcome, SwitchPlanned, SwitchStepped
+from sparkctl.model.fit import Answer, Fit, Obtained, Part
+from sparkctl.model.node import NodeName
+from sparkctl.model.sample import MemoryBar
+from sparkctl.model.switch import Conflict, Journal, JournalView, NodeChange, SwitchPlan, SwitchStep, Tenant
+from sparkctl.model.switch import Found as JournalFound
+from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.present import switch_picture
+from sparkctl.present.spans import text, width
+from sparkctl.present.switch_line import course_line, journal_words
+from sparkctl.present.switch_screen import SwitchScene, switch_rows
+
+GIB = 1 << 30
+ONE, OTHER = NodeName("spark1"), NodeName("spark2")
+TOTAL = 121 * GIB
+FIT = Fit(ONE, "qwen36", Answer.IF_STOPPED, (Part("weights", 35 * GIB, Obtained.MEASURED),))
+CHANGES = (
+    NodeChange(ONE, TOTAL, 14 * GIB, (
+        Tenant("minimax-m27", "c", "a", True, 98 * GIB, (Conflict.MEMORY,), "0/2", 8000),
+        Tenant("orpheus-tts", "o", "b", True, 6 * GIB, port=5005),
+    ), "qwen36", FIT, 72 * GIB),
+    NodeChange(OTHER, TOTAL, 18 * GIB, (
+        Tenant("minimax-m27", "c2", "d", True, 97 * GIB, (Conflict.NODES,), "1/2"),), None, None, 113 * GIB),
+)  # fmt: skip
+PLAN = SwitchPlan("qwen36", "qwen36", (ONE,), CHANGES, ("minimax-m27",), (), ("the image is old",), 198.0)
+SCENE = SwitchScene("qwen36", (ONE,), PLAN)
+
+
+def shown(scene: SwitchScene, columns: int, lines: int) -> str:
+    rows = switch_rows(scene, columns, lines).rows
+    assert len(rows) == lines
+    assert all(width(row) == columns for row in rows)
+    return "\n".join(text(row) for row in rows)
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_who_stops_who_stays_and_who_comes_is_there_in_any_width(columns: int, ascii_only: bool) -> None:
+    seen = shown(replace(SCENE, ascii_only=ascii_only), columns, 60)
+    assert "- minimax-m27  rank 0 of 2" in seen
+    assert "no room for both" in seen
+    assert "= orpheus-tts" in seen
+    assert "+ qwen36" in seen
+    assert "35.0 GiB est.  starts" in seen
+    assert "nothing: it is free" in seen
+    assert "the image is old" in seen
+    assert seen.isascii() or not ascii_only
+
+
+def test_before_and_after_stand_beside_each_other_where_there_is_room_and_are_read_on_to_where_there_is_not() -> None:
+    (line,) = [line for line in shown(SCENE, 120, 40).splitlines() if "spark1 now" in line]
+    assert "spark1 afterwards" in line
+    page = switch_rows(replace(SCENE, further=99), 60, 13)
+    assert page.further > 0
+    assert "the end" in text(page.rows[-1])
+
+
+def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
+    now = MemoryBar(TOTAL, 14 * GIB, 104 * GIB, 3 * GIB, 5 * GIB, 9 * GIB, 0)
+    bar = switch_picture.after(CHANGES[0], {ONE: now})
+    assert bar is not None
+    assert bar.available == 72 * GIB
+    assert bar.page_cache == 0, "a start drops it"
+    assert bar.gpu_processes == (104 - 98 + 35) * GIB
+    assert sum((bar.gpu_processes, bar.other_used, bar.page_cache, bar.free)) == TOTAL
+    free = switch_picture.after(CHANGES[1], {OTHER: now})
+    assert free is not None
+    assert free.page_cache == 5 * GIB, "where nothing starts nothing is dropped"
+    assert switch_picture.after(replace(CHANGES[0], available_after=None), {}) is None
+
+
+def test_what_stands_against_it_is_said_and_no_key_is_offered() -> None:
+    seen = shown(replace(SCENE, plan=replace(PLAN, obstacles=("port 8003 is taken by postgres",))), 80, 24)
+    assert "✕ port 8003 is taken by postgres" in seen
+    assert "enter does it" not in seen
+    assert "cannot be switched to" in seen
+
+
+def course(*more: SwitchStepped | Ended) -> SwitchCourse:
+    made: SwitchCourse | None = None
+    for event in (SwitchPlanned(100.0, ONE, PLAN), *more):
+        made = after(made, event)
+    assert made is not None
+    return made
+
+
+def step(ts: float, which: SwitchStep, proof: str | None = None) -> SwitchStepped:
+    return SwitchStepped(ts, ONE, which, "qwen36", proof, ts - 100.0)
+
+
+def test_a_rollback_tells_both_stories() -> None:
+    verdict = Verdict(
+        Cause.CUDA_OUT_OF_MEMORY, "The workspace did not fit", (Evidence("CUDA out of memory", "log", 412),), "less"
+    )
+    made = course(
+        step(101, SwitchStep.CHECKING), step(104, SwitchStep.CHECKING, "all is there"), step(104, SwitchStep.STARTING),
+        step(160, SwitchStep.UNDOING), step(165, SwitchStep.RESTORING), step(400, SwitchStep.RESTORED, "a token came"),
+        Ended(401.0, Outcome.FAILED, 1, 301.0, ONE, "qwen36", verdict=verdict),
+    )  # fmt: skip
+    seen = shown(replace(SCENE, course=made, now=500.0), 80, 40)
+    assert "✕ qwen36 failed: The workspace did not fit" in seen
+    assert "line 412: CUDA out of memory" in seen
+    assert "● minimax-m27 serves again: a token came" in seen
+    assert "✓  0:03  checked   all is there" in seen
+    assert "✕        starting qwen36" in seen
+    assert "spark1 before" in seen
+
+
+def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
+    line = text(course_line(course(step(101, SwitchStep.RELEASING)), 142.0, "s"))
+    assert "switch to qwen36: waiting for its memory to be back, step 3 of 6 · 0:42   s shows it" in line
+    journal = Journal("0" * 12, "milo@laptop", 0.0, SwitchStep.STARTING, "qwen36", ("qwen36",), "h", (ONE,), (), ())
+    assert "switch to qwen36 was left: step 4 of 6, starting, by milo@laptop since " in journal_words(
+        ONE, JournalView(JournalFound.READ, journal)
+    )
+    assert "goes on: on its way back, restoring" in journal_words(
+        ONE, JournalView(JournalFound.READ, replace(journal, step=SwitchStep.RESTORING), is_held=True)
+    )
+    unknown = journal_words(ONE, JournalView(JournalFound.UNREADABLE, why="it is damaged"))
+    assert unknown == "spark1: the journal of a switch lies there, and it is damaged"
