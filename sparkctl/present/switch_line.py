@@ -28,8 +28,8 @@ def course_line(course: SwitchCourse, now: float, key: str | None, ascii_only: b
     which = _number(step)
     shows = () if key is None else (Span(f"   {key}", Tone.KEY), Span(" shows it", Tone.LABEL))
     return row(
-        Span(f"{symbol(Phase.STARTING, ascii_only)} ", tone), said(f"switch to {course.instance}: ", Tone.STRONG),
-        said(f"{words}{which} · {clock(max(0.0, now - course.began))}", tone), *shows,
+        Span(f"{symbol(Phase.STARTING, ascii_only)} ", tone), said(f"switch to {course.instance}", Tone.STRONG),
+        said(f"{which} · {clock(max(0.0, now - course.began))}", tone), *shows, said(f"   {words}", tone),
     )  # fmt: skip
 
 
@@ -37,12 +37,15 @@ def _number(step: SwitchStep | None) -> str:
     return f", step {WAY.index(step) + 1} of {len(WAY)}" if step in WAY else ""
 
 
-def left_line(words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, ascii_only: bool = False) -> Row:
+def left_lines(
+    words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, ascii_only: bool = False
+) -> tuple[Row, ...]:
     """Return a switch of somebody else's, or one that was left: ``words`` say who, which step, since when; ``keys`` what
-    can be done, each with its word."""
+    can be done, each with its word, in a row of their own."""
     sign = symbol(Phase.STARTING if is_held else Severity.WARNING, ascii_only)
-    shown = [span for key, does in keys for span in (Span(f"   {key}", Tone.KEY), Span(f" {does}", Tone.LABEL))]
-    return row(Span(f"{sign} ", Tone.ATTENTION), said(words, Tone.ATTENTION), *shown)
+    shown = [span for key, does in keys for span in (Span(f"  {key}", Tone.KEY), Span(f" {does}", Tone.LABEL))]
+    told = row(Span(f"{sign} ", Tone.ATTENTION), said(words, Tone.ATTENTION))
+    return (told, tuple(shown)) if shown else (told,)
 
 
 def moved_row(one: Moved, ascii_only: bool = False) -> Row:

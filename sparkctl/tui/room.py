@@ -36,7 +36,7 @@ from sparkctl.present.overview import Scene
 from sparkctl.present.plan_text import plan_lines
 from sparkctl.present.results import guard_notice, refused_rows, result_line, warning_notice
 from sparkctl.present.spans import Row, Tone, row, said
-from sparkctl.present.switch_line import course_line, journal_words, left_line, moved_row, moved_short
+from sparkctl.present.switch_line import course_line, journal_words, left_lines, moved_row, moved_short
 from sparkctl.present.wrong import Wrong
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
@@ -211,11 +211,12 @@ class Room:
             if (key := self._key(action)) is not None and not self.is_replaying
         ]
         return [
-            left_line(
+            line
+            for name, view in self._journals().values()
+            for line in left_lines(
                 journal_words(name, view), () if view.is_held or view.journal is None else tuple(keys),
                 is_held=view.is_held, ascii_only=ascii_only,
             )
-            for name, view in self._journals().values()
         ]  # fmt: skip
 
     def _key(self, action: ActionId) -> str | None:

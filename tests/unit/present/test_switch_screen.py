@@ -117,7 +117,7 @@ def test_a_rollback_tells_both_stories() -> None:
 
 def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
     line = text(course_line(course(step(101, SwitchStep.RELEASING)), 142.0, "s"))
-    assert "switch to qwen36: waiting for its memory to be back, step 3 of 6 · 0:42   s shows it" in line
+    assert "switch to qwen36, step 3 of 6 · 0:42   s shows it   waiting for its memory to be back" in line
     journal = Journal("0" * 12, "milo@laptop", 0.0, SwitchStep.STARTING, "qwen36", ("qwen36",), "h", (ONE,), (), ())
     assert "switch to qwen36 was left: step 4 of 6, starting, by milo@laptop since " in journal_words(
         ONE, JournalView(JournalFound.READ, journal)
