@@ -22,7 +22,7 @@ from sparkctl.core.store import LoadView
 from sparkctl.core.together import end
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.ask import Nobody
-from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, PlanMade, Warned
+from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, PlanMade, SwitchFound, Warned
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch import Found, JournalView
@@ -85,6 +85,8 @@ class Room:
         self.examinations = Examinations()
         self.switches = Switches()
         self.moves = Moves()
+        self._journal_seen: dict[NodeName, float] = {}
+        self._switch_ended = 0.0  # when the last one from here did, unix seconds
         self.fits = Fits(self)
         self._beside: set[asyncio.Task[None]] = set()
         self._homes: dict[NodeName, str | None] = {}  # None: being asked
@@ -189,7 +191,8 @@ class Room:
         found: dict[str, tuple[NodeName, JournalView]] = {}
         for name in self.bridge.store.nodes:
             view = self.bridge.store.switch(name)
-            if view is not None and view.found is not Found.NONE:
+            was_ours = self._journal_seen.get(name, 0.0) < self._switch_ended  # and what it said is over
+            if view is not None and view.found is not Found.NONE and not was_ours:
                 key = name if view.journal is None else view.journal.id
                 if key not in found or view.is_held:
                     found[key] = name, view
@@ -454,7 +457,12 @@ class Room:
             self.notice(*warning_notice(event, self._panel.ascii_only))  # now: not when minutes were spent on it
         if isinstance(event, GuardActed) and (notice := guard_notice(event, self._panel.ascii_only)) is not None:
             self.notice(*notice)
+        if isinstance(event, SwitchFound):
+            self._journal_seen[event.node] = event.ts
+        was_running = self.switches.running is not None
         self.switches.take(event)
+        if was_running and self.switches.running is None:
+            self._switch_ended = event.ts
         if self.moves.take(event):
             self.bridge.changed()
         self.bridge.take(event)

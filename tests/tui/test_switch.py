@@ -162,4 +162,4 @@ async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by
             await pilot.press("escape")
             await until(pilot, lambda text: "was left" not in text and "spark1 ● ready" in text)
             await pilot.press("o")
-            await holds(pilot, lambda: toasts(pilot)[-1:] == ["no switch was left on these Sparks"])
+            await holds(pilot, lambda: "no switch was left on these Sparks" in toasts(pilot))
