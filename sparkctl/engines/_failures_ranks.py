@@ -44,6 +44,14 @@ RANKS = (
         weight=Weight.DEATH,
     ),
     rule(
+        r"Some Ray subprocesses exited unexpectedly",
+        Cause.RAY,
+        "Ray ended on this node: a worker's does where the head is gone, or the way to it.",
+        _LOOK,
+        needle=None,
+        weight=Weight.DEATH,
+    ),
+    rule(
         r"DistStoreError: Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<have>\d+)/(?P<of>\d+) clients"
         r"|The client socket has (?:timed out after|failed to connect)(?:.*?connect to \(?(?P<peer>[\w.:]+), \d+)?",
         Cause.WORKER_LOST,

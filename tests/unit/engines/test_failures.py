@@ -95,6 +95,8 @@ ONE_LINE = [
     ("vllm", "WARNING 11-20 15:53:02 [core_client.py:1] [shutdown] MPClient: engine core exited unexpectedly; starting cleanup",
      Cause.WORKER_LOST, "args.gpu-memory-utilization", "The engine core died"),
     ("vllm", "OSError: [Errno 98] Address already in use", Cause.PORT_IN_USE, "port", "in use"),
+    ("vllm", "2026-11-22 06:13:36,482 ERR scripts.py:1121 -- Some Ray subprocesses exited unexpectedly:", Cause.RAY, None,
+     "Ray ended on this node"),
     ("vllm", "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': "
      "'/models/x'. Use", Cause.MODEL_NOT_FOUND, "model.path", "/models/x"),
     ("vllm", "OSError: We couldn't connect to 'https://huggingface.co' to load the files", Cause.HUB_UNREACHABLE,
