@@ -23,11 +23,18 @@ _BETWEEN = (ContainerState.REMOVING, ContainerState.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """What is to start on a node. ``fit`` is the sum with these containers (ids) counted as gone."""
+    """What is to start on a node. ``fit`` is the sum with these containers (ids) counted as gone. ``alone``: the launch as of a
+    model by itself, whose words tell of the model; those of one rank may not. None: as ``plan``."""
 
     plan: LaunchPlan
     has_image: bool
     fit: Callable[[frozenset[str]], Fit]
+    alone: LaunchPlan | None = None
+
+    @property
+    def words(self) -> LaunchPlan:
+        """The launch that tells of the model."""
+        return self.alone or self.plan
 
     @property
     def group(self) -> str | None:

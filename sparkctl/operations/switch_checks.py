@@ -9,7 +9,7 @@ from sparkctl.core.fabric import find_way
 from sparkctl.core.fit.subject import places
 from sparkctl.core.linting import cautions
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.switching import Site
+from sparkctl.core.switching import Coming, Site
 from sparkctl.core.together import together
 from sparkctl.errors import Refused, Starved
 from sparkctl.model.fabric import NodeLanes
@@ -30,16 +30,17 @@ async def check(crew: Crew, request: SwitchRequest, sites: Sequence[Site]) -> st
     With ``keep_going`` what could be otherwise than it looks is a caution, too: a mount that is not there yet, files whose
     headers could not be read.
     """
-    launches = [site.coming.plan for site in sites if site.coming is not None]
+    coming = [site.coming for site in sites if site.coming is not None]
+    launches = [one.plan for one in coming]
     goes = frozenset(container for _, container in crew.journal.old)
-    scenes = await together(*(_scene(crew, request, launch) for launch in launches))
+    scenes = await together(*(_scene(crew, request, one) for one in coming))
     for launch, scene in zip(launches, scenes, strict=True):
         _decide(crew, request, launch, scene, goes)
         _mounts(crew, request, launch, scene)
         _right(crew, launch, scene)
     _refuse_other_image(launches, scenes)
     _flags(crew, request)
-    files = await together(*(_whole(crew, request, launch) for launch in launches))
+    files = await together(*(_whole(crew, request, one.words) for one in coming))
     if len(launches) > 1:
         await _way(crew, request)
     weights = max((sum(size for one in scene.look.models for _, size in one.files) for scene in scenes), default=0)
@@ -48,14 +49,15 @@ async def check(crew: Crew, request: SwitchRequest, sites: Sequence[Site]) -> st
     return "; ".join((*told, "mounts, port and disk are in order"))
 
 
-async def _scene(crew: Crew, request: SwitchRequest, launch: LaunchPlan) -> Scene:
+async def _scene(crew: Crew, request: SwitchRequest, coming: Coming) -> Scene:
+    launch = coming.plan
     session = crew.sessions[launch.node]
     engine, containers, image = await together(
         session.docker.info(), session.docker.list(), session.docker.image(launch.image)
     )
     paths = [f"path={mount.source}" for mount in launch.mounts if mount.source.startswith("/")]
     disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
-    wanted = fitting.sections(request.profile, launch)
+    wanted = fitting.sections(request.profile, coming.words)
     look = await session.look("identity", "memory", "listen", "docker", "sudo", *disk, *paths, *wanted)
     return Scene(look, containers, engine, image)
 

@@ -67,7 +67,7 @@ async def _old(crew: Crew) -> tuple[tuple[NodeName, Container | None], ...]:
 
 
 def _count(number: int) -> str:
-    return "its container is" if number == 1 else f"its {number} containers are"
+    return "the container is" if number == 1 else f"{number} containers are"
 
 
 async def prove_room(crew: Crew, fits: Fits) -> None:

@@ -30,11 +30,13 @@ _RUN = "planned"  # the name of a start that is only thought of
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was found on a node. ``launch``: what would be started there, None where nothing would."""
+    """What was found on a node. ``launch``: what would be started there, None where nothing would; ``alone``: the same as a
+    model by itself, whose words tell of the model."""
 
     look: Look
     containers: tuple[Container, ...]
     launch: LaunchPlan | None
+    alone: LaunchPlan | None
     comes: frozenset[str]
     has_image: bool
 
@@ -57,26 +59,27 @@ async def _seen(ctx: Context, request: SwitchRequest, session: Session) -> Seen:
     await session.link.connect()
     first = await session.look("identity", "docker", "journal")
     refuse_without_docker(session.node.name, first)
-    launch = _launch(ctx, request, session, first.identity.home if first.identity else "~")
+    home = first.identity.home if first.identity else "~"
+    launch, alone = (_launch(ctx, request, session, home, alone=one) for one in (False, True))
     if launch is not None:
         journal.refuse_seen(session.node.name, ctx, first.journal)
-    wanted = [] if launch is None else fitting.sections(request.profile, launch)
+    wanted = [] if alone is None else fitting.sections(request.profile, alone)
     containers, look = await together(
         session.docker.list(), session.look("memory", "processes", "gpu", "listen", *wanted)
     )
     if launch is None:
-        return Seen(look, containers, None, frozenset(), True)
+        return Seen(look, containers, None, None, frozenset(), True)
     comes, image = await together(fitting.loading(session, look, containers), session.docker.image(launch.image))
-    return Seen(look, containers, launch, comes, image is not None)
+    return Seen(look, containers, launch, alone, comes, image is not None)
 
 
-def _launch(ctx: Context, request: SwitchRequest, session: Session, home: str) -> LaunchPlan | None:
+def _launch(ctx: Context, request: SwitchRequest, session: Session, home: str, *, alone: bool) -> LaunchPlan | None:
     """Return what would be started on this node, as far as it is known before the way between the nodes was looked for."""
     names = tuple(node.name for node in request.nodes)
     if session.node.name not in names:
         return None
     index, count = names.index(session.node.name), len(names)
-    place = None if count == 1 else Place(Rank(index, tuple(node.host for node in request.nodes)), names, _RUN)
+    place = None if count == 1 or alone else Place(Rank(index, tuple(node.host for node in request.nodes)), names, _RUN)
     return make_plan(
         request.profile, session.node, home=home, operator=ctx.operator, environ=request.environ, engine=request.engine,
         place=place,
@@ -101,7 +104,7 @@ def _coming(ctx: Context, request: SwitchRequest, seen: Seen, launch: LaunchPlan
     @cache
     def fit(gone: frozenset[str]) -> Fit:
         return fitting.fit(
-            ctx, request.profile, launch, seen.look, seen.containers, gone, seen.comes, len(request.nodes)
+            ctx, request.profile, seen.alone or launch, seen.look, seen.containers, gone, seen.comes, len(request.nodes)
         )
 
-    return Coming(launch, seen.has_image, fit)
+    return Coming(launch, seen.has_image, fit, seen.alone)

@@ -88,8 +88,9 @@ def last_sentences(plan: SwitchPlan) -> list[str]:
     """Return what it comes to, a sentence each."""
     where = " and ".join(plan.nodes)
     goes = " and ".join(plan.stops)
+    stop = "stops" if len(plan.stops) == 1 else "stop"
     first = (
-        f"{goes} stops, {plan.instance} starts on {where}"
+        f"{goes} {stop}, {plan.instance} starts on {where}"
         if plan.stops
         else f"{plan.instance} starts on {where}; nothing stops"
     )
