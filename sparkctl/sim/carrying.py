@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from sparkctl.sim.cabling import CARRIERS, address
 from sparkctl.sim.http import Reader
+from sparkctl.sim.images import SIZE as IMAGE_SIZE
 from sparkctl.sim.models import config, model
 from sparkctl.sim.node import FULL_FREE, Output, SimNode, Trouble
 
@@ -188,7 +189,7 @@ async def _bytes(
             tell(got=job["n"], bytes=job["most"], took=job["most"] * len(jobs) / rate)
             continue
         if "image" in job:
-            size = 21_474_836_480
+            size = IMAGE_SIZE
         else:
             size = job["size"]
             at += own.parts.get(job["path"], 0)
@@ -203,9 +204,7 @@ async def _bytes(
                 own.parts[job["path"]] = came
             tell(at=at)
         if "image" in job:
-            here, there = getattr(node, "images", None), getattr(sender, "images", None)
-            if here is not None and there is not None:
-                here.bring(job["image"], there.id_of(job["image"]))
+            node.images.bring(job["image"], sender.images.id_of(job["image"]))
             tell(got=job["n"], status=0, said="")
         else:
             tell(got=job["n"], sum=_sum(job["path"]))

@@ -74,6 +74,18 @@ async def test_after_ctrl_c_it_goes_on_where_it_was(tmp_path: Path) -> None:
         assert ended(again).outcome is Outcome.DONE
 
 
+@pytest.mark.parametrize("kind", ["lacking_images", "other_images"])
+async def test_an_image_that_is_missing_or_another_there(tmp_path: Path, kind: str) -> None:
+    options = NodeOptions(**{kind: ("eugr-vllm:latest",)})  # type: ignore[arg-type]
+    async with SimulatedSparks(options={"spark2": options}, **clients.FAST) as sparks:
+        events = await run(sparks, tmp_path)
+        assert ended(events).outcome is Outcome.DONE
+        assert "the image is sha256:" in (ended(events).message or "")
+        assert {event.what for event in events if isinstance(event, Moved)} == {"image eugr-vllm:latest"}
+        one, two = (node.images.id_of("eugr-vllm:latest") for node in sparks.nodes.values())
+        assert one == two
+
+
 async def test_a_full_disk_there_is_refused(tmp_path: Path) -> None:
     options = NodeOptions(missing=(PLACE,), troubles=frozenset({Trouble.FULL_DISK}))
     async with SimulatedSparks(options={"spark2": options}, **clients.FAST) as sparks:
