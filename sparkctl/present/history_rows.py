@@ -91,23 +91,40 @@ def why_words(one: Operation) -> str:
 
 
 def history_lines(found: Sequence[Operation], columns: int | None) -> list[str]:
-    """Return the list as a table with a head; on a terminal the reason is cut where the line ends."""
+    """Return the list as a table with a head. On a terminal that is too narrow for it each reason has a line of its own, and
+    the year and what was usual are left to the detail."""
     from sparkctl.present.fold import cut
 
     if not found:
         return ["nothing is kept"]
-    head = ("id", "when", "what", "profile", "nodes", "outcome", "took", "why")
-    rows = [head, *(_cells(history_row(one)) for one in found)]
-    widths = [max(len(one[at]) for one in rows) for at in range(len(head))]
+    made = [history_row(one) for one in found]
+    rows = [_HEAD, *((str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made)]
+    lines = _table(rows)
+    if columns is None or all(len(line) <= columns for line in lines):
+        return lines
+    table = _table([one[:-1] for one in rows])
+    if any(len(line) > columns for line in table):
+        table = _table([_HEAD[:-1], *(_short(one) for one in rows[1:])])
     lines = []
-    for cells in rows:
-        line = f"{cells[0]:>{widths[0]}}  " + "  ".join(f"{cells[at]:{widths[at]}}" for at in range(1, len(head)))
-        lines.append(line.rstrip() if columns is None else cut(line, columns).rstrip())
+    for line, one in zip(table, rows, strict=True):
+        why = one[-1] if one is not _HEAD else ""
+        lines += [cut(line, columns), *([cut(f"      {why}", columns)] if why else [])]
     return lines
 
 
-def _cells(one: HistoryRow) -> tuple[str, ...]:
-    return str(one.id), one.when, one.what, one.profile, one.nodes, one.outcome, one.took, one.why
+def _short(one: tuple[str, ...]) -> tuple[str, ...]:
+    return (one[0], one[1][5:], *one[2:6], one[6].partition(" of about ")[0])
+
+
+_HEAD = ("id", "when", "what", "profile", "nodes", "outcome", "took", "why")
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(one[at]) for one in rows) for at in range(len(rows[0]))]
+    return [
+        "  ".join([f"{one[0]:>{widths[0]}}", *(f"{one[at]:{widths[at]}}" for at in range(1, len(one)))]).rstrip()
+        for one in rows
+    ]
 
 
 def history_detail(

@@ -55,12 +55,17 @@ def test_a_row_tells_how_long_it_took_against_what_was_usual() -> None:
     assert history_row(replace(GOOD, shares=(), seconds=None)).took == ""
 
 
-def test_a_table_has_one_line_for_each_and_is_cut_at_the_terminal_s_width() -> None:
+def test_a_table_has_one_line_for_each_and_a_second_one_for_the_reason_where_it_is_narrow() -> None:
     failed = replace(GOOD, id=8, outcome="failed", why="no\nroom " * 40)
     whole = history_lines([failed, GOOD], None)
     assert len(whole) == 3
     assert whole[1].endswith("no room")
-    assert all(len(line) <= 80 for line in history_lines([failed, GOOD], 80))
+    narrow = history_lines([failed, GOOD], 80)
+    assert all(len(line) <= 80 for line in narrow)
+    assert narrow[1].endswith("failed   6 min 55 s"), narrow
+    assert narrow[2].startswith("      no room no room")
+    assert len(narrow) == 4
+    assert history_lines([GOOD], 120) == history_lines([GOOD], None)
     assert history_lines([], 80) == ["nothing is kept"]
 
 
