@@ -216,7 +216,8 @@ async def _tail(session: Session, container: Container, rule: ReadyRule) -> LogR
     if engine not in names():
         return None
     log = LogReader(load(engine), rule)
-    async with aclosing(LogFollower(session.link, container.id, tail=_TAIL).read()) as batches:
+    begun = (await session.docker.inspect(container.id)).started  # of one started again the log before that is another's
+    async with aclosing(LogFollower(session.link, container.id, since=begun, tail=_TAIL).read()) as batches:
         async for batch in batches:
             log.read(batch)
     return log
