@@ -216,7 +216,8 @@ async def _tail(session: Session, container: Container, rule: ReadyRule) -> LogR
     if engine not in names():
         return None
     log = LogReader(load(engine), rule)
-    begun = (await session.docker.inspect(container.id)).started  # of one started again the log before that is another's
+    # Of one that was started again, what its log says of before is not what it does now.
+    begun = (await session.docker.inspect(container.id)).started
     async with aclosing(LogFollower(session.link, container.id, since=begun, tail=_TAIL).read()) as batches:
         async for batch in batches:
             log.read(batch)
