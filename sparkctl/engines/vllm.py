@@ -208,7 +208,9 @@ class VLLM:
         if rank.is_head:
             begin = f'ray start --head --port={_RAY} {here} && exec "$@"'
             return ("sh", "-c", begin, "sh", *words)
-        return ("sh", "-c", f"exec ray start --address={rank.head}:{_RAY} {here} --block")
+        # As a container's first process Ray would not hear SIGTERM, for which it has no handler: every stop took the whole grace.
+        join = f"ray start --address={rank.head}:{_RAY} {here} --block"
+        return ("sh", "-c", f'{join} & trap "kill $!" TERM INT; wait $!')
 
     def begins_with_head(self, words: tuple[str, ...]) -> bool:
         """Tell whether Ray joins them: a worker gives up soon where there is no head. Without Ray they wait for each other."""

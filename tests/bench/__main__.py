@@ -21,6 +21,7 @@ BENCHES = (
     "growth",
     "diagnose",
     "history",
+    "switch",
 )
 
 

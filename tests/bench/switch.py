@@ -1,0 +1,149 @@
+"""What a switch costs beside waiting for engines, against the same by hand: docker stop, docker run, poll, over the same ssh.
+
+A model over both nodes gives way to one on the first, and comes back. The engines are stand-ins that load for a known time;
+from each whole time the engine's own part is taken off, from its (last) container's start to its ready line by Docker's
+clock. By hand: the containers are stopped and removed over a warm ControlMaster, the new ones are run with the line that
+`sparkctl up --dry-run --format docker` prints, /health is asked twice a second, and then one token. Nothing by hand looks,
+proves or keeps anything.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tests.bench.bed import Bed, open_bed
+from tests.bench.figures import Goal, LoadMeter, Report, Series
+from tests.bench.processes import timed
+from tests.lab.bed.names import CLEAN_ENV
+from tests.lab.bed.node import LabNode
+from tests.lab.ranks import over_two
+
+ROUNDS = 7
+LOAD = 2.0  # seconds that each engine loads
+READY = "The server is fired up and ready to roll!"
+POLL = 0.5
+Ssh = Mapping[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From one model to another. ``stops`` are the nodes of the old one, ``starts`` those of the new one."""
+
+    name: str
+    words: tuple[str, ...]
+    old: str
+    new: str
+    stops: tuple[str, ...]
+    starts: tuple[str, ...]
+
+
+TO_ONE = Way("two to one", ("tiny", "--node", "spark1"), "pair", "tiny", ("spark1", "spark2"), ("spark1",))
+TO_TWO = Way("one to two", ("pair",), "tiny", "pair", ("spark1",), ("spark2", "spark1"))
+
+
+def run(rounds: int = ROUNDS) -> Report:
+    """Measure both directions, ours and by hand in turn, in seconds."""
+    with open_bed() as bed, bed.masters() as warm:
+        env = {"LAB_LOAD_S": LOAD}
+        bed.sparkctl.configure()
+        over_two(bed.sparkctl, env=env)
+        bed.sparkctl.profile(env={name: str(value) for name, value in env.items()})
+        lines = {way.new: _lines(bed, way) for way in (TO_ONE, TO_TWO)}
+        if (started := bed.sparkctl("up", "pair", "--json")).code:
+            raise RuntimeError(f"the model to switch from did not start: {started}")
+        load = LoadMeter()
+        whole: dict[str, list[float]] = {}
+        own: dict[str, list[float]] = {}
+        for round_ in range(rounds + 1):
+            for who, go in _goers(bed, warm, lines).items():
+                for way in (TO_ONE, TO_TWO):
+                    seconds = go(way)
+                    if round_:
+                        key = f"{who}, {way.name}"
+                        whole.setdefault(key, []).append(seconds)
+                        own.setdefault(key, []).append(seconds - _engines(bed, way))
+        return _report(own, whole, load.read())
+
+
+def _report(
+    own: Mapping[str, Sequence[float]], whole: Mapping[str, Sequence[float]], load: tuple[float, float]
+) -> Report:
+    series = tuple(Series(f"{name}, own", "s", tuple(values)) for name, values in own.items())
+    series += tuple(Series(f"{name}, whole", "s", tuple(values)) for name, values in whole.items())
+    named = {one.name: one.median for one in series}
+    goals = []
+    for way in (TO_ONE, TO_TWO):
+        ratio = named[f"switch, {way.name}, own"] / named[f"by hand, {way.name}, own"]
+        goals.append(Goal(f"own time, switch / by hand, {way.name}", ratio, 1.3))
+    return Report("switch", f"engines load for {LOAD:g} s; own: all but them", series, tuple(goals), load)
+
+
+def _goers(bed: Bed, warm: Ssh, lines: Mapping[str, Mapping[str, str]]) -> dict[str, Callable[[Way], float]]:
+    return {
+        "switch": lambda way: timed(bed.sparkctl.argv("switch", *way.words), bed.sparkctl.env),
+        "by hand": lambda way: _by_hand(bed, warm, way, lines[way.new]),
+    }
+
+
+def _lines(bed: Bed, way: Way) -> dict[str, str]:
+    """Return the docker run line for each node of a model, the worker's first."""
+    shown = bed.sparkctl("up", *way.words, "--dry-run", "--format", "docker")
+    found = [one for one in shown.out.replace("\\\n", "").splitlines() if one.startswith("docker run")]
+    if shown.code or len(found) != len(way.starts):
+        raise RuntimeError(f"no docker run line for each node: {shown}")
+    return dict(zip(sorted(way.starts), found, strict=True))
+
+
+def _by_hand(bed: Bed, ssh: Ssh, way: Way, lines: Mapping[str, str]) -> float:
+    begun = time.perf_counter()
+    name = f"sglang-{way.old}"
+    for node in way.stops:
+        _over(ssh[node], "docker", "stop", name)
+        _over(ssh[node], "docker", "rm", name)
+    for node in way.starts:
+        _over(ssh[node], *shlex.split(lines[node]))
+    address = bed.lab.nodes["spark1"].address
+    while not _is_healthy(address):
+        time.sleep(POLL)
+    asked = json.dumps({"model": way.new, "prompt": "The capital of France is", "max_tokens": 1}).encode()
+    request = urllib.request.Request(f"http://{address}:8101/v1/completions", asked)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        json.load(answer)
+    return time.perf_counter() - begun
+
+
+def _over(ssh: Sequence[str], *words: str) -> None:
+    subprocess.run([*ssh, shlex.join(words)], check=True, capture_output=True, env=CLEAN_ENV, timeout=60)
+
+
+def _is_healthy(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{address}:8101/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _engines(bed: Bed, way: Way) -> float:
+    """Return the engine's own part of the start: from when its last container runs to its ready line."""
+    nodes = [bed.lab.nodes[name] for name in way.starts]
+    name = f"sglang-{way.new}"
+    began = max(_unix(node.docker("inspect", "-f", "{{.State.StartedAt}}", name)) for node in nodes)
+    return _ready(bed.lab.nodes["spark1"], name) - began
+
+
+def _ready(node: LabNode, name: str) -> float:
+    lines = node.sh("sh", "-c", f"docker logs -t {name} 2>&1").splitlines()
+    return next(_unix(line.split()[0]) for line in lines if READY in line)
+
+
+def _unix(stamp: str) -> float:
+    whole, _, part = stamp.rstrip("Z").partition(".")
+    return datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp() + float(f"0.{part or 0}")
