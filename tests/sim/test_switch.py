@@ -156,6 +156,14 @@ async def test_one_that_fails_gives_way_to_the_very_containers_that_were_there(b
     assert bed.journals == [None, None]
 
 
+async def test_the_big_model_comes_back_head_first_as_ray_wants_it(tmp_path: Path) -> None:
+    async with SimulatedSparks("big-model", speed=SPEED, decode_speed=200.0) as sparks:
+        bed = Bed(sparks, tmp_path / "state")
+        _, ended = await run(switch(bed.ctx(), bed.request(FAULT)))
+        assert "minimax-m27 serves again" in (ended.message or ""), ended
+        assert bed.is_old()
+
+
 async def test_no_rollback_leaves_the_wreck_and_abort_brings_the_old_one_back(bed: Bed) -> None:
     _, ended = await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
     assert ended.exit_code == 1
