@@ -1,4 +1,4 @@
-"""What `sparkctl demo` shows of its own accord: one model on two stacks, a start that fails and says why, one that works.
+"""What `sparkctl demo` shows of its own accord: a switch that frees a Spark, a start that fails and says why, one that works.
 
 The figures are no part of it: they come out of the simulated engines.
 """
@@ -46,6 +46,11 @@ STORY = (
     ),
     Told(
         8,
+        "minimax-m27 holds both. A smaller model on one of them does, and the other is free: switch qwen36-ngram",
+        ("switch", "qwen36-ngram", "--node", "spark1"),
+    ),
+    Told(
+        14,
         "spark2 is free. Somebody wants a large KV cache: up qwen36 --force --set args.mem-fraction-static=0.95",
         ("up", "qwen36", "--node", "spark2", *_TOO_MUCH),
     ),

@@ -41,8 +41,8 @@ async def two_stacks(nodes: Sequence[Dockerd]) -> None:
 
 
 async def story(nodes: Sequence[Dockerd]) -> None:
-    """What comes before the two stacks: the first of them is at work, the second Spark is free."""
-    await two_stacks(nodes[:1])
+    """What comes before the two stacks: one model holds both Sparks."""
+    await big_model(nodes)
 
 
 async def trouble(nodes: Sequence[Dockerd]) -> None:
