@@ -106,5 +106,5 @@ async def test_a_link_known_to_be_idle_says_so_and_a_part_of_a_model_says_whose_
     async with SimulatedSparks("empty") as sparks, on(sparks, tmp_path) as pilot:
         await until(pilot, "spark2   idle   2 functions up")
     async with SimulatedSparks("big-model") as sparks, on(sparks, tmp_path) as pilot:
-        shown = await until(pilot, lambda text: "rank 1 of the engine on spark1" in text and "0.9 GB/s" in text)
+        shown = await until(pilot, lambda text: "its head answers, on spark1" in text and "0.9 GB/s" in text)
         assert "idle" not in shown
