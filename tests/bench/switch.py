@@ -4,7 +4,8 @@ A model over both nodes gives way to one on the first, and comes back. The engin
 from each whole time the engine's own part is taken off, from its (last) container's start to its ready line by Docker's
 clock. By hand: the containers are stopped and removed over a warm ControlMaster, the new ones are run with the line that
 `sparkctl up --dry-run --format docker` prints, /health is asked twice a second, and then one token. Nothing by hand looks,
-proves or keeps anything.
+proves or keeps anything. Without a model: from the first question to /health that fails to the first that is answered, asked
+a hundred times a second; of that, too, the engine's part is taken off.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -61,28 +63,74 @@ def run(rounds: int = ROUNDS) -> Report:
         load = LoadMeter()
         whole: dict[str, list[float]] = {}
         own: dict[str, list[float]] = {}
+        without: dict[str, list[float]] = {}
         for round_ in range(rounds + 1):
             for who, go in _goers(bed, warm, lines).items():
                 for way in (TO_ONE, TO_TWO):
-                    seconds = go(way)
+                    with _Gap(bed.lab.nodes["spark1"].address) as gap:
+                        seconds = go(way)
+                    engines = _engines(bed, way)
                     if round_:
                         key = f"{who}, {way.name}"
                         whole.setdefault(key, []).append(seconds)
-                        own.setdefault(key, []).append(seconds - _engines(bed, way))
-        return _report(own, whole, load.read())
+                        own.setdefault(key, []).append(seconds - engines)
+                        without.setdefault(key, []).append(gap.seconds - engines)
+        return _report({"own": own, "without a model": without, "whole": whole}, load.read())
 
 
-def _report(
-    own: Mapping[str, Sequence[float]], whole: Mapping[str, Sequence[float]], load: tuple[float, float]
-) -> Report:
-    series = tuple(Series(f"{name}, own", "s", tuple(values)) for name, values in own.items())
-    series += tuple(Series(f"{name}, whole", "s", tuple(values)) for name, values in whole.items())
-    named = {one.name: one.median for one in series}
-    goals = []
-    for way in (TO_ONE, TO_TWO):
-        ratio = named[f"switch, {way.name}, own"] / named[f"by hand, {way.name}, own"]
-        goals.append(Goal(f"own time, switch / by hand, {way.name}", ratio, 1.3))
-    return Report("switch", f"engines load for {LOAD:g} s; own: all but them", series, tuple(goals), load)
+def _report(taken: Mapping[str, Mapping[str, Sequence[float]]], load: tuple[float, float]) -> Report:
+    series = tuple(
+        Series(f"{name}, {what}", "s", tuple(values)) for what, each in taken.items() for name, values in each.items()
+    )
+    median = {one.name: one.median for one in series}
+    goals = [
+        Goal(
+            f"{what}, switch / by hand, {way.name}",
+            median[f"switch, {way.name}, {what}"] / median[f"by hand, {way.name}, {what}"],
+            1.3 if what == "own" else None,
+        )
+        for what in ("own", "without a model")
+        for way in (TO_ONE, TO_TWO)
+    ]
+    title = f"engines load for {LOAD:g} s; own and without a model: all but the engines' part"
+    return Report("switch", title, series, tuple(goals), load)
+
+
+class _Gap:
+    """How long nobody was served while something was done."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._began: float | None = None
+        self._ended: float | None = None
+
+    def __enter__(self) -> _Gap:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(10)
+
+    @property
+    def seconds(self) -> float:
+        """From the first failure to the first answer after it."""
+        if self._began is None or self._ended is None:
+            raise RuntimeError("the old model was never seen to go, or the new one to come")
+        return self._ended - self._began
+
+    def _ask(self) -> None:
+        while not self._over.wait(0.01) or self._ended is None:
+            at = time.perf_counter()
+            if not _is_healthy(self._address):
+                self._began = self._began or at
+                self._ended = None
+            elif self._began is not None and self._ended is None:
+                self._ended = time.perf_counter()
+            if self._over.is_set():
+                return
 
 
 def _goers(bed: Bed, warm: Ssh, lines: Mapping[str, Mapping[str, str]]) -> dict[str, Callable[[Way], float]]:
