@@ -21,6 +21,7 @@ from sparkctl.present.wrap import wrapped
 _SIGNS = {Tone.GOOD: ("●", "+"), Tone.BAD: ("✕", "x"), Tone.ATTENTION: ("▲", "!"), Tone.ACCENT: ("◐", "*")}
 _GAP = 2
 _LONGEST = 24  # columns of a profile's name
+_SHORTEST = 8  # of a name that is cut
 _LATE = 1.25  # times what is usual
 _PHASES = "phases"
 
@@ -84,7 +85,7 @@ def history_page(past: Past, columns: int, lines: int) -> Page:
         rows += [(), row("  ", Span(words, Tone.STALE))]
         return Page(filled(rows, columns, lines, past.ascii_only))
     made = [history_row(one) for one in past.shown]
-    wide = _widths(made, columns)
+    fields, wide = _table(made, columns)
     rows.append(_line(_HEADS, wide, "   ", "", Tone.LABEL))
     top = len(rows)
     upper = min(len(made), max(3, (lines - top) // 3))
@@ -93,7 +94,7 @@ def history_page(past: Past, columns: int, lines: int) -> Page:
     at = next((at for at, one in enumerate(past.shown) if one is selected), 0)
     there = seen(len(made), at, upper)
     for each in there:
-        rows.append(_entry(made[each], wide, past.ascii_only, is_chosen=each == at))
+        rows.append(_entry(fields[each], made[each].tone, wide, past.ascii_only, is_chosen=each == at))
     further = 0
     if (left := lines - len(rows)) >= 4 and selected is not None:
         below = _detail(past, selected, columns, left)
@@ -109,20 +110,31 @@ def _fields(one: HistoryRow) -> tuple[str, ...]:
     return one.when[5:], one.what, one.profile, one.nodes, one.outcome, one.took
 
 
-def _widths(made: Sequence[HistoryRow], columns: int) -> list[int]:
-    """Return how wide each column is; where it is narrow names are cut, and how long it took goes last of all."""
-    wide = [
-        max(cells(head), *(cells(_fields(one)[at]) for one in made)) for at, head in enumerate(_HEADS)
-    ]  # fmt: skip
-    wide[2] = min(wide[2], _LONGEST)
+def _table(made: Sequence[HistoryRow], columns: int) -> tuple[list[tuple[str, ...]], list[int]]:
+    """Return the fields of each entry, and how wide each column is. Where it is narrow what was usual goes, then names are
+    cut, and how long it took goes last of all."""
     room = columns - 5
-    while sum(wide) + _GAP * sum(1 for one in wide if one) > room and wide[5]:
-        wide[5] = max(0, room - sum(wide[:5]) - _GAP * 5)
-        if wide[5] < len("took"):
-            wide[5] = 0
-    while sum(wide) + _GAP * sum(1 for one in wide if one) > room and wide[2] > 8:
-        wide[2] -= 1
+    fields = [_fields(one) for one in made]
+    wide = _widest(fields)
+    if _over(wide, room):
+        fields = [(*each[:5], each[5].partition(" of about ")[0]) for each in fields]
+        wide = _widest(fields)
+    for at in (2, 3):  # the profile, then the nodes
+        wide[at] -= min(max(0, wide[at] - _SHORTEST), _over(wide, room))
+    if _over(wide, room):
+        wide[5] = 0
+    return fields, wide
+
+
+def _widest(fields: Sequence[Sequence[str]]) -> list[int]:
+    wide = [max(cells(head), *(cells(each[at]) for each in fields)) for at, head in enumerate(_HEADS)]
+    wide[2] = min(wide[2], _LONGEST)
     return wide
+
+
+def _over(wide: Sequence[int], room: int) -> int:
+    """Return how many columns are too many, 0 where all has room."""
+    return max(0, sum(one + _GAP for one in wide if one) - room)
 
 
 def _line(
@@ -135,10 +147,10 @@ def _line(
     return tuple(spans)
 
 
-def _entry(one: HistoryRow, wide: Sequence[int], ascii_only: bool, *, is_chosen: bool) -> Row:
+def _entry(fields: Sequence[str], tone: Tone, wide: Sequence[int], ascii_only: bool, *, is_chosen: bool) -> Row:
     mark = (" > " if ascii_only else " ▸ ") if is_chosen else "   "
-    sign = _SIGNS.get(one.tone, ("·", "."))[ascii_only]
-    return _line(_fields(one), wide, mark, sign, Tone.STRONG if is_chosen else Tone.VALUE, one.tone)
+    sign = _SIGNS.get(tone, ("·", "."))[ascii_only]
+    return _line(fields, wide, mark, sign, Tone.STRONG if is_chosen else Tone.VALUE, tone)
 
 
 # --- the selected one --------------------------------------------------------------------------------------------------
