@@ -38,13 +38,14 @@ def test_a_dry_run_prints_the_line(name: str, capfd: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("name", ON_TWO)
-def test_what_wants_both_sparks_is_refused_before_anything_is_touched(
+def test_what_wants_both_sparks_is_refused_on_one_before_anything_is_touched(
     name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert invoke(["up", name, "--node", "spark1"]) == 2
     told = capfd.readouterr()
     assert told.out == ""
-    assert f"{name} is a profile for 2 nodes" in told.err
+    assert f"{name} is for 2 Sparks, and 1 is named" in told.err
+    assert "--node spark1 --node spark2" in told.err
 
 
 def test_up_says_the_trap_before_the_start_and_both_ways_out(capfd: pytest.CaptureFixture[str]) -> None:
