@@ -21,6 +21,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.plan import Label
 
 LASTS = 86400.0  # seconds: what was wished yesterday is asked again
+SETTLED_BY = "up, down, free or switch"  # whoever takes the node's lock
 
 
 @dataclass(frozen=True, slots=True)

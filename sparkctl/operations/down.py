@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
 from sparkctl.core.context import Context
-from sparkctl.core.owed import Owed, OwedStops
+from sparkctl.core.last_known import Started, last_known
+from sparkctl.core.owed import SETTLED_BY, Owed, OwedStops
 from sparkctl.core.session import Session
 from sparkctl.core.wholes import Occupant, Whole, wholes
 from sparkctl.errors import (
@@ -164,7 +165,7 @@ class _Down:
 
     async def _follow(self, stack: AsyncExitStack) -> None:
         """Ask where the other ranks are: by the names that whoever started them gave, else all nodes there are."""
-        if self.request.instance is not None and any(node in self.failures for node in self.asked):
+        if any(node in self.failures for node in self.asked):
             await self._visit(self.request.everywhere, stack)  # what it does not say, its other ranks may
         for whole in self._chosen():
             await self._visit([n for n in self.request.everywhere if n.name in whole.elsewhere], stack)
@@ -180,9 +181,9 @@ class _Down:
     def _chosen(self) -> list[Whole]:
         """Return what is to be stopped: whole instances of which any part is where it was asked.
 
-        A named one also where its other ranks say that a part is there, and that node does not answer.
+        Also where its other ranks say that a part is there, and that node does not answer.
         """
-        silent = [node for node in self.asked if node in self.failures] if self.request.instance else []
+        silent = [node for node in self.asked if node in self.failures]
         occupants = [
             Occupant(node, one, None, port_of(one))
             for node, containers in self.containers.items()
@@ -198,13 +199,18 @@ class _Down:
     def _tell(self, chosen: Sequence[Whole]) -> None:
         """Say what goes with what was asked for."""
         for whole in chosen:
-            others = [node for node in whole.nodes if node not in self.asked]
-            if others:
-                what = "would be stopped" if self.request.dry_run else "is stopped"
-                self._warn(
-                    whole.nodes[0],
-                    f"{whole.name} is one model on {' and '.join(dict.fromkeys(whole.nodes))}: it {what} on all of them",
-                )
+            if all(node in self.asked for node in whole.nodes):
+                continue
+            silent = [NodeName(node) for node in whole.elsewhere if node in self.failures]
+            what = "would be stopped" if self.request.dry_run else "is stopped"
+            where = (
+                f"on {_both(whole.nodes)} now, and on {_both(silent)} at the next contact"
+                if silent
+                else "on all of them"
+            )
+            self._warn(
+                whole.nodes[0], f"{whole.name} is one model on {_both((*whole.nodes, *silent))}: it {what} {where}"
+            )
         for words in self.unmatched:
             hint = "look there with: sparkctl status --node USER@HOST, or give it that name in the config"
             self._warn(None, f"a rank of {words} was not found: no node is called so here", hint)
@@ -250,11 +256,11 @@ class _Down:
     # saying
 
     async def _planned(self, chosen: Sequence[Whole]) -> Ended:
-        lines = [f"would stop {whole.name} on {' and '.join(whole.nodes)}" for whole in chosen]
+        lines = [f"would stop {whole.name} on {_both(whole.nodes)}" for whole in chosen]
         stays = await freed.stays(self.ctx, self._asked_sessions(), self.emit)
-        message = "\n".join([*(lines or ["nothing that sparkctl started runs there"]), *stays])
         if (failure := self._told_failure()) is not None:
             return ended_by(failure, self.ctx, self._seconds)
+        message = "\n".join([*(lines or ["nothing that sparkctl started runs there"]), *stays])
         return Ended(self.ctx.clock.now(), Outcome.PLANNED, int(ExitCode.DONE), self._seconds, message=message)
 
     async def _end(self, halt: Halt, chosen: Sequence[Whole]) -> Ended:
@@ -292,16 +298,19 @@ class _Down:
         return [self.sessions[node] for node in self.asked if node not in self.failures]
 
     def _told_failure(self) -> SparkctlError | None:
-        """Tell why each node failed; return the one that decides the end, where there is any."""
+        """Return the failure that decides the end, where there is any; tell of every other one."""
         order = [node for node in self.sessions if node in self.failures]
-        if len(self.sessions) > 1:
-            for node in order:
+        told = {self.failures[order[0]].message} if order else set()
+        for node in order[1:]:
+            if self.failures[node].message not in told:
+                told.add(self.failures[node].message)
                 self._warn(node, self.failures[node].message, self.failures[node].hint)
         return self.failures[order[0]] if order else None
 
     def _owe(self, halt: Halt, chosen: Sequence[Whole]) -> None:
         """Keep what is still to be done on nodes that could not be asked, for the next contact with them."""
         now, done = self.ctx.clock.now(), {one.container_id for one in halt.stopped}
+        unseen = self._unseen(done)
         for node, error in self.failures.items():
             if not isinstance(error, _AWAY):
                 continue
@@ -316,8 +325,13 @@ class _Down:
                 for whole in chosen
                 if whole.missing and node in whole.elsewhere and whole.label(Label.RUN)
             ]
-            if node not in self.containers and node in self.asked:
-                left += self._last_known(node, now, {one.instance for one in left})
+            if node not in self.containers:
+                told = {one.instance for one in left}
+                left += [
+                    Owed(node, one.instance, now, one.on(node))
+                    for one in unseen
+                    if one.on(node) and one.instance not in told
+                ]
             with contextlib.suppress(OSError):
                 for one in left:
                     self.owed.keep(one)
@@ -326,18 +340,31 @@ class _Down:
                     self._warn(
                         node,
                         f"what may still run there of {names} is stopped at the next contact with {node}",
-                        "that is up, down, free or switch there within a day; until then status tells of it",
+                        f"that is {SETTLED_BY} there within a day; until then status tells of it",
                     )
 
-    def _last_known(self, node: NodeName, now: float, without: set[str]) -> list[Owed]:
-        """Return the containers that were started last from here on a node that does not say what it has."""
-        history = self.ctx.history
-        names = [self.request.instance] if self.request.instance else history.instances_with_logs()
-        found = []
-        for name in names:
-            logs = [] if name in without else history.saved_logs(name, [node])
-            found += [Owed(node, name, now, (logs[0].container,))] if logs else []
-        return found
+    def _unseen(self, done: Collection[str]) -> list[Started]:
+        """Return what was started last from here on the nodes that were asked and do not say what they have: the whole of it,
+        and nothing of which another rank is seen to run on."""
+        silent = [node for node in self.asked if node in self.failures and node not in self.containers]
+        if not silent:
+            return []
+        history, named = self.ctx.history, self.request.instance
+        operations = history.operations(named, most=-1)
+        started = [one for one in last_known(operations) if named in (None, one.instance)]
+        if named is not None and not operations:  # the history is lost, or too old
+            logs = [one for node in silent for one in history.saved_logs(named, [node])[:1]]
+            started = [Started(named, ((NodeName(one.node), one.container),)) for one in logs]
+        runs = {
+            one.id[:12]
+            for containers in self.containers.values()
+            for one in containers
+            if one.is_alive and one.id not in done
+        }
+        latest = {(one.instance, node): one for one in reversed(started) for node in silent if one.on(node)}
+        return [
+            one for one in dict.fromkeys(latest.values()) if not any(container in runs for _, container in one.parts)
+        ]
 
     @property
     def _seconds(self) -> float:
@@ -345,3 +372,7 @@ class _Down:
 
     def _warn(self, node: NodeName | None, message: str, hint: str | None = None) -> None:
         self.emit(Warned(self.ctx.clock.now(), node, message, hint))
+
+
+def _both(nodes: Sequence[NodeName]) -> str:
+    return " and ".join(dict.fromkeys(nodes))

@@ -150,7 +150,7 @@ class _Gang:
         plan, container = self.head.plan, self.head.decision.attach
         status = container.status if container is not None else ""
         self.emit(PhaseChanged(self.ctx.clock.now(), plan.node, plan.instance, Phase.READY, None, 0.0, None, status))
-        return self._ended(Outcome.READY, message=f"{plan.instance} already runs on {plan.node} ({status})")
+        return self._ended(Outcome.READY, message=f"{plan.instance} already runs on {self._where} ({status})")
 
     # changing
 
@@ -260,9 +260,12 @@ class _Gang:
 
     # saying
 
+    @property
+    def _where(self) -> str:
+        return " and ".join(rank.plan.node for rank in self.ranks)
+
     def _goes_on(self) -> str:
         plan, guard = self.head.plan, self.head.guard
-        where = " and ".join(rank.plan.node for rank in self.ranks)
         only = f" --node {plan.node}" if plan.ranks == 1 else ""
         limit = plan.guard.limit if plan.guard is not None else None
         longest = "" if limit is None else f", for at most {spoken(limit)}"
@@ -270,7 +273,7 @@ class _Gang:
             f" The guard stays with it until it is ready{longest}." if guard is not None and guard.is_armed else ""
         )
         return (
-            f"{plan.instance} is still starting on {where}, without us.{guarded} Watch it again: {self.request.again}\n"
+            f"{plan.instance} is still starting on {self._where}, without us.{guarded} Watch it again: {self.request.again}\n"
             f"Stop it: sparkctl down {plan.instance}{only}"
         )
 

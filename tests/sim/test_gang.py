@@ -138,6 +138,7 @@ async def test_what_runs_already_is_watched_or_ready_and_half_of_it_is_refused(
     assert end_of(await run(ctx, request(sparks))).outcome is Outcome.READY
     again = await run(ctx, request(sparks))
     assert end_of(again).outcome is Outcome.READY
+    assert (end_of(again).message or "").startswith("qwen36-tp2 already runs on spark1 and spark2 (Up ")
     assert Phase.CREATING not in phases(again, "spark1") + phases(again, "spark2")
     sparks.docker["spark2"].containers.clear()  # a head that waits for ever for a worker that is gone
     half = end_of(await run(ctx, request(sparks)))

@@ -22,6 +22,7 @@ from sparkctl.core.owed import Owed, OwedStops
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.events import ContainersListed, Ended, Event, Outcome, PhaseChanged, Released, Warned
+from sparkctl.model.history import Kind, Share
 from sparkctl.model.memory import BeforeStart
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
@@ -302,6 +303,78 @@ async def test_the_head_is_stopped_too_where_only_the_worker_s_node_was_named_an
     assert list(both.docker["spark2"].containers) == [ids[1]]
 
 
+async def test_free_of_a_silent_spark_stops_the_whole_model_and_owes_its_rank_alone(
+    both: SimulatedSparks, ctx: Context
+) -> None:
+    ids = ranks(both)
+    one, two = load_config(both.config_path).nodes
+    for name, ended in (("big", None), ("orpheus-tts", "freed")):  # the second was stopped there before
+        started = ctx.history.begin(Kind.START, ctx.clock, "milo", [one.name, two.name], profile=name, instance=name)
+        container = ids[1] if ended is None else "e" * 64
+        started.note(Share(two.name, name, container=container))
+        started.end("ready", 0)
+        ctx.history.log_writer(name, two.name, container, ()).close(whole=True)
+        if ended is not None:
+            stopped = ctx.history.begin(Kind.STOP, ctx.clock, "milo", [two.name], instance=name)
+            stopped.note(Share(two.name, name, container=container, freed=GIB))
+            stopped.end("done", 0)
+    off = await away(both, two)
+    request = DownRequest(None, [off], everywhere=[one, off], frees=True)
+    told, ended_ = await everything(down(ctx, replace(request, dry_run=True)))
+    assert ended_.exit_code == 3
+    assert "it would be stopped on spark1 now, and on spark2 at the next contact" in "\n".join(warnings(told))
+    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == (), "who only looks owes nothing"
+    told, ended_ = await everything(down(ctx, request))
+    assert (ended_.outcome, ended_.exit_code) == (Outcome.UNREACHABLE, 3)
+    assert both.docker["spark1"].containers == {}, "the rest proceeds"
+    said = "\n".join(warnings(told))
+    assert (
+        "big is one model on spark1 and spark2: it is stopped on spark1 now, and on spark2 at the next contact" in said
+    )
+    assert "orpheus-tts" not in said
+    (owed,) = OwedStops(ctx.history.directory).all(ctx.clock.now())
+    assert (owed.node, owed.instance, owed.run) == ("spark2", "big", "run-1")
+
+
+async def test_nothing_is_owed_of_a_model_that_serves_on_because_its_head_could_not_be_stopped(
+    both: SimulatedSparks, ctx: Context, tmp_path: Path
+) -> None:
+    ids = ranks(both)
+    one, two = load_config(both.config_path).nodes
+    started = ctx.history.begin(Kind.START, ctx.clock, "milo", [one.name, two.name], profile="big", instance="big")
+    for node, container in zip((one, two), ids, strict=True):
+        started.note(Share(node.name, "big", container=container))
+    started.end("ready", 0)
+    off = await away(both, two)
+    other = Context(History(tmp_path / "theirs"), "ann@desk")
+    async with other.session(one) as session:
+        await session.link.connect()
+        lock = await acquire(session, other, "starting something", lambda words: None)
+        for instance in (None, "big"):
+            told, ended = await everything(down(ctx, DownRequest(instance, [off], everywhere=[one, off])))
+            assert ended.exit_code == 3
+            assert any("ann@desk" in words for words in warnings(told))
+        await lock.release()
+    assert list(both.docker["spark1"].containers) == [ids[0]]
+    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
+
+
+async def test_of_a_model_whose_sparks_are_both_silent_every_rank_is_owed(both: SimulatedSparks, ctx: Context) -> None:
+    ids = ranks(both)
+    nodes = load_config(both.config_path).nodes
+    started = ctx.history.begin(
+        Kind.START, ctx.clock, "milo", [node.name for node in nodes], profile="big", instance="big"
+    )
+    for node, container in zip(nodes, ids, strict=True):
+        started.note(Share(node.name, "big", container=container))
+    started.end("ready", 0)
+    silent = [await away(both, node) for node in nodes]
+    _, ended = await everything(down(ctx, DownRequest(None, silent[1:], everywhere=silent, frees=True)))
+    assert ended.exit_code == 3
+    owed = {one.node: one.containers for one in OwedStops(ctx.history.directory).all(ctx.clock.now())}
+    assert owed == {"spark1": (ids[0][:12],), "spark2": (ids[1][:12],)}
+
+
 async def test_what_runs_elsewhere_by_itself_is_not_stopped_for_a_node_that_is_away(
     both: SimulatedSparks, ctx: Context
 ) -> None:
@@ -367,6 +440,9 @@ async def test_nothing_is_stopped_of_what_somebody_is_at_work_on_elsewhere(
         await lock.release()
     assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
     assert "ann@desk" in (ended.message or "")
+    assert not any("ann@desk" in words for words in warnings(told)), (
+        "the refusal is the verb's last word, not a caution"
+    )
     assert [len(daemon.containers) for daemon in both.docker.values()] == [1, 1], "no half of it was stopped"
     assert not any(isinstance(one, PhaseChanged) for one in told)
     assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
@@ -396,7 +472,9 @@ async def test_status_tells_what_is_still_to_be_stopped(sparks: SimulatedSparks,
         return (await asyncio.wait_for(process.communicate(), PATIENCE))[0].decode()
 
     at = time.strftime("%H:%M", time.localtime(now))
-    assert f"big is still to be stopped on spark2, asked at {at}" in await status()
+    told = await status()
+    assert f"big is still to be stopped on spark2, asked at {at}" in told
+    assert "the next up, down, free or switch there does it" in told
     assert "still to be stopped" not in await status("--node", "spark1")
     document = json.loads(await status("--json"))
     assert [one["instance"] for one in document["unfinished_stops"]] == ["big"]

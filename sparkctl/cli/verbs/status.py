@@ -73,11 +73,12 @@ def _owed(context: Context, views: Sequence[NodeView]) -> tuple[Owed, ...]:
 def _still_to_stop(context: Context, views: Sequence[NodeView]) -> list[str]:
     import time
 
+    from sparkctl.core.owed import SETTLED_BY
     from sparkctl.model.text import clean
 
     return [
         f"{clean(one.instance)} is still to be stopped on {one.node}, asked at "
-        f"{time.strftime('%H:%M', time.localtime(one.since))}: the next up, down or free there does it"
+        f"{time.strftime('%H:%M', time.localtime(one.since))}: the next {SETTLED_BY} there does it"
         for one in _owed(context, views)
     ]
 
