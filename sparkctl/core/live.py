@@ -15,6 +15,7 @@ from sparkctl.core.drafting import Drafting
 from sparkctl.core.health.paths import slow_paths
 from sparkctl.core.health.sight import Sight
 from sparkctl.core.health.watch import NodeHealth, between
+from sparkctl.core.kept import kept_by, with_kept
 from sparkctl.core.parts import with_heads
 from sparkctl.core.rings import Rings
 from sparkctl.core.store import LoadView
@@ -48,6 +49,7 @@ from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.sample import Sample
 from sparkctl.model.switch import JournalView
 
+_LEAVES = (Phase.STOPPING, Phase.STOPPED)
 _NOT_LISTED_YET = 60.0  # seconds that a container may be followed by its start before Docker was asked what runs
 
 
@@ -96,6 +98,7 @@ class _Live:
     drafting: dict[str, Drafting] = field(default_factory=dict)  # by container id
     guarded: tuple[str, ...] | None = None  # instances that a guard watches
     switch: JournalView | None = None  # what lies there of a switch; None: not known
+    kept: tuple[str, ...] = ()  # ids of the containers that it kept when what runs was listed, and since
     told: dict[tuple[str, str | None], Found] = field(default_factory=dict)  # findings of asking, not of sampling
     health: NodeHealth = field(default_factory=NodeHealth)
     troubles: tuple[Finding, ...] = ()
@@ -278,6 +281,7 @@ class Store:
         live.docker, before = event, live.listed
         if event.known:
             live.listed = event
+            live.kept = kept_by(live.switch)
             live.phases = {
                 name: phase for name, phase in live.phases.items() if phase.ts > event.ts or still_stops(phase, event)
             }
@@ -343,6 +347,7 @@ class Store:
     @_apply.register
     def _(self, event: SwitchFound, live: _Live) -> tuple[Topic, ...]:
         before, live.switch = live.switch, event.view
+        live.kept = kept_by(event.view) or live.kept
         return (Topic(What.SWITCH, event.node),) if before != event.view else ()
 
     @_apply.register
@@ -399,10 +404,18 @@ def _words(state: NodeStateChanged) -> str | None:
 
 def _instances(node: NodeName, live: _Live) -> tuple[InstanceView, ...]:
     """Return what was listed as it is now, and what is being started and was not listed yet."""
-    listed = live.listed.instances if live.listed else ()
-    names = {one.name for one in listed if one.ours}
-    coming = [_coming(node, phase, live.plans.get(name)) for name, phase in live.phases.items() if name not in names]
-    return tuple(_now(one, live) for one in (*listed, *coming))
+    listed = with_kept(live.listed.instances if live.listed else (), live.kept)
+    kept = {one.name for one in listed if one.is_kept}
+    names = {one.name for one in listed if one.ours and not one.is_kept}
+    coming = [
+        _coming(node, phase, live.plans.get(name))
+        for name, phase in live.phases.items()
+        if name not in names and not (name in kept and phase.phase in _LEAVES)
+    ]
+    names |= {one.name for one in coming}
+    # Where the new one has the name of the one that is kept for it, that name means the new one.
+    shown = [one for one in listed if not (one.is_kept and one.name in names)]
+    return tuple(_now(one, live) for one in (*shown, *coming))
 
 
 def _now(one: InstanceView, live: _Live) -> InstanceView:
@@ -412,6 +425,8 @@ def _now(one: InstanceView, live: _Live) -> InstanceView:
     facts = live.facts.get(one.container_id or "")
     one = replace(one, memory=held, numbers=numbers, metrics_hint=hint, facts=facts.facts if facts else ())
     phase = live.phases.get(one.name) if one.ours else None
+    if one.is_kept and phase is not None and phase.phase is Phase.STOPPED:
+        return one
     return one if phase is None else replace(one, phase=phase.phase, step=phase.step, detail=phase.detail)
 
 

@@ -41,7 +41,7 @@ class NodeView:
         if self.switch is not None and not self.switch.is_held:
             return False  # it was left, and nobody is at work on it
         # those their heads answer for
-        judged = [i for i in self.instances if i.phase is not Phase.UNKNOWN or not is_worker(i)]
+        judged = [i for i in self.instances if not i.is_kept and (i.phase is not Phase.UNKNOWN or not is_worker(i))]
         return self.state is NodeState.OK and self.docker_known and not any(i.phase in bad for i in judged)
 
 

@@ -22,6 +22,7 @@ class InstanceView:
     ``facts``: what its log has told of how it runs, by `top` and the panel alone.
     ``rank``: "0/2" is the head of a model over two Sparks, ``nodes`` are those of all its ranks, the head's first, and ``run``
     is the same on all ranks of one start; None and empty for one Spark alone, and where its labels do not say.
+    ``is_kept``: a switch stopped it and keeps it until the new one has proved itself.
     """
 
     name: str
@@ -51,6 +52,7 @@ class InstanceView:
     rank: str | None = None
     nodes: tuple[NodeName, ...] = ()
     run: str | None = None
+    is_kept: bool = False
 
     @property
     def place(self) -> tuple[int, int] | None:

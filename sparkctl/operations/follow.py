@@ -34,6 +34,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
+from sparkctl.model.switch import JournalView
 from sparkctl.operations import journal
 from sparkctl.operations.figures import Watching
 from sparkctl.operations.guarding import Guarding
@@ -47,6 +48,7 @@ from sparkctl.wire.link import LinkStatus, state_of
 
 _DOCKER_EVERY = 5.0
 _METRICS_EVERY = 2.0
+_STEPS_EVERY = 3.0  # the same while one goes on
 _SWITCH_EVERY = 10.0  # seconds between two looks for a switch that somebody does or has left: a shell on the node each
 _KEPT_EVERY = 120.0  # seconds between two words to the history
 _ALIVE_EVERY = 5.0  # seconds between looks at whether an engine is due to be asked for a token
@@ -75,6 +77,8 @@ class Follower:
     _told: dict[str, Told] = field(default_factory=dict)
     _answers: asyncio.Event = field(default_factory=asyncio.Event)  # the node can be asked
     _listed: asyncio.Event = field(default_factory=asyncio.Event)  # and Docker has said what runs
+    _switch: JournalView | None = None  # as it was told last
+    _ended: frozenset[str] = frozenset()  # containers of ours that are there, and had ended when they were listed last
     _is_misplaced: bool = False  # what was wrong last is on our side
     _ahead: float = 0.0  # seconds that the node's clock is ahead of ours
 
@@ -153,6 +157,7 @@ class Follower:
                 self._answers.clear()
                 continue
             if self._answers.is_set():
+                await self._why_ended(session, listed)
                 self.emit(listed)
                 if listed.known:
                     self._instances = listed.instances
@@ -216,17 +221,29 @@ class Follower:
 
     async def _find_switch(self, session: Session) -> None:
         """Look again and again whether a switch goes on there, or was left; told when it is other than before."""
-        told = None
         while True:
             if not self._answers.is_set():
-                told = None  # who was away is told anew
+                self._switch = None  # who was away is told anew
             await self._answers.wait()
-            with suppress(NodeError):  # the sampler meets it, too, and says so
-                view = await journal.read(session)
-                if self._answers.is_set() and view != told:
-                    told = view
-                    self.emit(SwitchFound(self.ctx.clock.now(), self.node.name, view))
-            await self.ctx.clock.sleep(_SWITCH_EVERY)
+            await self._look_for_switch(session)
+            goes_on = self._switch is not None and self._switch.journal is not None and self._switch.is_held
+            await self.ctx.clock.sleep(_STEPS_EVERY if goes_on else _SWITCH_EVERY)
+
+    async def _look_for_switch(self, session: Session) -> None:
+        with suppress(NodeError):  # the sampler meets it, too, and says so
+            view = await journal.read(session)
+            if self._answers.is_set() and view != self._switch:
+                self._switch = view
+                self.emit(SwitchFound(self.ctx.clock.now(), self.node.name, view))
+
+    async def _why_ended(self, session: Session, listed: ContainersListed) -> None:
+        """Look for a switch before something is told to have ended: it may have been stopped by one."""
+        if not listed.known:
+            return
+        ended = {one.container_id for one in listed.instances if one.ours and not one.is_alive and one.container_id}
+        if ended - self._ended:
+            await self._look_for_switch(session)
+        self._ended = frozenset(ended)
 
     def _link_changed(self, session: Session, status: LinkStatus) -> None:
         if status.state in (NodeState.OK, NodeState.UNKNOWN):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkctl.core.context import Context
+from sparkctl.core.kept import kept_by, with_kept
 from sparkctl.core.parts import with_heads
 from sparkctl.core.session import Session
 from sparkctl.core.store import InstanceView, NodeView
@@ -46,6 +47,7 @@ async def look_at(ctx: Context, session: Session) -> NodeView:
         if isinstance(containers, DockerError):
             return replace(_without_docker(ctx, node, containers, look.memory), switch=switch)
         instances = await together(*(instance_view(session, c, look.held_by(c.id)) for c in containers))
+        shown = with_kept([one for one in instances if one], kept_by(switch))
     except NodeError as error:
         now = session.link.status
         return NodeView(
@@ -55,8 +57,7 @@ async def look_at(ctx: Context, session: Session) -> NodeView:
     except DockerError as error:  # it broke off between the list and a question about one container
         return _without_docker(ctx, node, error, None)
     return NodeView(
-        node.name, NodeState.OK, ctx.clock.now(), memory=look.memory, instances=tuple(i for i in instances if i),
-        switch=switch,
+        node.name, NodeState.OK, ctx.clock.now(), memory=look.memory, instances=shown, switch=switch,
     )  # fmt: skip
 
 

@@ -183,7 +183,7 @@ def instance_badge(one: InstanceView, ascii_only: bool = False, ready_for: float
     it getting ready: then its container's age is told, and called so."""
     if one.phase is None:
         return Badge(symbol(Phase.STOPPED, ascii_only), "foreign", Tone.LABEL)
-    word = phase_word(one.phase)
+    word = phase_word(one.phase) + (", kept for the way back" if one.is_kept and one.phase is Phase.STOPPED else "")
     if one.phase is Phase.READY and ready_for is not None:
         word += " just now" if ready_for < 10 else f" for {_coarse(ready_for)}"
     elif one.phase is Phase.READY and one.status.startswith("Up "):

@@ -98,6 +98,9 @@ def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
         return [f"{mark} {name}", "foreign", gib(instance.memory), clean(instance.image), clean(instance.status)]
     phase = instance.phase or Phase.UNKNOWN
     state = phase_word(phase)
+    if instance.is_kept:
+        where = clean(_rank(instance) or instance.container)
+        return [f"{symbol(phase, ascii_only)} {name}", state, gib(instance.memory), where, "kept for the way back"]
     more = step_words(instance.step, ascii_only) or (clean(instance.detail) if instance.detail else "")
     return [
         f"{symbol(phase, ascii_only)} {name}",

@@ -17,6 +17,7 @@ from sparkctl.core.owed import OwedStops
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.events import Ended, Event, Outcome, SwitchStepped
+from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.switch import SwitchStep
 from sparkctl.operations.down import DownRequest, down
@@ -255,6 +256,9 @@ async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path
             views = await status(bed.ctx("ada@desk"), bed.nodes)
             assert all(view.switch is not None and view.switch.is_held for view in views)
             assert any("in progress, step 4 of 6" in line for line in status_lines(views))
+            ended = [one for view in views for one in view.instances if not one.is_alive]
+            assert ended
+            assert all((one.name, one.phase) == (OLD, Phase.STOPPED) and one.is_kept for one in ended)
         await eventually(lambda: not any(node.locks for node in bed.sparks.nodes.values()))
         views = await status(bed.ctx("ada@desk"), bed.nodes)
         assert not any(view.is_well for view in views)

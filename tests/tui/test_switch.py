@@ -151,7 +151,9 @@ async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by
     async with divided(tmp_path / "beds") as bed:
         assert await bed.crash(switch(bed.ctx("ada@desk"), bed.request()), at)
         async with on_sparks(bed.sparks, tmp_path, monkeypatch) as pilot:
+            await until(pilot, "○ stopped, kept for the way back")
             shown = await until(pilot, f"switch to {NEW} was left: step 3 of 6, releasing, by ada@desk since ")
+            assert "✕" not in shown
             assert "o goes on with it  A undoes it" in shown
             await pilot.press("A")
             shown = await until(pilot, "Undo the switch that was left?")

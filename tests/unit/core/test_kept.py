@@ -1,0 +1,106 @@
+"""What a switch has stopped and keeps has not failed, as long as the journal says so; what is down on a way back may have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.core.live import Store
+from sparkctl.core.store import NodeView
+from sparkctl.model import events
+from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.memory import Memory
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.sample import Sample
+from sparkctl.model.switch import Found, Journal, JournalView, SwitchStep
+from sparkctl.present.status_table import status_lines
+
+ONE, TWO = NodeName("spark1"), NodeName("spark2")
+OLD, NEW = "ab" * 32, "cd" * 32
+ENDED = InstanceView(
+    "minimax-m27", TWO, "vllm-minimax-m27", "image", ContainerState.EXITED, "Exited (137) 3 seconds ago", ours=True,
+    memory=None, phase=Phase.FAILED, detail="it was killed", container_id=OLD, rank="1/2", nodes=(ONE, TWO),
+)  # fmt: skip
+COMES = replace(
+    ENDED, state=ContainerState.RUNNING, phase=Phase.LOADING, container_id=NEW, status="Up", detail=None, rank=None
+)
+MEMORY = Memory(120, 100, 100, 0, 0, 0)
+NONE = JournalView(Found.NONE)
+
+
+def view(step: SwitchStep = SwitchStep.STARTING, *, is_held: bool = True) -> JournalView:
+    journal = Journal(
+        "0" * 12, "milo@desk", 0.0, step, "qwen36", ("qwen36",), "h", (ONE,), ("minimax-m27",), ((TWO, OLD),)
+    )
+    return JournalView(Found.READ, journal, is_held)
+
+
+def shown(*some: events.Event) -> list[tuple[str, Phase | None, bool]]:
+    store = Store([TWO])
+    store.apply(events.SampleArrived(1.0, TWO, Sample(1, 1.0, 1.0, MEMORY), "boot"))
+    for event in some:
+        store.apply(event)
+    return [(one.name, one.phase, one.is_kept) for one in store.view(TWO).instances]
+
+
+def listed(ts: float, *instances: InstanceView) -> events.ContainersListed:
+    return events.ContainersListed(ts, TWO, instances)
+
+
+def told(ts: float, phase: Phase) -> events.PhaseChanged:
+    return events.PhaseChanged(ts, TWO, "minimax-m27", phase, None, 0.0, None)
+
+
+FAILED, KEPT = ("minimax-m27", Phase.FAILED, False), ("minimax-m27", Phase.STOPPED, True)
+
+
+def test_what_the_journal_keeps_is_stopped_also_until_the_next_list_after_it_is_gone() -> None:
+    assert shown(listed(2.0, ENDED)) == [FAILED]
+    found, gone = events.SwitchFound(1.5, TWO, view()), events.SwitchFound(3.0, TWO, NONE)
+    assert shown(found, listed(2.0, ENDED)) == [KEPT]
+    assert shown(listed(2.0, ENDED), found) == [KEPT]
+    assert shown(found, listed(2.0, ENDED), gone) == [KEPT]
+    assert shown(found, listed(2.0, ENDED), gone, listed(4.0, ENDED)) == [FAILED]
+
+
+@pytest.mark.parametrize(
+    ("step", "is_held", "phase"),
+    [
+        (SwitchStep.STARTING, False, Phase.STOPPED), (SwitchStep.LEFT, False, Phase.STOPPED),
+        (SwitchStep.RESTORING, True, Phase.STOPPED), (SwitchStep.RESTORING, False, Phase.FAILED),
+    ],
+)  # fmt: skip
+def test_of_a_way_back_that_broke_off_what_is_down_may_have_failed(
+    step: SwitchStep, is_held: bool, phase: Phase
+) -> None:
+    found = events.SwitchFound(1.5, TWO, view(step, is_held=is_held))
+    assert [one[1] for one in shown(found, listed(2.0, ENDED))] == [phase]
+
+
+def test_what_is_told_of_its_stop_and_of_a_new_one_with_its_name_counts() -> None:
+    found = events.SwitchFound(1.5, TWO, view())
+    assert shown(found, listed(2.0, ENDED), told(2.5, Phase.STOPPING)) == [("minimax-m27", Phase.STOPPING, True)]
+    assert shown(found, listed(2.0, ENDED), told(2.5, Phase.STOPPED)) == [KEPT]
+    new = [("minimax-m27", Phase.CREATING, False)]
+    assert shown(found, listed(2.0, ENDED), told(2.5, Phase.CREATING)) == new
+    assert shown(found, listed(2.0, COMES, ENDED)) == [("minimax-m27", Phase.LOADING, False)]
+    failed = replace(COMES, state=ContainerState.EXITED, phase=Phase.FAILED)
+    assert shown(found, listed(2.0, failed, ENDED)) == [FAILED]
+
+
+def test_status_says_what_it_is_kept_for_and_that_nothing_is_wrong_with_it() -> None:
+    kept = replace(ENDED, phase=Phase.STOPPED, detail=None, is_kept=True)
+    node = NodeView(TWO, NodeState.OK, 0.0, memory=None, instances=(kept,), switch=view())
+    assert node.is_well
+    (line,) = [line for line in status_lines([node]) if "minimax-m27" in line]
+    assert line.split("   ") == [
+        "",
+        " ○ minimax-m27",
+        "stopped",
+        "—",
+        "rank 1 of 2, head on spark1",
+        "kept for the way back",
+    ]
