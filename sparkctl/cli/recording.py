@@ -25,22 +25,30 @@ def record_option(command: Any) -> Any:
     )(command)  # fmt: skip
 
 
+def overwrite_option(command: Any) -> Any:
+    """Add ``--overwrite``."""
+    return _overwrite("--overwrite")(command)
+
+
 def record_options(command: Any) -> Any:
-    """Add ``--record`` and ``--force``."""
-    force = click.option("--force", is_flag=True, help="Let --record write over a file that is there.")
-    return record_option(force(command))
+    """Add ``--record`` and ``--overwrite``, which is ``--force``, too, where a verb has no other force."""
+    return record_option(_overwrite("--overwrite", "--force")(command))
 
 
-def recorder(ctx: click.Context, path: Path | None, force: bool) -> AbstractContextManager[Recorder | None]:
+def _overwrite(*names: str) -> Any:
+    return click.option(*names, "overwrite", is_flag=True, help="Let --record write over a file that is there.")
+
+
+def recorder(ctx: click.Context, path: Path | None, overwrite: bool) -> AbstractContextManager[Recorder | None]:
     """Return the opened recorder, None in its place where nothing is to be recorded."""
     if path is None:
-        if force:
-            raise click.UsageError("--force belongs to --record", ctx)
+        if overwrite:
+            raise click.UsageError("--overwrite belongs to --record", ctx)
         return nullcontext()
     from sparkctl.cli import narrate
     from sparkctl.core.recording import Recorder
 
-    return Recorder(path, lambda why: narrate.warning(None, why, None), force=force)
+    return Recorder(path, lambda why: narrate.warning(None, why, None), force=overwrite)
 
 
 def recorded(code: int, recording: Recorder | None) -> int:

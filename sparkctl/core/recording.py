@@ -81,7 +81,7 @@ def _open(path: Path, force: bool) -> int:
         if stat.S_ISREG(os.fstat(fd).st_mode):
             os.fchmod(fd, 0o600)  # it may have been there, for everybody to read
     except FileExistsError:
-        raise InvalidInput(f"{path} is there already", "another name, or --force to write over it") from None
+        raise InvalidInput(f"{path} is there already", "another name, or --overwrite") from None
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror or error}", "another place for --record") from error
     return fd

@@ -31,6 +31,7 @@ from sparkctl.errors import (
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, LogArrived, Outcome, Warned
 from sparkctl.model.guard import Receipt
+from sparkctl.model.history import Kind
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
@@ -45,11 +46,8 @@ _BATCH = 500
 _PAUSE = 2.0  # between questions to a Docker that is down
 _ONE_MORE_RUN = 1.0  # a container that lives on although its log ended is being restarted
 _PATIENCE = 5  # times that Docker may refuse a log: one that is just being removed cannot be read
-_AT_FIRST, _FURTHER, _AT_MOST = (
-    200,
-    8,
-    100_000,
-)  # lines: how far back the last N of others are looked for, and by what factor
+_AT_FIRST, _AT_MOST = 200, 100_000  # lines: how far back the last N of others are looked for
+_FURTHER = 8  # times, each time that they were not found
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +249,19 @@ class _Logs:
             for error in self.failures.values():
                 raise error
             raise self._unknown(names)
+        ranks = self._of_one_start(saved, names)
+        if len(ranks) > 1:
+            self.ranks = {NodeName(one.node): f"{index}/{count}" for one, index, count in ranks}
+        since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
+        for one, _, _ in ranks:
+            await self._show_saved(one, since)
+        # a live log is the whole answer, whatever another node did; a saved one only where every node was asked
+        first = ranks[0][0]
+        return self._ended(NodeName(first.node), saved=first, unreachable=bool(self.failures))
+
+    async def _show_saved(self, saved: SavedLog, since: float | None) -> None:
         node = NodeName(saved.node)
         self._warn(node, f"{self._why_saved(saved)}: {saved.path}")
-        since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
         try:
             for lines in read_saved(saved.path, self.request.tail, since, everything=self.request.everything):
                 await self._show(node, lines)
@@ -262,8 +270,17 @@ class _Logs:
                 self._tell_guard(node, receipt)
         except OSError as broken:
             raise InvalidInput(f"the saved log cannot be read: {broken}") from broken
-        # a live log is the whole answer, whatever another node did; a saved one only where every node was asked
-        return self._ended(node, saved=saved, unreachable=bool(self.failures))
+
+    def _of_one_start(self, saved: SavedLog, nodes: Sequence[NodeName]) -> list[tuple[SavedLog, int, int]]:
+        """Return the saved logs of all ranks of the start that this one is of, each with its rank and of how many, the head's
+        first; of a start that is not in the history this one alone."""
+        for one in self.ctx.history.operations(self.request.instance, most=-1):
+            ids = {share.node: (share.container or "")[:12] for share in one.shares}
+            if one.kind is Kind.START and saved.container in ids.values():
+                logs = {log.container: log for log in self._saved(nodes)}
+                found = [(logs.get(ids.get(node, "")), index) for index, node in enumerate(one.nodes)]
+                return [(log, index, len(found)) for log, index in found if log is not None] or [(saved, 0, 1)]
+        return [(saved, 0, 1)]
 
     def _saved(self, nodes: Sequence[NodeName]) -> list[SavedLog]:
         return self.ctx.history.saved_logs(self.request.instance, nodes)

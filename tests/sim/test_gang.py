@@ -21,6 +21,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.verdict import Cause
 from sparkctl.operations.clock_offset import measure
+from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.logs import LogsRequest, logs
 from sparkctl.operations.status import status
 from sparkctl.operations.up import up
@@ -286,6 +287,35 @@ async def test_where_one_rank_cannot_be_created_nothing_stays_on_the_other(ctx: 
         assert any("was removed again" in message for message in told)
 
 
+@pytest.mark.parametrize("node", BOTH)
+async def test_ctrl_c_between_the_creations_of_two_ranks_takes_the_first_back(
+    slow: SimulatedSparks, ctx: Context, node: str
+) -> None:
+    """Whichever Spark it is whose container is made first."""
+    ordered = request(slow) if node == "spark2" else replace(request(slow), nodes=request(slow).nodes[::-1])
+    daemon, was = slow.docker[node], slow.docker[node].start
+    made: list[str] = []
+
+    def pressed(*given: object) -> object:
+        made.extend(one.name for one in daemon.containers.values())
+        ctx.interrupt.press()
+        return was(*given)  # type: ignore[arg-type]
+
+    daemon.start = pressed  # type: ignore[method-assign, assignment]
+    events = await run(ctx, ordered)
+    ended = end_of(events)
+    assert made, "it was created before the key"
+    assert (ended.outcome, ended.exit_code) == (Outcome.INTERRUPTED, 130)
+    assert ended.message == "interrupted before all ranks were started; those that were are taken back"
+    assert states(slow) == [], "no half of it"
+    told = [event.message for event in events if isinstance(event, Warned) and event.node == node]
+    assert any("was removed again" in message for message in told)
+    async with asyncio.timeout(PATIENCE):
+        while any(slow.nodes[name].locks for name in BOTH):  # noqa: ASYNC110  the simulated shell ends on its own
+            await asyncio.sleep(0.01)
+    assert end_of(await run(Context(ctx.history, "milo@desk"), request(slow))).outcome is Outcome.READY
+
+
 async def test_the_locks_are_those_of_all_nodes_and_are_given_back(slow: SimulatedSparks, ctx: Context) -> None:
     stream = up(ctx, request(slow))
     await loading(stream, "spark1")
@@ -324,6 +354,26 @@ async def test_the_logs_of_both_ranks_are_shown_each_as_its_own(sparks: Simulate
     assert list(dict.fromkeys(told)) == [("spark1", "0/2"), ("spark2", "1/2")]
     one = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes[1:]))]
     assert {(event.node, event.rank) for event in one if isinstance(event, LogArrived)} == {("spark2", None)}
+
+
+async def test_the_saved_logs_of_both_ranks_are_shown_where_their_containers_are_gone(
+    sparks: SimulatedSparks, ctx: Context
+) -> None:
+    nodes = load_config(sparks.config_path).nodes
+    for _ in range(2):
+        assert end_of(await run(ctx, request(sparks))).outcome is Outcome.READY
+        down_ = [event async for event in down(ctx, DownRequest("qwen36-tp2", nodes, everywhere=nodes))]
+        assert end_of(down_).exit_code == 0
+    assert states(sparks) == []
+    whole = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes))]
+    assert end_of(whole).outcome is Outcome.DONE
+    told = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
+    assert list(dict.fromkeys(told)) == [("spark1", "0/2"), ("spark2", "1/2")]
+    said = [event.message for event in whole if isinstance(event, Warned)]
+    shown = [str(ctx.history.saved_logs("qwen36-tp2", [node])[0].path) for node in BOTH]
+    assert [path in words for path, words in zip(shown, said, strict=True)] == [True, True], "the newest of each"
+    one = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes[1:]))]
+    assert {event.node for event in one if isinstance(event, LogArrived)} == {"spark2"}
 
 
 def test_the_command_takes_all_nodes_or_one_for_each_rank_and_no_other_number() -> None:

@@ -91,7 +91,7 @@ def test_a_start_is_recorded_without_its_secrets(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (("--speed", "2"), "--speed belongs to --replay"),
-        (("--force", "--once"), "--force belongs to --record"),
+        (("--force", "--once"), "--overwrite belongs to --record"),
         (("--replay", "x", "--record", "y"), "either --record or --replay"),
         (("--replay", "x", "--once", "--speed", "2"), "--speed has no part in it"),
         (("--replay", "absent"), "cannot read absent"),
@@ -124,6 +124,18 @@ def test_what_is_cut_or_no_recording_is_said(tmp_path: Path) -> None:
         assert ran.returncode == 2
         assert "top --record FILE" in ran.stderr
         assert "editor" not in ran.stderr
+
+
+def test_only_overwrite_writes_over_a_file_and_a_start_s_force_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "kept.jsonl"
+    file.write_text("mine")
+    words = ("up", "qwen36", "--node", "spark1", "--dry-run", "--record", str(file))
+    for more in ((), ("--force",)):
+        refused = demo(*words, *more)
+        assert (refused.returncode, file.read_text()) == (2, "mine")
+        assert "another name, or --overwrite" in refused.stderr
+    assert demo(*words, "--overwrite").returncode == 0
+    assert '"event"' in file.read_text()
 
 
 def test_a_disk_that_is_full_ends_the_recording_and_not_the_look() -> None:

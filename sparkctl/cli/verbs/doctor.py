@@ -42,7 +42,7 @@ def command(
     collect: str | None,
     fabric: bool,
     record: Path | None,
-    force: bool,
+    overwrite: bool,
     as_json: bool,
 ) -> int:
     """Examine the nodes: connection, memory, Docker, GPU access, the right to drop caches, disks.
@@ -70,7 +70,7 @@ def command(
     if fabric:
         from sparkctl.operations.measure_fabric import measure as doctor
     teller: Teller = JsonTeller() if as_json else _teller(is_alone=len(nodes) == 1, at_once=fabric)
-    with recorder(ctx, record, force) as recording:
+    with recorder(ctx, record, overwrite) as recording:
         if recording is not None:
             teller = RecordingTeller(teller, recording)
         return recorded(drive(context, lambda: doctor(context, nodes), teller), recording)

@@ -66,7 +66,7 @@ class Paper:
 @click.pass_context
 def command(
     ctx: click.Context, node: tuple[str, ...], once: bool, plain: bool, as_json: bool, explain: bool, ascii_only: bool,
-    record: Path | None, force: bool, replay: Path | None, speed: float | None,
+    record: Path | None, overwrite: bool, replay: Path | None, speed: float | None,
 ) -> int:  # fmt: skip
     """Show what every node does, every two seconds until Ctrl-C: the probe travels there over SSH and leaves no trace.
 
@@ -74,12 +74,12 @@ def command(
     """
     paper = Paper(as_json, plain, explain, ascii_only)
     if replay is not None:
-        return _replay(ctx, replay, node, once, paper, record, force, speed)
+        return _replay(ctx, replay, node, once, paper, record, overwrite, speed)
     if speed is not None:
         raise click.UsageError("--speed belongs to --replay", ctx)
     context = make_context(may_ask=not as_json)
     nodes = chosen_nodes(node)
-    with recorder(ctx, record, force) as recording:
+    with recorder(ctx, record, overwrite) as recording:
         if once:
             return recorded(loop.run(_once(context, nodes, paper, recording)), recording)
         return recorded(loop.run(_watch(context, nodes, paper, recording)), recording)
@@ -87,10 +87,10 @@ def command(
 
 def _replay(
     ctx: click.Context, path: Path, names: Sequence[str], once: bool, paper: Paper, record: Path | None,
-    force: bool, speed: float | None,
+    overwrite: bool, speed: float | None,
 ) -> int:  # fmt: skip
     """Show a recording to its end."""
-    if record is not None or force:
+    if record is not None or overwrite:
         raise click.UsageError("either --record or --replay, not both", ctx)
     if once and speed is not None:
         raise click.UsageError("--once shows the end of the recording at once; --speed has no part in it", ctx)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparkctl.cli.recording import RecordingTeller, record_option, recorded, recorder
+from sparkctl.cli.recording import RecordingTeller, overwrite_option, record_option, recorded, recorder
 from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, rank_nodes, seconds
 
 if TYPE_CHECKING:
@@ -32,14 +32,15 @@ if TYPE_CHECKING:
 @click.option("--replace", is_flag=True, help="Have what is in the way give way: as `switch`.")
 @click.option("--again", is_flag=True, help="Start it although its last two starts failed within an hour.")
 @click.option("--no-guard", is_flag=True, help="Do without the guard that stops it before the node's memory runs out.")
-@click.option("--force", is_flag=True, help="Start it although it does not fit (and let --record write over a file).")
+@click.option("--force", is_flag=True, help="Start it although it does not fit.")
 @record_option
+@overwrite_option
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, profile: str, node: tuple[str, ...], dry_run: bool, plan_format: str | None, detach: bool,
     timeout: float | None, overrides: tuple[str, ...], replace: bool, again: bool, no_guard: bool, record: Path | None,
-    force: bool, as_json: bool,
+    force: bool, overwrite: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Start PROFILE on a node: look, drop the page cache, create, watch its log until a token came.
 
@@ -83,7 +84,7 @@ def command(
 
         teller = teller if as_json else SwitchTeller(dry_run)
         verb = partial(switch, context, _switching(request))
-    with recorder(ctx, record, force and record is not None) as recording:
+    with recorder(ctx, record, overwrite) as recording:
         if recording is not None:
             teller = RecordingTeller(teller, recording)
         return recorded(drive(context, verb, teller), recording)
