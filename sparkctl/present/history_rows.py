@@ -10,6 +10,7 @@ from sparkctl.core.record import plain
 from sparkctl.core.what_changed import Change, Changes
 from sparkctl.model.history import Kind, Operation, Share
 from sparkctl.model.phase import PartTime, Step
+from sparkctl.model.switch import SwitchStep
 from sparkctl.model.text import clean, clean_lines
 from sparkctl.model.units import gib, spoken
 from sparkctl.present.sentences import phase_word, step_name, verdict_lines
@@ -18,6 +19,10 @@ from sparkctl.present.spans import Row, Span, Tone, row, said
 _UNKNOWN_END = "not known how it ended"
 _LATE = 1.25  # of the usual time
 _LABEL = 12  # columns
+_OF_THE_NEW = (
+    SwitchStep.STARTING,
+    SwitchStep.UNDOING,
+)  # steps of a switch; by the others something else stops, or comes back
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,10 @@ def when(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else "—"
 
 
+def _to_the_second(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else "—"
+
+
 def outcome_words(one: Operation) -> str:
     """Return how it ended, in a word or two."""
     if one.outcome is None:
@@ -87,16 +96,18 @@ def why_words(one: Operation) -> str:
     if one.verdict is not None:
         return clean(" ".join(one.verdict.summary.split()))
     words = one.why or (cause.replace("-", " ") if cause and not one.is_good else None) or ""
-    return clean(" ".join(words.split()))
+    return clean("; ".join(" ".join(line.split()).rstrip(".") for line in words.splitlines() if line.strip()))
 
 
-def history_lines(found: Sequence[Operation], columns: int | None) -> list[str]:
+def history_lines(found: Sequence[Operation], columns: int | None, *, has_others: bool = False) -> list[str]:
     """Return the list as a table with a head. On a terminal that is too narrow for it each reason has a line of its own, and
-    the year and what was usual are left to the detail."""
+    the year and what was usual are left to the detail. ``has_others``: more is kept than was asked for."""
     from sparkctl.present.fold import cut
 
     if not found:
-        return ["nothing is kept"]
+        if has_others:
+            return ["nothing in the history is like that; all of it: sparkctl history"]
+        return ["nothing was done from this machine yet; whatever up, down, free and switch do will be listed here"]
     made = [history_row(one) for one in found]
     rows = [_HEAD, *((str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made)]
     lines = _table(rows)
@@ -174,9 +185,11 @@ def _pair(name: str, value: str, tone: Tone = Tone.VALUE) -> Row:
 
 def _head(one: Operation) -> Iterator[Row]:
     yield _pair("outcome", outcome_words(one), outcome_tone(one))
-    yield _pair("began", when(one.began) + (f" by {one.operator}" if one.operator else ""))
+    yield _pair("began", _to_the_second(one.began) + (f" by {one.operator}" if one.operator else ""))
     if one.ended is not None:
-        yield _pair("ended", when(one.ended) + (f", exit code {one.exit_code}" if one.exit_code is not None else ""))
+        yield _pair(
+            "ended", _to_the_second(one.ended) + (f", exit code {one.exit_code}" if one.exit_code is not None else "")
+        )
     if took := took_words(one):
         yield _pair("took", took)
     yield _pair("on", ", ".join(one.nodes))
@@ -193,7 +206,9 @@ def _why(one: Operation) -> Iterator[Row]:
             row(said(line)) for line in verdict_lines(one.verdict, one.instance, one.nodes[0] if one.nodes else None)
         )
         return
-    if words := why_words(one):
+    if one.why:
+        yield from (row(said(line)) for line in clean_lines(one.why) if line.strip())
+    elif words := why_words(one):
         yield row(said(words))
     if one.hint and not one.is_good:
         yield from (row(said(line, Tone.LABEL)) for line in clean_lines(one.hint))
@@ -209,7 +224,7 @@ def _phases(one: Operation, share: Share) -> Iterator[Row]:
         expected = "" if usual is None else f"   usually {spoken(usual.seconds)}"
         is_late = usual is not None and part.seconds > _LATE * usual.seconds + 1.0
         yield row(
-            Span(f"{part_name(part):24}", Tone.LABEL),
+            Span(f"{part_name(part):28}", Tone.LABEL),
             Span(f"{spoken(part.seconds):>12}", Tone.ATTENTION if is_late else Tone.VALUE),
             Span(expected, Tone.LABEL),
         )
@@ -223,7 +238,8 @@ def part_name(part: PartTime) -> str:
 def _steps(one: Operation) -> Iterator[Row]:
     for each in one.moments:
         after = "" if each.seconds is None else f"after {spoken(each.seconds)}"
-        words = " ".join(clean(f"{each.step} {each.instance}").split())
+        whose = each.instance if each.step in _OF_THE_NEW or each.instance != one.instance else ""
+        words = " ".join(clean(f"{each.step} {whose}").split())
         yield row(Span(f"{words:28}", Tone.LABEL), Span(f"{after:>18}"), said(f"   {each.proof}" if each.proof else ""))
 
 
@@ -238,6 +254,7 @@ def _made_of(parts: Sequence[Operation]) -> Iterator[Row]:
 
 
 def _memory(one: Operation) -> Iterator[Row]:
+    widest = max((len(_who(one, share)) for share in one.shares), default=0)
     for share in one.shares:
         known = (
             ("available before", share.available_before if one.kind is Kind.START else None), ("at its peak", share.peak),
@@ -248,13 +265,13 @@ def _memory(one: Operation) -> Iterator[Row]:
         )  # fmt: skip
         words = [f"{name} {gib(value)}" for name, value in known if value is not None]
         if words:
-            yield _pair(_who(one, share), ", ".join(words))
+            yield _pair(f"{_who(one, share):{widest}}", ", ".join(words))
 
 
 def _seen(one: Operation) -> Iterator[Row]:
     for share in one.shares:
         words = [] if share.accept_length is None else [f"accept length {share.accept_length:.2f}"]
-        words += [] if share.tokens_per_second is None else [f"{share.tokens_per_second:.1f} tokens/s"]
+        words += [] if share.tokens_per_second is None else [f"{share.tokens_per_second:.1f} tokens/s of a request"]
         if words:
             yield _pair(_who(one, share), ", ".join(words))
 

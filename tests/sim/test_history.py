@@ -226,6 +226,16 @@ def test_the_verb_says_when_the_file_cannot_be_read(tmp_path: Path) -> None:
     assert "belongs to another program" in ran.stderr
 
 
+def test_an_empty_history_and_a_filter_that_leaves_nothing_say_what_to_do(tmp_path: Path) -> None:
+    ran = sparkctl(tmp_path, "history")
+    assert (ran.returncode, "nothing was done from this machine yet" in ran.stdout) == (0, True)
+    History(tmp_path).remember_start("qwen36", "h", "spark1", 300.0)
+    assert "all of it: sparkctl history" in sparkctl(tmp_path, "history", "--failed").stdout
+    unknown = sparkctl(tmp_path, "history", "--node", "spark9")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "no node is called spark9" in unknown.stderr
+
+
 def test_numbers_and_profiles_complete(tmp_path: Path) -> None:
     History(tmp_path).remember_start("qwen36", "h", "spark1", 300.0)
     env = {"COMP_WORDS": "sparkctl history show ", "COMP_CWORD": "3", "_SPARKCTL_COMPLETE": "bash_complete"}

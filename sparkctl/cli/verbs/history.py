@@ -67,10 +67,13 @@ def _list(history: History, profile: str | None, node: str | None, failed: bool,
     _tell_trouble(history)
     if not found and profile is not None:
         _refuse_misspelt(history, profile)
+    if not found and node is not None:
+        _refuse_unknown_node(history, node)
     if as_json:
         output.document(history_document(found))
     else:
-        output.texts(history_lines(found, output.width()))
+        has_others = not found and bool(history.operations(most=1))
+        output.texts(history_lines(found, output.width(), has_others=has_others))
     return 0
 
 
@@ -120,4 +123,20 @@ def _refuse_misspelt(history: History, profile: str) -> None:
         raise InvalidInput(
             f"no profile is called {profile}, and nothing was done with one{did_you_mean(profile, known)}",
             "sparkctl history",
+        )
+
+
+def _refuse_unknown_node(history: History, node: str) -> None:
+    from sparkctl.core.config import load_config
+    from sparkctl.errors import InvalidInput, SparkctlError
+    from sparkctl.model.suggest import did_you_mean
+
+    try:
+        known = {str(one.name) for one in load_config().nodes}
+    except SparkctlError:  # what was done is shown without a config, too
+        known = set()
+    known |= {name for one in history.operations(most=-1) for name in one.nodes}
+    if known and node not in known:
+        raise InvalidInput(
+            f"no node is called {node}, and nothing was done on one{did_you_mean(node, known)}", "sparkctl history"
         )

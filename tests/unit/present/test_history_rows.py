@@ -59,25 +59,35 @@ def test_a_table_has_one_line_for_each_and_a_second_one_for_the_reason_where_it_
     failed = replace(GOOD, id=8, outcome="failed", why="no\nroom " * 40)
     whole = history_lines([failed, GOOD], None)
     assert len(whole) == 3
-    assert whole[1].endswith("no room")
+    assert whole[1].endswith("no; room no; room no; room")
     narrow = history_lines([failed, GOOD], 80)
     assert all(len(line) <= 80 for line in narrow)
     assert narrow[1].endswith("failed   6 min 55 s"), narrow
-    assert narrow[2].startswith("      no room no room")
+    assert narrow[2].startswith("      no; room no; room")
     assert len(narrow) == 4
     assert history_lines([GOOD], 120) == history_lines([GOOD], None)
-    assert history_lines([], 80) == ["nothing is kept"]
+    assert "nothing was done from this machine yet" in history_lines([], 80)[0]
+    assert "all of it: sparkctl history" in history_lines([], 80, has_others=True)[0]
+
+
+def test_sentences_of_an_end_do_not_run_into_each_other() -> None:
+    left = replace(
+        GOOD, outcome="interrupted", why="qwen36 goes on: sparkctl up qwen36\nStop it: sparkctl down qwen36.\n"
+    )
+    assert history_lines([left], None)[1].endswith("qwen36 goes on: sparkctl up qwen36; Stop it: sparkctl down qwen36")
+    at = lines(left).index("why")
+    assert lines(left)[at + 1 : at + 3] == ["  qwen36 goes on: sparkctl up qwen36", "  Stop it: sparkctl down qwen36."]
 
 
 def test_a_detail_has_each_part_against_the_usual_one_of_its_place() -> None:
     said = "\n".join(lines(GOOD))
-    assert "loading: weights          3 min 10 s   usually 1 min 40 s" in said
-    assert "loading: weights               9.0 s   usually 9.0 s" in said
-    assert "warming up                      20 s\n" in said
+    assert "loading: weights              3 min 10 s   usually 1 min 40 s" in said
+    assert "loading: weights                   9.0 s   usually 9.0 s" in said
+    assert "warming up                          20 s\n" in said
     for words in (
         "at its peak 100.0 GiB",
         "once ready 98.0 GiB",
-        "accept length 3.12, 22.6 tokens/s",
+        "accept length 3.12, 22.6 tokens/s of a request",
         "/state/logs/a.log",
     ):
         assert words in said
@@ -104,6 +114,10 @@ def test_a_switch_has_its_steps_and_a_stop_what_came_back() -> None:
     whole = list(detail_lines(history_detail(switch, None, None, [replace(GOOD, id=8)])))
     assert "     8  start of qwen36 on spark1: ready   6 min 55 s of about 6 min 40 s" in whole
     assert any("stopping minimax" in line and "its processes are gone" in line for line in lines(switch))
+    own = replace(switch, moments=(Moment("stopping", "qwen36", 3.0, "minimax stopped"), Moment("starting", "qwen36")))
+    told = lines(own)[lines(own).index("steps") + 1 :]
+    assert told[0].split() == ["stopping", "after", "3.0", "s", "minimax", "stopped"], "it is not qwen36 that stops"
+    assert told[1].strip() == "starting qwen36"
     stop = replace(GOOD, kind=Kind.STOP, shares=(Share(SPARK1, "qwen36", freed=98 * GIB, missing=2 * GIB),))
     assert any("qwen36 on spark1  came back 98.0 GiB, missing 2.0 GiB" in line for line in lines(stop))
     assert "changed since it last worked" not in lines(stop)
