@@ -139,4 +139,5 @@ class CommandLine(ModalScreen[str]):
         for at, word in enumerate(self._found[first:], first):
             spans += [said(word, Tone.KEY if at == self._cycle else Tone.LABEL), Span("   ")]
         shown: Row = tuple(spans) if self._found else row(Span(" tab completes, enter does it, esc leaves", Tone.STALE))
-        sheet.show((cut(shown, max(4, self.app.size.width)),))
+        panel: Panel = self.app  # type: ignore[assignment]
+        sheet.show((cut(shown, max(4, panel.size.width), "~" if panel.ascii_only else "…"),))

@@ -89,7 +89,7 @@ async def test_what_cannot_be_switched_to_says_why_and_is_not_done(
     ):
         await until(pilot, "○ nothing runs")
         await pilot.press("colon", *"switch minimax-m27", "enter")
-        await until(pilot, "is for 2 nodes")
+        await until(pilot, "minimax-m27 is for 2 Sparks")
         await pilot.press("escape")
         await pilot.press("colon", *"switch no-such-profile", "enter")
         await until(pilot, "no-such-profile")
