@@ -15,7 +15,7 @@ from sparkctl.core.switching import Site
 from sparkctl.core.wholes import wholes
 from sparkctl.errors import Refused, SparkctlError
 from sparkctl.model.container import Container
-from sparkctl.model.events import Ended, Event, Outcome, SwitchPlanned
+from sparkctl.model.events import Ended, Event, Outcome, SwitchPlanned, Warned
 from sparkctl.model.history import Kind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
@@ -25,7 +25,7 @@ from sparkctl.operations import journal as journals
 from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.operations.switch_back import restart_order
-from sparkctl.operations.switch_checks import check
+from sparkctl.operations.switch_checks import check, of_flags
 from sparkctl.operations.switch_crew import Crew
 from sparkctl.operations.switch_look import sites
 from sparkctl.operations.switch_request import SwitchRequest
@@ -70,6 +70,8 @@ class _Switch:
                 first, *more = plan.obstacles
                 raise Refused(first, "\n".join(more) or None)
             if self.request.dry_run:
+                for message, hint in () if plan.is_there else of_flags(self.request):
+                    emit(Warned(self.ctx.clock.now(), plan.nodes[0], message, hint))
                 return self._planned()
             if not plan.stops:
                 return await self._start()

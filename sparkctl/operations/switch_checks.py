@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sparkctl.core.fabric import find_way
@@ -152,3 +152,11 @@ async def _way(crew: Crew, request: SwitchRequest) -> None:
     for caution in (*way.cautions, *await fabric_check.check(sessions, way)):
         crew.warn(None, caution)
     return None
+
+
+def of_flags(request: SwitchRequest) -> Iterator[tuple[str, str | None]]:
+    """Yield what the engine's catalogue says against the profile's flags, each with the command that does without."""
+    for one in cautions(request.profile, ProfileLibrary()):
+        ways = [] if one.setting is None else [f"{request.again} --set {one.setting}"]
+        ways += [f"start {' or '.join(one.instead)} in its place"] if one.instead else []
+        yield one.message, ", or ".join(ways) or None

@@ -36,7 +36,7 @@ def result_line(
     if ended.verdict is not None:
         return f"{sign} {ended.instance} failed{where}: {ended.verdict.summary}", tone
     if ended.message:
-        return f"{sign} {ended.message}" + (f"   {ended.hint}" if ended.hint and not good else ""), tone
+        return f"{sign} {ended.message}" + (ways(ended.hint) if not good else ""), tone
     what = f"{ended.instance} {_DID.get(verb, verb)}" if ended.instance else verb
     return f"{sign} {what}{where}: {ended.outcome}, {spoken(ended.seconds)}", tone
 
@@ -44,8 +44,12 @@ def result_line(
 def warning_notice(event: Warned, ascii_only: bool = False) -> tuple[str, Tone]:
     """Return a warning as one sentence, with its sign."""
     where = f"{event.node}: " if event.node else ""
-    hint = f"  {event.hint}" if event.hint else ""
-    return f"{symbol(Severity.WARNING, ascii_only)} {where}{event.message}{hint}", Tone.ATTENTION
+    return f"{symbol(Severity.WARNING, ascii_only)} {where}{event.message}{ways(event.hint)}", Tone.ATTENTION
+
+
+def ways(hint: str | None) -> str:
+    """Return what can be done as the end of a sentence, each way behind its own word; nothing where there is none."""
+    return "".join(f"   try: {line}" for line in (hint or "").splitlines())
 
 
 def guard_notice(event: GuardActed, ascii_only: bool = False) -> tuple[str, Tone] | None:

@@ -43,7 +43,8 @@ _WORD = 10  # columns of the word for a step that is done
 class SwitchScene:
     """All that the screen shows. ``nodes``: where the new one is wanted, as far as that was said. ``plan`` None: not made yet,
     or it cannot be made, and ``trouble`` is why. ``bars`` and ``glances`` are what is known of the Sparks now; ``now`` in unix
-    seconds. ``course``: a switch that has begun. ``do_key``, ``again_key``: by which it is done, and looked at anew."""
+    seconds. ``course``: a switch that has begun. ``do_key``: by which it is done. ``cautions``: what was said while it was
+    planned, each with what can be done about it."""
 
     profile: str
     nodes: tuple[NodeName, ...] = ()
@@ -58,6 +59,7 @@ class SwitchScene:
     further: int = 0
     ascii_only: bool = False
     do_key: str | None = "enter"
+    cautions: tuple[tuple[str, str | None], ...] = ()
 
 
 def switch_rows(scene: SwitchScene, columns: int, lines: int) -> Page:
@@ -89,7 +91,7 @@ def _said(scene: SwitchScene, columns: int) -> list[Row]:
     if scene.plan is None:
         if scene.trouble is not None:
             rows = _sentences(scene.trouble, columns, symbol(Severity.PROBLEM, scene.ascii_only), Tone.BAD)
-            return rows + _sentences(scene.hint or "", columns, " ", Tone.VALUE)
+            return rows + _ways(scene.hint, columns)
         return [row(Span("looking at the Sparks: what stands there, and what it would meet ...", Tone.STALE))]
     plan = scene.plan
     about = "" if plan.seconds is None else f"about {clock(plan.seconds)} until ready"
@@ -97,7 +99,10 @@ def _said(scene: SwitchScene, columns: int) -> list[Row]:
     bad, caution = (symbol(one, scene.ascii_only) for one in (Severity.PROBLEM, Severity.WARNING))
     rows += [each for one in plan.obstacles for each in _sentences(one, columns, bad, Tone.BAD)]
     rows += [each for one in plan.cautions for each in _sentences(one, columns, caution, Tone.ATTENTION)]
-    if plan.obstacles:
+    for words, hint in scene.cautions:
+        if words not in plan.cautions:
+            rows += [*_sentences(words, columns, caution, Tone.ATTENTION), *_ways(hint, columns)]
+    if plan.obstacles or plan.is_there:
         return rows
     if plan.stops:
         kept = f"{_and(plan.stops)}: its containers are kept until {plan.instance} has answered with a token"
@@ -115,6 +120,8 @@ def summary(plan: SwitchPlan) -> str:
     where = _and(plan.nodes)
     if plan.obstacles:
         return f"{plan.instance} cannot be switched to on {where} as things are"
+    if plan.is_there:
+        return f"{plan.instance} already stands on {where}: nothing is switched"
     free = [one.node for one in plan.changes if one.is_free_after]
     left = f", and {_and(free)} {'is' if len(free) == 1 else 'are'} free" if free else ""
     if not plan.stops:
@@ -130,6 +137,11 @@ def _sentences(words: str, columns: int, sign: str, tone: Tone) -> list[Row]:
         for piece in fold(said(line).text, max(16, columns - len(head)), 0):
             rows.append(row(Span(head if not rows or piece == line else " " * len(head), tone), Span(piece, tone)))
     return rows
+
+
+def _ways(hint: str | None, columns: int) -> list[Row]:
+    """Return what can be done, each way in a row of its own."""
+    return [each for line in (hint or "").splitlines() for each in _sentences(f"try: {line}", columns, " ", Tone.VALUE)]
 
 
 def _and(names: Sequence[str]) -> str:
@@ -149,8 +161,8 @@ def step_words(step: SwitchStep, course: SwitchCourse, is_done: bool) -> str:
         SwitchStep.STARTING: (f"starting {course.instance}", f"{course.instance} started"),
         SwitchStep.CLEARING: (f"removing the containers of {old}", f"the containers of {old} removed"),
         SwitchStep.DONE: ("done", "done"),
-        SwitchStep.UNDOING: (f"{course.instance} failed: keeping its log, removing its containers",
-                             f"{course.instance} failed: its log is kept, its containers are gone"),
+        SwitchStep.UNDOING: (f"taking {course.instance} back: keeping its log, removing its containers",
+                             f"{course.instance} is taken back: its log is kept, its containers are gone"),
         SwitchStep.RESTORING: (f"starting {old} again", f"{old} started again"),
         SwitchStep.RESTORED: (f"{old} serves again", f"{old} serves again"),
         SwitchStep.LEFT: (f"{course.instance} is left as it failed", f"{course.instance} is left as it failed"),
@@ -253,5 +265,5 @@ def _end(course: SwitchCourse, end: Ended, scene: SwitchScene, columns: int) -> 
         proofs = "; ".join(one.text for one in restored.proofs)
         old = step_words(SwitchStep.RESTORED, course, True)
         rows += _sentences(f"{old}{f': {proofs}' if proofs else ''}", columns, good, Tone.GOOD)
-    rows += _sentences(end.hint or "", columns, " ", Tone.VALUE)
+    rows += _ways(end.hint, columns)
     return rows or _sentences(f"{end.outcome} after {spoken(end.seconds)}", columns, bad, Tone.BAD)

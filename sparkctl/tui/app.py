@@ -179,7 +179,7 @@ class Panel(Speech):
         if held is not None:
             glances = tuple(replace(one, chosen=self._instances.get(one.name)) for one in held.glances)
             at = min(self._chosen, max(0, len(glances) - 1))
-            return replace(held, glances=glances, chosen=at, notices=tuple(self._room.notices))
+            return replace(held, glances=glances, chosen=at, notices=self._room.notices.shown)
         return self._room.scene(self.names, self._chosen, self._instances, self._sparks, self.ascii_only)
 
     def _instance(self) -> str | None:

@@ -26,7 +26,6 @@ from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, P
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch import Found, JournalView
-from sparkctl.model.text import clean
 from sparkctl.operations.doctor import doctor
 from sparkctl.operations.preview import home_on, planned
 from sparkctl.present.farewell import farewell
@@ -45,6 +44,7 @@ from sparkctl.tui.dialogs import Reader
 from sparkctl.tui.examinations import Examinations
 from sparkctl.tui.fits import Fits
 from sparkctl.tui.jobs import Job, Jobs
+from sparkctl.tui.notices import Notices
 from sparkctl.tui.picker import Offer
 from sparkctl.tui.player import Player
 from sparkctl.tui.setup import Started
@@ -80,7 +80,7 @@ class Room:
             self.context, asker=Nobody(), lend=self.crew.session
         )  # what nobody called for asks nobody
         self.jobs = Jobs(self._take, lambda *over: panel.call_later(self._finished, *over))
-        self.notices: list[tuple[str, Tone]] = []
+        self.notices = Notices(self._known)
         self.recent = self.context.history.recent_profiles(_RECENT)
         self.examinations = Examinations()
         self.switches = Switches()
@@ -131,6 +131,9 @@ class Room:
         """Return the nodes' views, in the operator's order."""
         return tuple(self.bridge.store.view(name) for name in names if name in self.bridge.store.nodes)
 
+    def _known(self, name: NodeName) -> LoadView | None:
+        return self.bridge.store.view(name) if name in self.bridge.store.nodes else None
+
     def instances(self, name: NodeName) -> list[str]:
         """Return the names of what runs on a node, as its tile has them."""
         if name not in self.bridge.store.nodes:
@@ -175,7 +178,7 @@ class Room:
         loading = {one.name for seen in glances for one in seen.view.instances if one.phase in COMING}
         lines = tuple(line for line in self.bridge.lines if not loading or line.instance in loading)
         return Scene(
-            glances, min(chosen, max(0, len(glances) - 1)), lines, tuple(self.notices), ascii_only,
+            glances, min(chosen, max(0, len(glances) - 1)), lines, self.notices.shown, ascii_only,
             tuple(self.bridge.happened), self._lines_of_switches(ascii_only),
         )  # fmt: skip
 
@@ -255,7 +258,7 @@ class Room:
         """Return what is wrong with a node, and with the config."""
         now = view.sample.time if view is not None and view.sample is not None else self.now()
         word = re.compile(rf"(?<![\w-]){re.escape(name or '')}(?![\w-])")
-        about = [one for one in self.notices if name is not None and word.search(one[0])]
+        about = [one for one in self.notices.shown if name is not None and word.search(one[0])]
         return Wrong(
             view, now, {} if name is None else self.bridge.ends_on(name), tuple(self.bridge.happened), about,
             None if fault is None else fault.message, None if fault is None else fault.hint,
@@ -405,7 +408,7 @@ class Room:
     def notice(self, words: str, tone: Tone, *, is_shown: bool = False) -> None:
         """Keep something below the tiles, until there is more to say or escape. Where tiles are not seen, say it for a moment,
         unless a dialog has it in full."""
-        self.notices[:] = [*self.notices[-2:], (clean(words.replace("\n", " ")), tone)]
+        self.notices.add(words, tone, self.views(self._panel.names))
         front = self._panel.front
         if front is not None and front.held_at is not None:
             self._panel.call_later(self._panel.moved)

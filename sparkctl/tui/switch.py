@@ -15,7 +15,7 @@ from sparkctl.core.parts import stands_on
 from sparkctl.core.serving import is_model_answering, meant
 from sparkctl.core.situation import node_silent
 from sparkctl.errors import SparkctlError
-from sparkctl.model.events import Ended, Outcome, SwitchPlanned
+from sparkctl.model.events import Ended, Outcome, SwitchPlanned, Warned
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch import SwitchPlan
@@ -50,6 +50,7 @@ class Switch(ReadOnScreen):
         self._words = tuple(word for word in words if word != _DRY)
         self._plan: SwitchPlan | None = None
         self._refusal: tuple[str, str | None] | None = None
+        self._cautions: tuple[tuple[str, str | None], ...] = ()
         self._planning: asyncio.Task[None] | None = None
         self._has_begun = False
         self._further = 0
@@ -81,6 +82,8 @@ class Switch(ReadOnScreen):
             return "one moment: the Sparks are still being looked at"
         if self._plan.obstacles:
             return self._plan.obstacles[0]
+        if self._plan.is_there:
+            return summary(self._plan)
         silent = [node_silent(replace(now, node=name)) for name in self._plan.nodes if name in now.names]
         return next((one for one in silent if one is not None), None)
 
@@ -119,7 +122,7 @@ class Switch(ReadOnScreen):
             {view.name: view.memory for view in views if view.memory is not None},
             {} if room is None else {view.name: room.glance(view.name, "") for view in views},
             self._course(), panel.now(), self._further, panel.ascii_only,
-            None if do is None else key_words(do.keys[0], panel.ascii_only),
+            None if do is None else key_words(do.keys[0], panel.ascii_only), self._cautions,
         )  # fmt: skip
 
     def _course(self) -> SwitchCourse | None:
@@ -132,7 +135,7 @@ class Switch(ReadOnScreen):
         """Ask what it would be, anew."""
         if self._planning is not None:
             self._planning.cancel()
-        self._refusal = None
+        self._refusal, self._cautions = None, ()
         self._planning = self.panel.spawn(self._ask())
         self.repaint()
 
@@ -146,6 +149,9 @@ class Switch(ReadOnScreen):
                 async for event in told:
                     if isinstance(event, SwitchPlanned):
                         self._plan = event.plan
+                    elif isinstance(event, Warned):
+                        where = f"{event.node}: " if event.node else ""
+                        self._cautions += ((f"{where}{event.message}", event.hint),)
                     elif isinstance(event, Ended) and event.outcome is not Outcome.PLANNED:
                         self._refuse(event.message or str(event.outcome), event.hint)
         except SparkctlError as error:

@@ -35,6 +35,8 @@ async def test_each_spark_is_shown_before_and_after_and_what_stops_is_asked_for_
         (then,) = [line for line in shown.splitlines() if "+ qwen36 " in line]
         assert "GiB est.  starts" in then
         assert "○ nothing: it is free" in shown
+        assert "▲ spark1: " in shown, "what is said of its flags"
+        assert "try: sparkctl switch qwen36 --node spark1 --set " in shown
         await pilot.press("enter")
         shown = await until(pilot, "to do it; esc leaves it running")
         assert "is answering somebody right now" in shown

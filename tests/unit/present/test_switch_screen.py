@@ -85,6 +85,26 @@ def test_what_stands_against_it_is_said_and_no_key_is_offered() -> None:
     assert "cannot be switched to" in seen
 
 
+def test_what_was_said_while_it_was_planned_stands_there_once_with_what_can_be_done() -> None:
+    said = (
+        ("the image is old", None),
+        ("--nextn dies of that", "sparkctl switch qwen36 --set a=1\nstart qwen36-ngram"),
+    )
+    seen = shown(replace(SCENE, cautions=said), 80, 30)
+    assert seen.count("the image is old") == 1
+    assert "▲ --nextn dies of that" in seen
+    assert "try: sparkctl switch qwen36 --set a=1" in seen
+    assert "try: start qwen36-ngram" in seen
+    refused = shown(SwitchScene("qwen36", trouble="it is for 2 Sparks", hint="sparkctl init"), 80, 24)
+    assert "try: sparkctl init" in refused
+
+
+def test_what_stands_there_already_is_said_and_no_key_is_offered() -> None:
+    seen = shown(SwitchScene("qwen36", (ONE,), SwitchPlan("qwen36", "qwen36", (ONE,), (), is_there=True)), 80, 24)
+    assert "qwen36 already stands on spark1: nothing is switched" in seen
+    assert "enter does it" not in seen
+
+
 def course(*more: SwitchStepped | Ended) -> SwitchCourse:
     made: SwitchCourse | None = None
     for event in (SwitchPlanned(100.0, ONE, PLAN), *more):

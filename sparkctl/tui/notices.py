@@ -1,0 +1,54 @@
+"""What was said below the tiles: kept until there is more to say, and no longer than it is true."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from sparkctl.core.store import LoadView
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.text import clean
+from sparkctl.present.spans import Tone
+
+_MOST = 3
+_GONE = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
+
+Serving = tuple[NodeName, str]
+"""An instance, and on which Spark."""
+
+
+class Notices:
+    """The last few. ``view`` gives what is known of a node now, None where nothing is."""
+
+    def __init__(self, view: Callable[[NodeName], LoadView | None]) -> None:
+        self._view = view
+        self._kept: list[tuple[str, Tone, frozenset[Serving]]] = []
+
+    def add(self, words: str, tone: Tone, views: Sequence[LoadView] = ()) -> None:
+        """Keep one. Of a good one what it names and what is ready in these views is what it rests on."""
+        said = clean(words.replace("\n", " "))
+        rests = frozenset(
+            (view.name, one.name)
+            for view in views if tone is Tone.GOOD
+            for one in view.instances
+            if one.ours and one.phase is Phase.READY and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", said)
+        )  # fmt: skip
+        self._kept[:] = [*self._kept[1 - _MOST :], (said, tone, rests)]
+
+    @property
+    def shown(self) -> tuple[tuple[str, Tone], ...]:
+        """What still holds, the latest last."""
+        self._kept[:] = [one for one in self._kept if not any(map(self._is_gone, one[2]))]
+        return tuple((words, tone) for words, tone, _ in self._kept)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._kept.clear()
+
+    def _is_gone(self, serving: Serving) -> bool:
+        node, name = serving
+        view = self._view(node)
+        if view is None or view.state is not NodeState.OK or not view.docker_known:
+            return False  # not known
+        return all(one.phase in _GONE for one in view.instances if one.name == name)

@@ -1,0 +1,59 @@
+"""What stands below the tiles stays as long as it is true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkctl.core.store import LoadView
+from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.present.spans import Tone
+from sparkctl.tui.notices import Notices
+
+ONE = NodeName("spark1")
+WORDS = "● qwen36 serves on spark1 in place of minimax-m27"
+SERVES = InstanceView(
+    "qwen36", ONE, "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=None, phase=Phase.READY
+)
+WELL = LoadView(ONE, NodeState.OK, 1.0, instances=(SERVES,))
+
+
+class Known:
+    """A node, as it is said to be."""
+
+    def __init__(self) -> None:
+        self.view: LoadView | None = WELL
+        self.notices = Notices(lambda name: self.view if name == ONE else None)
+        self.notices.add(WORDS, Tone.GOOD, [WELL])
+
+    def says(self) -> list[str]:
+        return [words for words, _ in self.notices.shown]
+
+
+def test_one_that_says_that_something_serves_goes_with_it() -> None:
+    for gone in ((), (replace(SERVES, phase=Phase.STOPPING),), (replace(SERVES, phase=Phase.FAILED),)):
+        known = Known()
+        assert known.says() == [WORDS]
+        known.view = replace(WELL, instances=gone)
+        assert known.says() == []
+        known.view = WELL
+        assert known.says() == [], "what was over does not come back"
+
+
+def test_it_stays_where_that_is_not_known_and_what_rests_on_nothing_stays() -> None:
+    known = Known()
+    known.view = LoadView(ONE, NodeState.UNREACHABLE, 2.0)
+    assert known.says() == [WORDS]
+    known.view = replace(WELL, docker_known=False, instances=())
+    assert known.says() == [WORDS]
+    known.view = None
+    assert known.says() == [WORDS]
+    known.notices.add("✕ qwen36 failed on spark1", Tone.BAD, [WELL])
+    known.notices.add("● qwen36-ngram stopped", Tone.GOOD, [WELL])
+    known.view = replace(WELL, instances=())
+    assert known.says() == ["✕ qwen36 failed on spark1", "● qwen36-ngram stopped"]
+    known.notices.add("a\nb", Tone.GOOD)
+    known.notices.add("c", Tone.GOOD)
+    assert known.says() == ["● qwen36-ngram stopped", "a b", "c"], "three at most"
