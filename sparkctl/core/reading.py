@@ -191,6 +191,14 @@ class LogReader:
         return root if is_the_end else None
 
     @property
+    def last_words(self) -> Seen | None:
+        """The error by which the log ends, whoever knows it: not one after which it went on."""
+        seen = self.last_error
+        if seen is None or self._latest is None or self._moves > seen.moves:
+            return None
+        return seen if self._latest[0] - seen.number <= _TAIL else None
+
+    @property
     def unnamed_error(self) -> Seen | None:
         """The error on which a log ends whose engine never became ready, where no rule knows it."""
         seen = self._level_error
@@ -307,7 +315,7 @@ class LogReader:
         if signal is not None:
             self._take(signal, line, text)
         elif sounds_bad(text):
-            self.last_error = Seen(line.number, clean(text))
+            self.last_error = Seen(line.number, clean(text), moves=self._moves)
         self._look_at_level(signal, line, text)
         if (
             not self.ready_line_seen

@@ -187,11 +187,11 @@ def _by_exit_code(plan: LaunchPlan, log: LogReader, container: Container, ended:
             (*(verdicts.line(log.last_error) if log.last_error else ()), *verdicts.line(log.latest), ended),
             f"An engine that nobody stopped and that ends with 0 has crashed inside. Its log: {look}",
         )
-    if container.exit_code == _SIGKILL and log.last_error is None:
+    if container.exit_code == _SIGKILL and log.last_words is None:
         return Verdict(
             Cause.KILLED,
-            f"{plan.instance} was killed (SIGKILL) without a word in its log.",
-            evidence,
+            f"{plan.instance} was killed (SIGKILL) without a word of that in its log.",
+            (*verdicts.line(log.latest), ended),
             "Either somebody stopped it, or the machine ran out of memory. "
             "On the node: sudo dmesg -T | grep -iE 'oom|killed process'",
         )

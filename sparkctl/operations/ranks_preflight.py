@@ -11,6 +11,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.profile import Profile
+from sparkctl.model.secrets import redact_words
 from sparkctl.operations.labels import nodes_of, run_of
 from sparkctl.operations.preflight import Scene
 
@@ -49,8 +50,20 @@ def refuse_count(profile: Profile, nodes: Sequence[Node]) -> None:
         )
 
 
-def refuse_unequal_images(profile: str, plans: Sequence[LaunchPlan], scenes: Sequence[Scene]) -> None:
-    """Raise where some nodes have the image and others do not, or another one under its name; of none at all `decide` tells."""
+def sync_command(words: Sequence[str], source: str, target: str) -> str:
+    """Return the command that brings what a start needs to another Spark. ``words``: the profile and its overrides, of which
+    those count that say which image and which model."""
+    profile, *rest = words
+    pairs = zip(rest[::2], rest[1::2], strict=False)
+    told = [
+        word for pair in pairs if pair[1].partition("=")[0].partition(".")[0] in ("image", "model") for word in pair
+    ]
+    return shlex.join(["sparkctl", "sync", profile, "--from", source, "--to", target, *redact_words(told)])
+
+
+def refuse_unequal_images(words: Sequence[str], plans: Sequence[LaunchPlan], scenes: Sequence[Scene]) -> None:
+    """Raise where some nodes have the image and others do not, or another one under its name; of none at all `decide` tells.
+    ``words`` as in `sync_command`."""
     if all(_running(plan, scene) is not None for plan, scene in zip(plans, scenes, strict=True)):
         return
     having = [(plan, scene.image) for plan, scene in zip(plans, scenes, strict=True) if scene.image is not None]
@@ -58,7 +71,7 @@ def refuse_unequal_images(profile: str, plans: Sequence[LaunchPlan], scenes: Seq
         return
     source, image = having[0]
     for plan, scene in zip(plans, scenes, strict=True):
-        hint = shlex.join(["sparkctl", "sync", profile, "--from", source.node, "--to", plan.node])
+        hint = sync_command(words, source.node, plan.node)
         if scene.image is None:
             raise ImageMissing(plan.node, f"{plan.node} does not have the image {plan.image}; {source.node} has", hint)
         if not scene.image.is_same(image):

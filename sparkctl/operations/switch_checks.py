@@ -19,6 +19,7 @@ from sparkctl.operations import fabric_check, fitting
 from sparkctl.operations.drop_caches import sudoers_hint
 from sparkctl.operations.labels import port_of
 from sparkctl.operations.preflight import Scene, decide
+from sparkctl.operations.ranks_preflight import sync_command
 from sparkctl.operations.switch_crew import Crew
 from sparkctl.operations.switch_request import SwitchRequest
 from sparkctl.probe import whole
@@ -38,7 +39,7 @@ async def check(crew: Crew, request: SwitchRequest, sites: Sequence[Site]) -> st
         _decide(crew, request, launch, scene, goes)
         _mounts(crew, request, launch, scene)
         _right(crew, launch, scene)
-    _refuse_other_image(launches, scenes)
+    _refuse_other_image(request.words or (request.profile.name,), launches, scenes)
     _flags(crew, request)
     files = await together(*(_whole(crew, request, one.words) for one in coming))
     if len(launches) > 1:
@@ -91,7 +92,7 @@ def _right(crew: Crew, launch: LaunchPlan, scene: Scene) -> None:
         crew.warn(launch.node, "the page cache cannot be dropped without a password here", hint)
 
 
-def _refuse_other_image(launches: Sequence[LaunchPlan], scenes: Sequence[Scene]) -> None:
+def _refuse_other_image(words: Sequence[str], launches: Sequence[LaunchPlan], scenes: Sequence[Scene]) -> None:
     """Two images behind one name: ranks of different versions do not meet."""
     found = {
         scene.image.id: launch.node for launch, scene in zip(launches, scenes, strict=True) if scene.image is not None
@@ -100,7 +101,7 @@ def _refuse_other_image(launches: Sequence[LaunchPlan], scenes: Sequence[Scene])
         (one, here), (other, there), *_ = found.items()
         raise Refused(
             f"{launches[0].image} is another image on {there} ({_short(other)}) than on {here} ({_short(one)})",
-            f"sparkctl sync {launches[0].profile} --from {here} --to {there}",
+            sync_command(words, here, there),
         )
 
 

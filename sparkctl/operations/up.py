@@ -131,7 +131,7 @@ class _Gang:
         plans, scenes = [rank.plan for rank in self.ranks], [rank.scene for rank in self.ranks if rank.scene]
         if len(self.ranks) > 1:
             refuse_half(plans, scenes)
-            refuse_unequal_images(self.request.profile.name, plans, scenes)
+            refuse_unequal_images(self.request.words or (self.request.profile.name,), plans, scenes)
         for rank in self.ranks:
             await rank.decide()
         refuse_part(plans, [rank.decision.stop for rank in self.ranks])

@@ -19,6 +19,7 @@ from sparkctl.operations.sync import SyncRequest, sync
 from sparkctl.sim import NodeOptions, SimulatedSparks
 from sparkctl.sim.node import Trouble
 from tests.sim import clients
+from tests.sim.test_command import demo
 
 PLACE = "/home/milo/models/MiniMax-M2.7-MXFP4"
 
@@ -138,3 +139,13 @@ async def test_the_lanes_between_them_are_measured(tmp_path: Path, names: tuple[
     assert all(one.severity is Severity.GOOD for one in rates), rates
     note = next(one.message for one in seen if isinstance(one, Found) and one.severity is Severity.NOTE)
     assert f"{5 * pairs} measurements" in note
+
+
+def test_the_command_that_a_refused_start_offers_brings_the_image_that_was_asked_for() -> None:
+    other = ("--set", "image=eugr-vllm-missing-on-spark2:latest")
+    refused = demo("up", "minimax-m27", "--dry-run", *other)
+    assert refused.returncode != 0
+    assert f"sparkctl sync minimax-m27 --from spark1 --to spark2 {' '.join(other)}" in refused.stderr
+    planned = demo("sync", "minimax-m27", "--from", "spark1", "--to", "spark2", "--dry-run", *other)
+    assert planned.returncode == 0, planned.stderr
+    assert "would send the image" in planned.stderr

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--image-only", is_flag=True, help="The image alone.")
 @click.option("--model-only", is_flag=True, help="The model's files alone.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile, e.g. image=..."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
 @json_option
 @click.pass_context
@@ -34,6 +37,7 @@ def command(
     targets: tuple[str, ...],
     image_only: bool,
     model_only: bool,
+    overrides: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -58,7 +62,7 @@ def command(
 
     if image_only and model_only:
         raise click.UsageError("either --image-only or --model-only, not both", ctx)
-    chosen = ProfileLibrary().load(profile)
+    chosen = ProfileLibrary().load(profile, overrides=overrides)
     near, *_ = chosen_nodes([source])
     request = SyncRequest(
         chosen, near, chosen_nodes(targets), image=not model_only, model=not image_only, dry_run=dry_run,

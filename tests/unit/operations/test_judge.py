@@ -58,6 +58,19 @@ def test_137_without_a_word_is_killed_and_not_called_oom(plan: LaunchPlan, read:
     assert "dmesg" in verdict.remedy
 
 
+def test_137_is_not_put_down_to_an_error_after_which_the_log_went_on(
+    plan: LaunchPlan, read: Reader, container: Make
+) -> None:
+    """A worker of Ray that waits for its head complains of that, and joins."""
+    early = "[2026-05-01 22:04:12,114 E 1 1] gcs_client.cc:172: Failed to connect to GCS within 5 seconds."
+    log = read(early, *(f"line {number}" for number in range(8)))
+    verdict = judge.of_end(plan, log, ended(container, 137))
+    assert verdict.cause is Cause.KILLED
+    assert "GCS" not in verdict.summary + "".join(one.text for one in verdict.evidence)
+    at_the_end = judge.of_end(plan, read("line", "frobnication failed: widget", "bye"), ended(container, 137))
+    assert (at_the_end.cause, "frobnication failed" in at_the_end.summary) == (Cause.CRASHED, True)
+
+
 def test_exit_0_that_nobody_asked_for_is_a_failure(plan: LaunchPlan, read: Reader, container: Make) -> None:
     assert judge.of_end(plan, read("bye"), ended(container, 0)).cause is Cause.EXITED
 

@@ -76,22 +76,27 @@ def test_a_profile_for_one_spark_is_not_started_on_two() -> None:
 
 
 def test_the_image_has_to_be_one_and_the_same_on_all(plans: list[LaunchPlan]) -> None:
-    refuse_unequal_images("big", plans, scenes())
-    refuse_unequal_images("big", plans, scenes(images=(None, None)))  # each node's own refusal tells it better
+    refuse_unequal_images(("big",), plans, scenes())
+    refuse_unequal_images(("big",), plans, scenes(images=(None, None)))  # each node's own refusal tells it better
     with pytest.raises(ImageMissing, match="spark2 does not have the image") as missing:
-        refuse_unequal_images("big", plans, scenes(images=(IMAGE, None)))
+        refuse_unequal_images(("big",), plans, scenes(images=(IMAGE, None)))
     assert missing.value.hint == "sparkctl sync big --from spark1 --to spark2"
     with pytest.raises(ImageMissing) as missing:
-        refuse_unequal_images("big", plans, scenes(images=(None, IMAGE)))
+        refuse_unequal_images(("big",), plans, scenes(images=(None, IMAGE)))
     assert missing.value.hint == "sparkctl sync big --from spark2 --to spark1"
+    words = ("big", "--set", "image=other:1", "--set", "port=9001", "--set", "model.path=/models/big")
+    with pytest.raises(ImageMissing) as missing:
+        refuse_unequal_images(words, plans, scenes(images=(None, IMAGE)))
+    asked = "sparkctl sync big --from spark2 --to spark1 --set image=other:1 --set model.path=/models/big"
+    assert missing.value.hint == asked, "what is to be brought is what was to be started"
     other = replace(IMAGE, id="sha256:bb")
     with pytest.raises(Refused, match=r"another image on spark2 \(bb\) than on spark1 \(aa\)"):
-        refuse_unequal_images("big", plans, scenes(images=(IMAGE, other)))
+        refuse_unequal_images(("big",), plans, scenes(images=(IMAGE, other)))
 
 
 def test_what_has_the_same_content_is_the_same_image(plans: list[LaunchPlan]) -> None:
     pulled = [replace(IMAGE, id=name, content="c") for name in ("sha256:aa", "sha256:bb")]
-    refuse_unequal_images("big", plans, scenes(images=(pulled[0], pulled[1])))
+    refuse_unequal_images(("big",), plans, scenes(images=(pulled[0], pulled[1])))
 
 
 def test_half_a_model_is_refused_with_what_mends_it(plans: list[LaunchPlan]) -> None:
