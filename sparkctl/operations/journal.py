@@ -86,21 +86,41 @@ def underway(node: str, view: JournalView, *, is_held: bool) -> SwitchUnderway:
     if is_held:
         hint = f"wait for it: sparkctl status --node {node} --watch"
     else:
-        hint = (
-            f"sparkctl resume --node {node}   finishes it\nsparkctl abort --node {node}   brings back what was stopped"
-        )
+        hint = ways(view.journal, node)
     return SwitchUnderway(f"{node}: {words(view.journal, is_held=is_held)}", hint)
+
+
+def ways(journal: Journal, node: str | None = None) -> str:
+    """Return what can be done about a switch that was left, a line each: only what is not refused at its step."""
+    where = f"--node {node or journal.touched[0]}"
+    new, old = journal.instance, " and ".join(journal.stops) or "what was stopped"
+    resume, abort = f"sparkctl resume {where}", f"sparkctl abort {where}"
+    match journal.step:
+        case SwitchStep.CLEARING | SwitchStep.DONE:
+            return f"{new} serves; clear away the rest of {old}: {resume}"
+        case SwitchStep.UNDOING | SwitchStep.RESTORING | SwitchStep.RESTORED:
+            return f"bring {old} back: {resume}"
+        case SwitchStep.LEFT:
+            return f"bring {old} back: {abort}\nstart {new} once more: {resume}"
+        case SwitchStep.CHECKING:
+            return f"begin anew: {resume}\nforget it, nothing had been stopped: {abort}"
+        case _:
+            return f"finish it: {resume}\nbring {old} back: {abort}"
 
 
 def words(journal: Journal, *, is_held: bool) -> str:
     """Return ``switch to qwen36 in progress, step 3 of 6 (releasing), by milo@laptop since 14:02``."""
     state = "in progress" if is_held else "was left"
     since = time.strftime("%H:%M", time.localtime(journal.since))
+    if journal.step is SwitchStep.LEFT and not is_held:
+        return f"{journal.instance} failed and is left for study (--no-rollback), by {journal.operator} since {since}"
     return f"switch to {journal.instance} {state}, {step_number(journal.step)}, by {journal.operator} since {since}"
 
 
 def step_number(step: SwitchStep) -> str:
     """Return ``step 3 of 6 (releasing)``; the way back has no numbers."""
+    if step is SwitchStep.LEFT:
+        return "the new one's failure, for study"
     return (
         f"step {FORWARD.index(step) + 1} of {len(FORWARD)} ({step})" if step in FORWARD else f"on its way back ({step})"
     )

@@ -24,6 +24,7 @@ from sparkctl.wire.link import Held
 
 PATH = "/tmp/sparkctl.lock"  # noqa: S108  the sticky directory every user of the node can reach
 _BEAT = 10.0
+_SILENT = 25.0  # seconds without a heartbeat after which it may be another's: the node gives it up after 30
 _RETRY = 0.5
 _PATIENCE = 45.0  # longer than a lock of our own that the break left behind can live
 # A file that another user made may be locked through a read-only descriptor, and be written where nothing is created.
@@ -65,6 +66,7 @@ class StartLock:
         }  # fmt: skip
         self._warn = warn
         self._held: Held | None = None
+        self._beaten = (0.0, 0.0)  # when the node was last told that we live: time, monotonic
         self._taking = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
 
@@ -78,6 +80,9 @@ class StartLock:
         """Have it, taking it again where a break of the connection lost it. Raises `Taken` if another was faster."""
         async with self._taking:
             began = self._ctx.clock.monotonic()
+            if self._held is not None and self._is_silent:
+                stale, self._held = self._held, None
+                await stale.release()
             while self._held is None:
                 try:
                     self._held = await self._try()
@@ -102,17 +107,29 @@ class StartLock:
         held = await self._session.link.hold(["sh", "-c", _SCRIPT, "sparkctl-lock", PATH, json.dumps(self._about)])
         answer = await _answer(held)
         if answer == "@@ held":
+            self._beaten = self._now()
             return held
         holder = read_holder(clean((await held.readline()).decode("utf-8", "replace")))
         await held.release()
         raise _taken(self._session.node.name, holder, self._ctx)
 
+    def _now(self) -> tuple[float, float]:
+        return self._ctx.clock.now(), self._ctx.clock.monotonic()
+
+    @property
+    def _is_silent(self) -> bool:
+        """Tell whether this process, or its whole machine, stood still for so long that the node may have freed the lock."""
+        return any(now - then > _SILENT for now, then in zip(self._now(), self._beaten, strict=True))
+
     async def _beat(self) -> None:
         """Keep it alive, and get it back after a break; another who has it by then is worth a word, not an end."""
         while True:
-            if self._held is not None:
-                await self._beat_until_lost(self._held)
-                self._held = None
+            if (held := self._held) is not None:
+                await self._beat_until_lost(held)
+                if self._held is held:
+                    self._held = None
+                    await held.release()
+                continue
             if self._session.link.status.state is not NodeState.OK:
                 await self._ctx.clock.sleep(_RETRY)
                 continue
@@ -128,8 +145,9 @@ class StartLock:
         """Return when the holding command has ended, there or with the connection: it says nothing else any more."""
         end = asyncio.ensure_future(held.readline())
         try:
-            while not end.done():
+            while not end.done() and not self._is_silent:
                 await held.write(b".")
+                self._beaten = self._now()
                 await asyncio.wait({end}, timeout=_BEAT)
         except LinkLost:
             return

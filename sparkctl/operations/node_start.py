@@ -155,6 +155,7 @@ class NodeStart:
     async def create(self, lock: NodeLock) -> None:
         """Create and start the container; the guard watches it from then on."""
         self.report(Phase.CREATING)
+        await lock.ensure()  # a process that stood still may have lost it, with the connection as it was
         self.container_id = await create(self.ctx, self.session, self.plan, lock)
         with suppress(OSError):  # without it the end of this start is measured by what its processes held
             self.fit.keep(self.plan, self.container_id)

@@ -39,14 +39,16 @@ class NotBack(SparkctlError):
 
 
 async def undo(crew: Crew) -> None:
-    """Stop and remove what the switch started, its log kept."""
+    """Stop and remove what the switch started, its log kept: containers of that very profile, and never those of before."""
     kept = {container for _, container in crew.journal.old}
     logs = []
     for node in crew.journal.nodes:
         session = crew.sessions[node]
         for one in await session.docker.list():
-            if one.label(Label.INSTANCE) != crew.journal.instance or one.id in kept:
+            its = (crew.journal.instance, crew.journal.profile_hash)
+            if (one.label(Label.INSTANCE), one.label(Label.HASH)) != its or one.id in kept:
                 continue
+            await crew.ensure(node)
             await unwatch(session, crew.inner, crew.emit, [one.id], UnwatchReason.STOPPED)
             stopped = await stop(session, crew.inner, crew.emit, one, grace_for(one, None))
             logs += [stopped.log] if stopped.log else []
@@ -93,6 +95,7 @@ async def _drop(crew: Crew, node: NodeName) -> None:
 
 async def _start(crew: Crew, node: NodeName, container: Container) -> None:
     session = crew.sessions[node]
+    await crew.ensure(node)
     try:
         if (name := own_name(container.name)) != container.name:
             await session.docker.rename(container.id, name)

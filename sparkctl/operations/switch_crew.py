@@ -8,15 +8,36 @@ from dataclasses import replace
 from sparkctl.core.context import Context, NodeLock
 from sparkctl.core.session import Lent, Session
 from sparkctl.core.together import together
-from sparkctl.errors import LinkLost
+from sparkctl.errors import LinkLost, Refused
 from sparkctl.model.events import Event, SwitchStepped, Warned
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.switch import Journal, SwitchStep
+from sparkctl.model.switch import Found, Journal, SwitchStep
 from sparkctl.operations import journal as journals
-from sparkctl.operations.lock import StartLock, StepLock, acquire
+from sparkctl.operations.lock import StartLock, StepLock, Taken, acquire
 from sparkctl.operations.stream import Emit
 
 _PATIENCE = 60.0  # seconds for a node to be back before the next step is given up
+
+
+class Fenced(Refused):
+    """Another operator has this switch, or what became of it: nothing of it is to be touched from here any more."""
+
+    def __init__(self, instance: str, why: str) -> None:
+        super().__init__(
+            f"the switch to {instance} is not ours any more, and nothing more is done from here: {why}",
+            "see what runs there: sparkctl status",
+        )
+
+
+class _Fence:
+    """A node's lock as the steps of a switch are lent it: had only while the switch is still ours."""
+
+    def __init__(self, crew: Crew, node: NodeName) -> None:
+        self._crew, self._node = crew, node
+
+    async def ensure(self) -> None:
+        """Have it; raises `Fenced`."""
+        await self._crew.ensure(self._node)
 
 
 class Crew:
@@ -29,7 +50,7 @@ class Crew:
         self._emit = emit
         self._warned: set[tuple[NodeName | None, str]] = set()
         self._locks: dict[NodeName, StartLock | StepLock] = {}
-        self._is_written = False
+        self._written: dict[NodeName, Journal] = {}
 
     def emit(self, event: Event) -> None:
         """Tell what happened; the same warning of two steps is told once."""
@@ -42,7 +63,7 @@ class Crew:
     @property
     def inner(self) -> Context:
         """The context of a verb that is a step of this: over these connections, under these locks."""
-        locks: dict[NodeName, NodeLock] = dict(self._locks)
+        locks: dict[NodeName, NodeLock] = {node: _Fence(self, node) for node in self._locks}
         return replace(self.ctx, lend=self._lend, holds={**self.ctx.holds, **locks})
 
     def _lend(self, node: Node) -> Session:
@@ -66,11 +87,38 @@ class Crew:
 
     async def step(self, step: SwitchStep) -> None:
         """Begin a step: it stands in every node's journal before anything of it is done."""
+        await self.ensure()
         self.journal = replace(self.journal, step=step)
         for node in self.journal.touched:
             await self._write(node)
-        self._is_written = True
         self.tell(step)
+
+    async def ensure(self, *nodes: NodeName) -> None:
+        """Have the lock of these nodes, or of all, and our own journal on them: what a process that stood still has to ask
+        before it changes anything. Raises `Fenced`."""
+        for node in nodes or self.journal.touched:
+            try:
+                await self._ensure(node)
+            except LinkLost:
+                await self.sessions[node].link.reconnect(give_up_after=_PATIENCE)
+                await self._ensure(node)
+
+    async def _ensure(self, node: NodeName) -> None:
+        try:
+            await self._locks[node].ensure()
+        except Taken as taken:
+            raise Fenced(self.journal.instance, taken.message) from taken
+        mine = self._written.get(node)
+        if mine is None:
+            return
+        view = await journals.read(self.sessions[node])
+        lies = view.journal
+        if view.found is Found.NONE:
+            raise Fenced(self.journal.instance, f"its journal is gone from {node}: another finished it, or undid it")
+        if lies is None:
+            raise Fenced(self.journal.instance, f"whose journal lies on {node} is not known: {view.why}")
+        if (lies.id, lies.operator, lies.since) != (mine.id, mine.operator, mine.since):
+            raise Fenced(self.journal.instance, f"{node}: {journals.words(lies, is_held=False)}")
 
     async def _write(self, node: NodeName) -> None:
         session = self.sessions[node]
@@ -78,12 +126,14 @@ class Crew:
             await journals.write(session, self.journal)
         except LinkLost:
             await session.link.reconnect(give_up_after=_PATIENCE)
-            await self._locks[node].ensure()
+            await self._ensure(node)
             await journals.write(session, self.journal)
+        self._written[node] = self.journal
 
     async def forget(self) -> None:
         """Remove the journal everywhere: there is nothing left to finish."""
-        if self._is_written or self.journal.old:
+        if self._written or self.journal.old:
+            await self.ensure()
             await together(*(journals.remove(self.sessions[node]) for node in self.journal.touched))
 
     def tell(self, step: SwitchStep, proof: str | None = None) -> None:
@@ -105,6 +155,4 @@ class Crew:
     @property
     def ways(self) -> str:
         """What to do about a switch that is left where it is."""
-        where = f"--node {self.journal.touched[0]}"
-        serves = " and ".join(self.journal.stops) or "what was stopped"
-        return f"sparkctl resume {where}   finishes it\nsparkctl abort {where}   brings {serves} back"
+        return journals.ways(self.journal)

@@ -111,6 +111,7 @@ async def clear_old(crew: Crew) -> None:
         if container is None:
             continue
         session: Session = crew.sessions[node]
+        await crew.ensure(node)
         try:
             await sweep(session, crew.inner, crew.emit, container)
         except (Refused, DockerError) as why:

@@ -11,7 +11,7 @@ from sparkctl.model.switch import FORWARD, SwitchStep
 from sparkctl.operations import switch_back as back
 from sparkctl.operations import switch_forward as forward
 from sparkctl.operations.journal import step_number
-from sparkctl.operations.switch_crew import Crew
+from sparkctl.operations.switch_crew import Crew, Fenced
 from sparkctl.operations.switch_look import sites
 from sparkctl.operations.switch_request import SwitchRequest
 
@@ -33,6 +33,8 @@ class SwitchRun:
             return await self._forward(first)
         except (Interrupted, NodeError, DockerDown) as away:
             return self._left(away.message, away.exit_code, getattr(away, "node", None))
+        except Fenced:
+            raise
         except SparkctlError as why:
             return await self._failed(why, None)
 
@@ -89,6 +91,8 @@ class SwitchRun:
             return await self.back(why, ended)
         try:
             await self.crew.step(SwitchStep.LEFT)
+        except Fenced:
+            raise
         except SparkctlError as away:
             return self._left(away.message, away.exit_code, getattr(away, "node", None))
         message = (
@@ -111,6 +115,8 @@ class SwitchRun:
         except (Interrupted, NodeError, DockerDown) as away:
             said = away.message if asked else f"{story}; {away.message}"
             return self._left(said, away.exit_code, getattr(away, "node", None), ended)
+        except Fenced:
+            raise
         except SparkctlError as worse:
             said = worse.message if asked else f"{story}; and {worse.message}"
             hint = "\n".join(filter(None, (worse.hint, crew.ways)))

@@ -63,7 +63,13 @@ class UpRequest:
         told = redact_words([word for pair in pairs for word in pair])
         own = [flag for flag, given in flags.items() if given]
         where = [word for node in self.nodes for word in ("--node", node.name)]
-        return shlex.join(["sparkctl", "up", profile, *where, *told, *own])
+        command = shlex.join(["sparkctl", "up", profile, *where, *told, *own])
+        return as_switch(command) if self.is_of_switch else command
+
+    @property
+    def is_of_switch(self) -> bool:
+        """Tell whether it is a step of a switch: by itself it would be refused, before and after."""
+        return bool(self.kept)
 
 
 def as_switch(again: str) -> str:

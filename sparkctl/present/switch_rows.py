@@ -29,7 +29,7 @@ _STEPS = {
     SwitchStep.STARTING: "starting the new one",
     SwitchStep.CLEARING: "the new one has proved itself: clearing the old one's containers",
     SwitchStep.DONE: "done",
-    SwitchStep.UNDOING: "the new one failed: clearing its containers",
+    SwitchStep.UNDOING: "taking back what was started of the new one",
     SwitchStep.RESTORING: "starting the old one again",
     SwitchStep.RESTORED: "the old one serves again",
     SwitchStep.LEFT: "left as it is",
