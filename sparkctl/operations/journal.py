@@ -83,10 +83,7 @@ def underway(node: str, view: JournalView, *, is_held: bool) -> SwitchUnderway:
             f"a journal of a switch lies on {node}, and {view.why}: what it was about is not known",
             f"look at it on {node}: {travelling.PATH}; what runs: sparkctl status; once nothing is left to finish, remove it",
         )
-    if is_held:
-        hint = f"wait for it: sparkctl status --node {node} --watch"
-    else:
-        hint = ways(view.journal, node)
+    hint = f"wait for it: sparkctl status --node {node} --watch" if is_held else ways(view.journal, node)
     return SwitchUnderway(f"{node}: {words(view.journal, is_held=is_held)}", hint)
 
 

@@ -38,6 +38,16 @@ class NotBack(SparkctlError):
     """What was stopped does not serve again."""
 
 
+async def gone(crew: Crew) -> NotBack | None:
+    """Return why not all of what was stopped can come back: a container of it was removed by somebody; None where it can."""
+    try:
+        for node, container in crew.journal.old:
+            await _kept(crew, node, container)
+    except NotBack as lost:
+        return lost
+    return None
+
+
 async def undo(crew: Crew) -> None:
     """Stop and remove what the switch started, its log kept: containers of that very profile, and never those of before."""
     kept = {container for _, container in crew.journal.old}
@@ -82,7 +92,7 @@ async def _kept(crew: Crew, node: NodeName, container: str) -> Old:
         names_ = " and ".join(crew.journal.stops)
         raise NotBack(
             f"the container {container[:12]} of {names_} is not on {node} any more",
-            f"start it anew: sparkctl up {crew.journal.stops[0]}; the journal of this switch goes with: sparkctl resume",
+            f"once this is over, start it anew: sparkctl up {crew.journal.stops[0]}",
         ) from gone
 
 

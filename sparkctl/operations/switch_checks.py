@@ -111,7 +111,9 @@ def _short(image: str) -> str:
 
 def _flags(crew: Crew, request: SwitchRequest) -> None:
     for one in cautions(request.profile, ProfileLibrary()):
-        crew.warn(request.nodes[0].name, one.message, None if one.setting is None else f"{request.again} --set {one.setting}")
+        crew.warn(
+            request.nodes[0].name, one.message, None if one.setting is None else f"{request.again} --set {one.setting}"
+        )
 
 
 async def _whole(crew: Crew, request: SwitchRequest, launch: LaunchPlan) -> int:

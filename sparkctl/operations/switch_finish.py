@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 
 from sparkctl.core.context import Context
+from sparkctl.core.planning import plan
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
@@ -14,6 +15,7 @@ from sparkctl.engines import load
 from sparkctl.errors import NodeError, Refused, SparkctlError
 from sparkctl.model.events import Ended, Event, Outcome
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.profile import Profile
 from sparkctl.model.switch import FORWARD, Found, Journal, JournalView, SwitchStep
 from sparkctl.operations import journal as journals
 from sparkctl.operations.stream import Emit, stream
@@ -66,6 +68,7 @@ class _Finish:
             request = self._request(journal) if _needs_profile(journal.step) else None
             await self.ctx.interrupt.guard(crew.lock(f"resuming the switch to {journal.instance}"), _UNCHANGED)
             try:
+                await self._is_as_found(journal)
                 if journal.step is not SwitchStep.CHECKING:
                     return await self._finish(crew, request)
                 await crew.forget()  # nothing was changed so far: it begins anew, with a plan of what is true now
@@ -88,11 +91,12 @@ class _Finish:
             if journal.step in (SwitchStep.CLEARING, SwitchStep.DONE):
                 raise Refused(
                     f"{journal.instance} has proved itself and serves; what was before is being cleared away",
-                    f"sparkctl resume --node {journal.touched[0]}   clears the rest; to go back: sparkctl switch",
+                    f"{journals.ways(journal)}\nthen, to go back: sparkctl switch {journal.stops[0] if journal.stops else 'PROFILE'}",
                 )
             crew = self._crew(journal, emit)
             await self.ctx.interrupt.guard(crew.lock(f"aborting the switch to {journal.instance}"), _UNCHANGED)
             try:
+                await self._is_as_found(journal)
                 if journal.step is SwitchStep.CHECKING:
                     await crew.forget()
                     return self._ended(journal, "nothing had been stopped: the switch is forgotten")
@@ -158,6 +162,17 @@ class _Finish:
             )
         return [by_name[name] for name in journal.touched if name not in self.sessions]
 
+    async def _is_as_found(self, journal: Journal) -> None:
+        """Look again under the locks: another may have finished it, or gone on with it, in between."""
+        views = [await journals.read(self.sessions[node]) for node in journal.touched]
+        if not any(view.journal == journal for view in views) or any(
+            view.journal is not None and view.journal.id != journal.id for view in views
+        ):
+            raise Refused(
+                f"the switch to {journal.instance} is another's, or finished, meanwhile; nothing was done",
+                "see how it stands: sparkctl status",
+            )
+
     def _crew(self, journal: Journal, emit: Emit) -> Crew:
         """From now on it is ours: who looks at the journal sees who is at work."""
         ours = replace(journal, operator=self.ctx.operator, since=self.ctx.clock.now())
@@ -178,11 +193,29 @@ class _Finish:
                 f"{way}; then switch anew",
             )
         nodes = {**{node.name: node for node in self.request.known}, **{k: v.node for k, v in self.sessions.items()}}
+        self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], way)
         return SwitchRequest(
             profile, load(profile.engine), tuple(nodes[one] for one in journal.nodes), tuple(nodes.values()),
             rolls_back=journal.rolls_back, timeout=self.request.timeout, environ=self.request.environ, words=journal.words,
             guarded=self.request.guarded,
         )  # fmt: skip
+
+    def _refuse_unless_launchable(self, profile: Profile, head: Node, way: str) -> None:
+        """What only the first operator's shell had (``${VAR}`` in the profile) is missed before anything is done: a new one
+        that may serve by now has not failed by it."""
+        try:
+            plan(
+                profile,
+                head,
+                home="/",
+                operator=self.ctx.operator,
+                environ=self.request.environ,
+                engine=load(profile.engine),
+            )
+        except SparkctlError as lacks:
+            raise Refused(
+                f"it cannot be resumed from here: {lacks.message}", "\n".join(filter(None, (lacks.hint, way)))
+            ) from lacks
 
     def _nothing(self) -> Ended:
         where = " or ".join(node.name for node in self.request.nodes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkctl.core.context import Interrupted
 from sparkctl.core.planning import container_name
-from sparkctl.errors import DockerDown, ExitCode, NodeError, SparkctlError
+from sparkctl.errors import DockerDown, ExitCode, NodeError, Refused, SparkctlError
 from sparkctl.model.events import Ended, Outcome
 from sparkctl.model.fit import Fit
 from sparkctl.model.switch import FORWARD, SwitchStep
@@ -107,26 +107,41 @@ class SwitchRun:
         crew, guard = self.crew, self.crew.ctx.interrupt.guard
         story = self._story(why, ended)
         try:
+            lost = await guard(back.gone(crew), "interrupted before anything of it was taken back")
+            if lost is not None and asked and crew.journal.step in FORWARD:
+                hint = f"{crew.journal.instance} can still be had: sparkctl resume --node {crew.journal.touched[0]}"
+                raise Refused(f"{lost.message}, so there is nothing to go back to; nothing was done", hint)
             await crew.step(SwitchStep.UNDOING)
             await guard(back.undo(crew), "interrupted while the new one was taken away")
+            if lost is not None:
+                await crew.forget()  # there is nothing left that a later try could bring back
+                said = lost.message if asked else f"{story}; and {lost.message}"
+                start = "\n".join(f"start it anew: sparkctl up {name}" for name in crew.journal.stops)
+                return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=start)
             await crew.step(SwitchStep.RESTORING)
             serves = await guard(back.restore(crew), "interrupted while the old one started again")
             await crew.forget()
         except (Interrupted, NodeError, DockerDown) as away:
             said = away.message if asked else f"{story}; {away.message}"
             return self._left(said, away.exit_code, getattr(away, "node", None), ended)
-        except Fenced:
-            raise
+        except Refused as no:
+            if isinstance(no, Fenced) or crew.journal.step in FORWARD:
+                raise
+            return self._wreck(no, story, ended, asked=asked)
         except SparkctlError as worse:
-            said = worse.message if asked else f"{story}; and {worse.message}"
-            hint = "\n".join(filter(None, (worse.hint, crew.ways)))
-            return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=hint)
+            return self._wreck(worse, story, ended, asked=asked)
         crew.tell(SwitchStep.RESTORED, serves)
         if asked:
             return self._ended(Outcome.DONE, message=serves)
         return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")
 
     # saying
+
+    def _wreck(self, worse: SparkctlError, story: str, ended: Ended | None, *, asked: bool) -> Ended:
+        """Return the end of a way back that did not get there: it can be tried again."""
+        said = worse.message if asked else f"{story}; and {worse.message}"
+        hint = "\n".join(filter(None, (worse.hint, self.crew.ways)))
+        return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=hint)
 
     def _story(self, why: SparkctlError | None, ended: Ended | None) -> str:
         name = self.crew.journal.instance

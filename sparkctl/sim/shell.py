@@ -107,14 +107,20 @@ async def _python(node: SimNode, argv: list[str], streams: Streams) -> int:
 
 
 async def _lock(node: SimNode, path: str, info: str, streams: Streams) -> int:
-    """Hold a lock until stdin ends; the holder's words and status 75 to whoever comes second."""
+    """Hold a lock until stdin ends, or the node gives it up; the holder's words and status 75 to whoever comes second."""
     if path in node.locks:
         streams.stdout.write(f"@@ taken\n{node.locks[path]}\n".encode())
         return HELD_BY_ANOTHER
     node.locks[path] = info
     try:
         streams.stdout.write(b"@@ held\n")
-        await streams.all_input()
+        waits = [asyncio.ensure_future(streams.all_input()), asyncio.ensure_future(node.lapse.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
     finally:
         del node.locks[path]
     return 0

@@ -338,3 +338,85 @@ async def test_a_model_that_is_not_there_is_found_while_the_old_one_serves(bed: 
     assert steps(seen) == []
     assert bed.running() == bed.old
     assert bed.journals == [None, None]
+
+
+async def test_of_a_left_switch_only_what_works_there_is_offered(bed: Bed) -> None:
+    def clearing(event: Event) -> bool:
+        return isinstance(event, SwitchStepped) and event.step is SwitchStep.CLEARING
+
+    assert await bed.crash(switch(bed.ctx(), bed.request()), clearing)
+    said = "\n".join(status_lines(await status(bed.ctx(), bed.nodes)))
+    assert "sparkctl resume --node spark1" in said
+    assert "abort" not in said, "it would be refused"
+    _, ended = await run(abort(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 6
+    assert f"sparkctl switch {OLD}" in (ended.hint or "")
+    assert "abort" not in (ended.hint or "")
+
+
+async def test_what_failed_and_was_left_for_study_is_called_so(bed: Bed) -> None:
+    _, ended = await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    assert ended.exit_code == 1
+    said = "\n".join(status_lines(await status(bed.ctx(), bed.nodes)))
+    assert "failed and is left for study (--no-rollback)" in said
+    assert "way back" not in said
+
+
+async def test_what_tries_the_change_after_a_failed_switch_is_a_switch(bed: Bed) -> None:
+    _, ended = await run(switch(bed.ctx(), bed.request(FAULT)))
+    assert ended.verdict is not None
+    assert (ended.verdict.again or "").startswith(f"sparkctl switch {NEW} --node spark1")
+    assert "--again" not in (ended.verdict.again or "")
+
+
+async def test_a_kept_container_that_somebody_removed_ends_in_words_and_not_in_a_journal_for_ever(bed: Bed) -> None:
+    def started(event: Event) -> bool:
+        return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING and event.proof is not None
+
+    assert await bed.crash(switch(bed.ctx(), bed.request()), started)
+    docker = bed.sparks.docker["spark2"]
+    (gone,) = [one for one in docker.containers if one in set().union(*bed.old.values())]
+    del docker.containers[gone]
+    _, ended = await run(abort(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 6, "the new one is not taken away for nothing"
+    assert set(bed.running()) == {NEW}
+    assert "sparkctl resume" in (ended.hint or "")
+    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0, ended
+    assert bed.is_new()
+    assert bed.journals == [None, None]
+
+
+async def test_where_the_new_one_fails_and_the_old_one_is_gone_nothing_stays_shut(bed: Bed) -> None:
+    def restoring(event: Event) -> bool:
+        return isinstance(event, SwitchStepped) and event.step is SwitchStep.RESTORING
+
+    assert await bed.crash(switch(bed.ctx(), bed.request(FAULT)), restoring)
+    docker = bed.sparks.docker["spark2"]
+    (gone,) = [one for one in docker.containers if one in set().union(*bed.old.values())]
+    del docker.containers[gone]
+    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 1
+    assert "is not on spark2 any more" in (ended.message or "")
+    assert f"sparkctl up {OLD}" in (ended.hint or "")
+    assert bed.journals == [None, None]
+
+
+async def test_a_shell_that_lacks_a_variable_of_the_profile_takes_nothing_down(bed: Bed, tmp_path: Path) -> None:
+    own = tmp_path / "config" / "sparkctl" / "profiles" / "mine.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f'name: mine\nextends: {NEW}\nenv: {{HF_TOKEN: "${{HF_TOKEN}}"}}\n')
+    profile = ProfileLibrary().load("mine")
+    request = replace(bed.request(), profile=profile, words=("mine",), environ={"HF_TOKEN": "hf_x"})
+
+    def ready(event: Event) -> bool:
+        return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING and event.proof is not None
+
+    assert await bed.crash(switch(bed.ctx(), request), ready)
+    running = bed.running()
+    _, ended = await run(resume(bed.ctx("ada@desk"), bed.finish()))
+    assert ended.exit_code == 6, ended
+    assert "HF_TOKEN" in (ended.message or "")
+    assert bed.running() == running
+    _, ended = await run(resume(bed.ctx("ada@desk"), replace(bed.finish(), environ={"HF_TOKEN": "hf_x"})))
+    assert ended.exit_code == 0, ended

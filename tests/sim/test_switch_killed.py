@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,4 +62,37 @@ async def test_killed_in_the_middle_another_finishes_or_undoes_it(tmp_path: Path
         ended = await ada.run(verb)
         assert ended["exit_code"] == 0, ended
         assert bed.is_new() if verb == "resume" else bed.is_old()
+        assert bed.journals == [None, None]
+
+
+async def test_an_owner_who_stood_still_for_too_long_touches_nothing_of_the_next_ones(tmp_path: Path) -> None:
+    """A laptop that sleeps, its connection as it was: the node gives its lock to another, who undoes it and switches."""
+    async with divided(tmp_path / "state") as bed:
+        milo, ada = Hand(bed, tmp_path / "milo", "milo@laptop"), Hand(bed, tmp_path / "ada", "ada@desk")
+        process = await milo.start("switch", NEW, "--node", "spark1", "--no-guard")
+        assert process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            async for line in process.stdout:
+                event = json.loads(line)
+                if event["event"] == "switch" and event["step"] == "starting":
+                    os.kill(process.pid, signal.SIGSTOP)
+                    break
+        for node in bed.sparks.nodes.values():
+            node.lapse.set()
+        await eventually(lambda: not any(node.locks for node in bed.sparks.nodes.values()))
+        for node in bed.sparks.nodes.values():
+            node.lapse.clear()
+        ended = await ada.run("abort")
+        assert ended["exit_code"] == 0, ended
+        assert bed.is_old()
+        ended = await ada.run("switch", NEW, "--node", "spark1", "--no-guard")
+        assert ended["exit_code"] == 0, ended
+        new = bed.all()
+        os.kill(process.pid, signal.SIGCONT)
+        out, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+        said = json.loads(out.splitlines()[-1])
+        assert said["exit_code"] == 6, said
+        assert "is not ours any more" in said["message"]
+        assert bed.is_new()
+        assert bed.all() == new, "and it is hers"
         assert bed.journals == [None, None]
