@@ -89,9 +89,10 @@ class _Finish:
             if journal is None:
                 return self._nothing()
             if journal.step in (SwitchStep.CLEARING, SwitchStep.DONE):
+                before = journal.stops[0] if journal.stops else "PROFILE"
                 raise Refused(
                     f"{journal.instance} has proved itself and serves; what was before is being cleared away",
-                    f"{journals.ways(journal)}\nthen, to go back: sparkctl switch {journal.stops[0] if journal.stops else 'PROFILE'}",
+                    f"{journals.ways(journal)}\nthen, to go back: sparkctl switch {before}",
                 )
             crew = self._crew(journal, emit)
             await self.ctx.interrupt.guard(crew.lock(f"aborting the switch to {journal.instance}"), _UNCHANGED)
