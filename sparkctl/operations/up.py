@@ -273,7 +273,7 @@ class _Gang:
             f" The guard stays with it until it is ready{longest}." if guard is not None and guard.is_armed else ""
         )
         if self.request.is_of_switch:
-            return f"{plan.instance} is still starting on {where}, without us.{guarded}"
+            return f"{plan.instance} is still starting on {self._where}, without us.{guarded}"
         return (
             f"{plan.instance} is still starting on {self._where}, without us.{guarded} Watch it again: {self.request.again}\n"
             f"Stop it: sparkctl down {plan.instance}{only}"
