@@ -337,6 +337,13 @@ class History:
         operation = Operation(0, kind, clock.now(), operator, tuple(nodes), **facts)
         return Entry(self._file, clock, operation, parent)
 
+    def settle(self, key: str, why: str, now: float) -> None:
+        """Note that somebody else finished the operation of this key, where it was begun from here. Never raises."""
+        from sparkctl.core import history_tables
+
+        with suppress(Unusable):
+            self._file.write(lambda file: history_tables.settle(file, key, "interrupted", why, now))
+
     def word(self) -> str | None:
         """Return what is wrong with the history's file and was not said yet."""
         return self._file.word()

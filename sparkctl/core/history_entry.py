@@ -38,6 +38,11 @@ class Entry:
         file.hold()
 
     @property
+    def key(self) -> str:
+        """What names it everywhere: hexadecimal digits."""
+        return self._key
+
+    @property
     def is_over(self) -> bool:
         """Tell whether its end is known."""
         return self.operation.outcome is not None

@@ -133,6 +133,20 @@ def drop(file: sqlite3.Connection, key: str) -> None:
     file.execute("DELETE FROM operations WHERE key = ?", (key,))
 
 
+def settle(file: sqlite3.Connection, key: str, outcome: str, why: str, now: float) -> None:
+    """Note what became of an operation that others finished, and of its parts whose end nobody had seen; what it advised is
+    over with that."""
+    file.execute(
+        "UPDATE operations SET outcome = ?, ended = ?, why = ? WHERE parent = ? AND outcome IS NULL",
+        (outcome, now, why, key),
+    )
+    file.execute(
+        "UPDATE operations SET outcome = coalesce(outcome, ?), ended = coalesce(ended, ?), hint = NULL, "
+        "why = coalesce(why || '; ', '') || ? WHERE key = ?",
+        (outcome, now, why, key),
+    )
+
+
 def told(file: sqlite3.Connection) -> list[dict[str, Any]]:
     """Return how the last starts ended, in the order in which that became known, as `expectation` reads them: of a model
     over several Sparks one for each rank, all with its ``nodes``, the head's first."""

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from dataclasses import asdict
+from typing import TypeGuard
 
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch import Journal, SwitchStep
@@ -32,17 +33,29 @@ def decode(text: str) -> Journal:
     if not isinstance(said, dict) or said.get("schema") != SCHEMA:
         raise ValueError("not a journal that this version of sparkctl reads")
     since = said.get("since")
-    if not isinstance(since, int | float) or isinstance(since, bool) or not math.isfinite(since) or abs(since) > 1e12:
+    if not _is_number(since) or abs(since) > 1e12:
         raise ValueError("since is no time")
-    rolls_back = said.get("rolls_back", True)
-    if not isinstance(rolls_back, bool):
-        raise ValueError("rolls_back is neither true nor false")
+    timeout = said.get("timeout")
+    if timeout is not None and not (_is_number(timeout) and 0 < timeout < 1e6):
+        raise ValueError("timeout is no number of seconds")
     return Journal(
         id=_id(said.get("id")), operator=_line(said, "operator"), since=float(since), step=SwitchStep(_line(said, "step")),
         instance=_line(said, "instance"), words=_lines(said.get("words")), profile_hash=_line(said, "profile_hash"),
         nodes=tuple(NodeName(one) for one in _lines(said.get("nodes"))), stops=_lines(said.get("stops")),
-        old=tuple(_kept(one) for one in _list(said.get("old"))), rolls_back=rolls_back,
+        old=tuple(_kept(one) for one in _list(said.get("old"))), rolls_back=_flag(said, "rolls_back"),
+        guarded=_flag(said, "guarded"), timeout=timeout,
     )  # fmt: skip
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _flag(said: dict[str, object], name: str) -> bool:
+    value = said.get(name, True)
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is neither true nor false")
+    return value
 
 
 def _list(value: object) -> list[object]:

@@ -122,7 +122,7 @@ class Journal:
 
     ``words``: the profile and its overrides as they were given, without secrets; ``profile_hash`` is of what they made.
     ``old`` are the containers that were stopped and are kept, by node; ``since`` in unix seconds. ``rolls_back`` False: a
-    new one that failed is left for study.
+    new one that failed is left for study. ``guarded`` and ``timeout`` (seconds) are of the new one's start.
     """
 
     id: str
@@ -136,6 +136,8 @@ class Journal:
     stops: tuple[str, ...]
     old: tuple[tuple[NodeName, str], ...]  # (node, container id), in the order in which they are started again
     rolls_back: bool = True
+    guarded: bool = True
+    timeout: float | None = None
 
     @property
     def touched(self) -> tuple[NodeName, ...]:

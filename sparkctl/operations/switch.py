@@ -45,6 +45,11 @@ def switch(ctx: Context, request: SwitchRequest) -> AsyncGenerator[Event, None]:
     return run(ctx) if request.dry_run else chronicled(ctx, subject, run)
 
 
+async def switch_again(ctx: Context, request: SwitchRequest, emit: Emit) -> Ended:
+    """Do a switch as a part of the verb whose context this is, in its row of the history."""
+    return await _Switch(ctx, request).run(emit)
+
+
 class _Switch:
     """One run of the verb."""
 
@@ -76,7 +81,9 @@ class _Switch:
             if not plan.stops:
                 return await self._start()
             journal = await guard(self._journal(plan), _UNCHANGED)
-            crew = Crew(self.ctx, self.sessions, journal, emit, self.began)
+            if self.ctx.operation is not None:
+                self.ctx.operation.know(nodes=tuple(dict.fromkeys((*journal.nodes, *journal.touched))))
+            crew = Crew(self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded)
             await guard(crew.lock(f"switching to {plan.instance}"), _UNCHANGED)
             try:
                 await guard(self._refuse_beside_another(crew), _UNCHANGED)
@@ -106,11 +113,13 @@ class _Switch:
         order = await restart_order(self.sessions, self._goes(plan))
         request = self.request
         words = request.words or (request.profile.name,)
+        row = self.ctx.operation  # by its key it is found again by whoever finishes this
         return Journal(
-            id=uuid.uuid4().hex, operator=self.ctx.operator, since=self.ctx.clock.now(), step=SwitchStep.CHECKING,
+            id=uuid.uuid4().hex if row is None else row.key, operator=self.ctx.operator,
+            since=self.ctx.clock.now(), step=SwitchStep.CHECKING,
             instance=plan.instance, words=(words[0], *redact_words(list(words[1:]))), profile_hash=request.profile.digest,
             nodes=plan.nodes, stops=plan.stops, old=tuple((node, one.id) for node, one in order),
-            rolls_back=request.rolls_back,
+            rolls_back=request.rolls_back, guarded=request.guarded, timeout=request.timeout,
         )  # fmt: skip
 
     def _goes(self, plan: SwitchPlan) -> Sequence[tuple[NodeName, Container]]:

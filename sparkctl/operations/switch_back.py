@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 
+from sparkctl.core.history_entry import Entry
+from sparkctl.core.planning import guard_rule
+from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
 from sparkctl.engines import load, names
-from sparkctl.errors import DockerError, LinkLost, NoSuchContainer, SparkctlError
+from sparkctl.errors import DockerError, LinkLost, NoSuchContainer, Refused, SparkctlError
 from sparkctl.model.container import Container
-from sparkctl.model.events import PhaseChanged
+from sparkctl.model.events import Outcome, PhaseChanged
 from sparkctl.model.guard import UnwatchReason
+from sparkctl.model.history import Kind
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import Label, Service, Timeouts
+from sparkctl.model.plan import GuardRule, Label, Service, Timeouts
 from sparkctl.model.switch import SwitchStep
 from sparkctl.model.units import spoken
 from sparkctl.operations import readiness
 from sparkctl.operations.drop_caches import NoRight, drop
 from sparkctl.operations.halting import grace_for
 from sparkctl.operations.labels import port_of, rule_of
+from sparkctl.operations.launched import read_back
 from sparkctl.operations.liveness import served_model
-from sparkctl.operations.start_guard import unwatch
+from sparkctl.operations.start_guard import StartGuard, unwatch
 from sparkctl.operations.stop import stop
 from sparkctl.operations.switch_crew import Crew
 from sparkctl.operations.switch_forward import own_name
@@ -75,10 +81,24 @@ async def restore(crew: Crew) -> str:
     old = [await _kept(crew, node, container) for node, container in crew.journal.old]
     for node in dict.fromkeys(node for node, _ in old):
         await _drop(crew, node)
-    for node, container in old:
-        await _start(crew, node, container)
-    for node, container in old:
-        await _prove(crew, node, container, old)
+    rows, guards = _rows(crew, old), list[StartGuard]()
+    try:
+        for node, container in old:
+            await _start(crew, node, container, guards)
+        for node, container in old:
+            await _prove(crew, node, container, old)
+        for guard in guards:
+            await guard.end(UnwatchReason.READY)
+    except SparkctlError as why:
+        for row in rows:
+            row.end(str(Outcome.FAILED), int(why.exit_code), why=why.message)
+        raise
+    finally:
+        for guard in guards:
+            await guard.leave()  # it stays armed where the old one still loads
+        for row in rows:
+            is_back = sys.exc_info()[0] is None
+            row.end(str(Outcome.DONE if is_back else Outcome.INTERRUPTED), 0 if is_back else None, why="started again")
     serves = "serves" if len(crew.journal.stops) == 1 else "serve"
     story = f"{' and '.join(crew.journal.stops)} {serves} again after {spoken(crew.ctx.clock.monotonic() - began)}"
     crew.tell(SwitchStep.RESTORING, story)
@@ -103,14 +123,56 @@ async def _drop(crew: Crew, node: NodeName) -> None:
         crew.warn(node, f"page cache not dropped: {no.message}", no.hint)
 
 
-async def _start(crew: Crew, node: NodeName, container: Container) -> None:
+def _rows(crew: Crew, old: Sequence[Old]) -> list[Entry]:
+    """Begin a row of the history for each model that is started again. Its seconds are no start's: nothing is expected of
+    them."""
+    ctx, where = crew.ctx, dict[str, list[NodeName]]()
+    for node, container in old:
+        where.setdefault(container.label(Label.INSTANCE) or own_name(container.name), []).append(node)
+    rows = []
+    for name, nodes in where.items():
+        row = ctx.history.begin(Kind.START, ctx.clock, ctx.operator, nodes, ctx.operation, instance=name)
+        row.know()
+        rows.append(row)
+    return rows
+
+
+async def _guard(crew: Crew, node: NodeName, container: Container) -> StartGuard | None:
+    """Have a guard for one that is started again, as a start of its profile has; None where there is none to be had."""
+    rule = _guard_rule(container)
+    if not crew.guarded or rule is None:
+        return None
+    session = crew.sessions[node]
+    made = read_back(session.node, container, await session.docker.run_of(container.id)).plan
+    guard = StartGuard(session, crew.inner, crew.emit, made, rule)
+    try:
+        await guard.arm(drop_was_told=True)
+    except Refused as no:
+        crew.warn(node, f"{no.message}; {container.label(Label.INSTANCE) or container.name} loads without one", no.hint)
+        return None
+    return guard
+
+
+def _guard_rule(container: Container) -> GuardRule | None:
+    """Return the rule of its profile as it is here; where there is none of that name, the one that every start has."""
+    try:
+        return guard_rule(ProfileLibrary().load(container.label(Label.PROFILE) or ""))
+    except SparkctlError:
+        return GuardRule(limit=_PATIENCE)
+
+
+async def _start(crew: Crew, node: NodeName, container: Container, guards: list[StartGuard]) -> None:
     session = crew.sessions[node]
     await crew.ensure(node)
+    guard = await _guard(crew, node, container)
+    guards += [guard] if guard is not None else []
     try:
         if (name := own_name(container.name)) != container.name:
             await session.docker.rename(container.id, name)
         if not container.is_alive:
             await session.docker.start(container.id)
+        if guard is not None:
+            await guard.watch(container.id)
     except DockerError as refused:
         raise NotBack(
             f"{container.name} on {node} could not be started again: {refused.message}", refused.hint

@@ -44,9 +44,16 @@ class Crew:
     """What every step is given. ``began``: of the verb, by the context's clock. Leave it with `release`."""
 
     def __init__(
-        self, ctx: Context, sessions: Mapping[NodeName, Session], journal: Journal, emit: Emit, began: float
+        self,
+        ctx: Context,
+        sessions: Mapping[NodeName, Session],
+        journal: Journal,
+        emit: Emit,
+        began: float,
+        *,
+        guarded: bool = True,
     ) -> None:
-        self.ctx, self.sessions, self.journal, self.began = ctx, sessions, journal, began
+        self.ctx, self.sessions, self.journal, self.began, self.guarded = ctx, sessions, journal, began, guarded
         self._emit = emit
         self._warned: set[tuple[NodeName | None, str]] = set()
         self._locks: dict[NodeName, StartLock | StepLock] = {}

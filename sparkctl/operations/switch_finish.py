@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from sparkctl.core.context import Context
@@ -14,18 +14,21 @@ from sparkctl.core.together import together
 from sparkctl.engines import load
 from sparkctl.errors import NodeError, Refused, SparkctlError
 from sparkctl.model.events import Ended, Event, Outcome
+from sparkctl.model.history import Kind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch import FORWARD, Found, Journal, JournalView, SwitchStep
 from sparkctl.operations import journal as journals
+from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.stream import Emit, stream
-from sparkctl.operations.switch import switch
+from sparkctl.operations.switch import switch_again
 from sparkctl.operations.switch_crew import Crew
 from sparkctl.operations.switch_request import SwitchRequest
 from sparkctl.operations.switch_run import SwitchRun
 
 _UNCHANGED = "interrupted before anything was changed"
 _ORDER = tuple(SwitchStep)
+_BACK = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,20 @@ class FinishRequest:
 
 def resume(ctx: Context, request: FinishRequest) -> AsyncGenerator[Event, None]:
     """Finish the switch that lies on these nodes, in the direction in which it was going."""
-    run = _Finish(ctx, request)
-    return stream(ctx, run.resume, on_interrupt=None)
+
+    def run(own: Context) -> AsyncGenerator[Event, None]:
+        return stream(own, _Finish(own, request).resume, on_interrupt=None)
+
+    return chronicled(ctx, Subject(Kind.SWITCH, request.nodes, command="sparkctl resume"), run)
 
 
 def abort(ctx: Context, request: FinishRequest) -> AsyncGenerator[Event, None]:
     """Undo it: the new one's containers go, the old one serves again. Needs no profile."""
-    run = _Finish(ctx, request)
-    return stream(ctx, run.abort, on_interrupt=None)
+
+    def run(own: Context) -> AsyncGenerator[Event, None]:
+        return stream(own, _Finish(own, request).abort, on_interrupt=None)
+
+    return chronicled(ctx, Subject(Kind.SWITCH, request.nodes, command="sparkctl abort"), run)
 
 
 class _Finish:
@@ -64,22 +73,23 @@ class _Finish:
             journal = await self._find(stack, emit)
             if journal is None:
                 return self._nothing()
+            self._know(journal, is_way_back=journal.step in _BACK)
             crew = self._crew(journal, emit)
             request = self._request(journal) if _needs_profile(journal.step) else None
             await self.ctx.interrupt.guard(crew.lock(f"resuming the switch to {journal.instance}"), _UNCHANGED)
             try:
                 await self._is_as_found(journal)
                 if journal.step is not SwitchStep.CHECKING:
-                    return await self._finish(crew, request)
+                    return self._settled(journal, "resume", await self._finish(crew, request))
                 await crew.forget()  # nothing was changed so far: it begins anew, with a plan of what is true now
             finally:
                 await crew.release()
         assert request is not None
-        return await _told(switch(self.ctx, request), emit)
+        return self._settled(journal, "resume", await switch_again(self.ctx, request, emit))
 
     async def _finish(self, crew: Crew, request: SwitchRequest | None) -> Ended:
         run, step = SwitchRun(crew, request), crew.journal.step
-        if step in (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED):
+        if step in _BACK:
             return await run.back(asked=True)
         return await run.forward(SwitchStep.STARTING if step is SwitchStep.LEFT else step)
 
@@ -94,16 +104,38 @@ class _Finish:
                     f"{journal.instance} has proved itself and serves; what was before is being cleared away",
                     f"{journals.ways(journal)}\nthen, to go back: sparkctl switch {before}",
                 )
+            self._know(journal, is_way_back=True)
             crew = self._crew(journal, emit)
             await self.ctx.interrupt.guard(crew.lock(f"aborting the switch to {journal.instance}"), _UNCHANGED)
             try:
                 await self._is_as_found(journal)
                 if journal.step is SwitchStep.CHECKING:
                     await crew.forget()
-                    return self._ended(journal, "nothing had been stopped: the switch is forgotten")
-                return await SwitchRun(crew).back(asked=True)
+                    return self._settled(
+                        journal, "abort", self._ended(journal, "nothing had been stopped: the switch is forgotten")
+                    )
+                return self._settled(journal, "abort", await SwitchRun(crew).back(asked=True))
             finally:
                 await crew.release()
+
+    # in the history
+
+    def _know(self, journal: Journal, *, is_way_back: bool) -> None:
+        """Tell our own row what it is about."""
+        row = self.ctx.operation
+        if row is None:
+            return None
+        nodes = tuple(dict.fromkeys((*journal.nodes, *journal.touched)))
+        if is_way_back:
+            return row.know(nodes=nodes, instance=" and ".join(journal.stops) or journal.instance)
+        return row.know(nodes=nodes, instance=journal.instance, profile=journal.words[0], hash=journal.profile_hash)
+
+    def _settled(self, journal: Journal, verb: str, ended: Ended) -> Ended:
+        """Tell the row of whoever had left it, where that was from here too, what became of it."""
+        if ended.outcome in (Outcome.READY, Outcome.DONE):
+            said = f"finished by sparkctl {verb}: {ended.message or ended.outcome}"
+            self.ctx.history.settle(journal.id, said, self.ctx.clock.now())
+        return ended
 
     # what lies there
 
@@ -177,7 +209,7 @@ class _Finish:
     def _crew(self, journal: Journal, emit: Emit) -> Crew:
         """From now on it is ours: who looks at the journal sees who is at work."""
         ours = replace(journal, operator=self.ctx.operator, since=self.ctx.clock.now())
-        return Crew(self.ctx, self.sessions, ours, emit, self.began)
+        return Crew(self.ctx, self.sessions, ours, emit, self.began, guarded=self.request.guarded and journal.guarded)
 
     def _request(self, journal: Journal) -> SwitchRequest:
         """Return what was asked for, by the words in the journal; raises `Refused` where the profile is another by now."""
@@ -197,8 +229,9 @@ class _Finish:
         self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], way)
         return SwitchRequest(
             profile, load(profile.engine), tuple(nodes[one] for one in journal.nodes), tuple(nodes.values()),
-            rolls_back=journal.rolls_back, timeout=self.request.timeout, environ=self.request.environ, words=journal.words,
-            guarded=self.request.guarded,
+            rolls_back=journal.rolls_back, timeout=self.request.timeout or journal.timeout,
+            environ=self.request.environ, words=journal.words,
+            guarded=self.request.guarded and journal.guarded,
         )  # fmt: skip
 
     def _refuse_unless_launchable(self, profile: Profile, head: Node, way: str) -> None:
@@ -232,15 +265,3 @@ class _Finish:
 
 def _needs_profile(step: SwitchStep) -> bool:
     return step is SwitchStep.LEFT or (step in FORWARD and FORWARD.index(step) <= FORWARD.index(SwitchStep.STARTING))
-
-
-async def _told(events: AsyncGenerator[Event, None], emit: Emit) -> Ended:
-    ended: Ended | None = None
-    async with aclosing(events):
-        async for event in events:
-            if isinstance(event, Ended):
-                ended = event
-            else:
-                emit(event)
-    assert ended is not None, "a verb ends with its end"
-    return ended

@@ -16,7 +16,8 @@ from sparkctl.core.history import History
 from sparkctl.core.owed import OwedStops
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.events import Ended, Event, Outcome, SwitchStepped
+from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, SwitchStepped
+from sparkctl.model.history import Kind
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.switch import SwitchStep
@@ -420,3 +421,54 @@ async def test_a_shell_that_lacks_a_variable_of_the_profile_takes_nothing_down(b
     assert bed.running() == running
     _, ended = await run(resume(bed.ctx("ada@desk"), replace(bed.finish(), environ={"HF_TOKEN": "hf_x"})))
     assert ended.exit_code == 0, ended
+
+
+@pytest.mark.parametrize("verb", ["resume", "abort"])
+async def test_the_history_knows_who_finished_a_switch_and_what_became_of_it(bed: Bed, verb: str) -> None:
+    def starting(event: Event) -> bool:
+        return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING
+
+    assert await bed.crash(switch(bed.ctx(), bed.request()), starting)
+    _, ended = await run((resume if verb == "resume" else abort)(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0, ended
+    rows = History(bed.state).operations()
+    finishing, left = [one for one in rows if one.kind is Kind.SWITCH]
+    assert set(left.nodes) == set(finishing.nodes) == {"spark1", "spark2"}
+    assert left.outcome == "interrupted"
+    assert f"finished by sparkctl {verb}" in (left.why or "")
+    assert left.hint is None, "what it advised is over"
+    assert all(one.outcome is not None for one in rows)
+    assert finishing.is_good
+    assert finishing.instance == (NEW if verb == "resume" else OLD)
+    parts = History(bed.state).parts_of(finishing)
+    assert [(one.kind, one.instance) for one in parts][-1] == (Kind.START, finishing.instance)
+
+
+async def test_where_nothing_was_left_the_history_has_no_row(bed: Bed) -> None:
+    await run(resume(bed.ctx(), bed.finish()))
+    await run(abort(bed.ctx(), bed.finish()))
+    assert History(bed.state).operations() == ()
+
+
+async def test_the_old_one_loads_again_under_a_guard_as_a_start_does(bed: Bed) -> None:
+    guards = bed.sparks.guards
+    watched = []
+    async with aclosing(switch(bed.ctx(), replace(bed.request(FAULT), guarded=True))) as events:
+        async for event in events:
+            if isinstance(event, PhaseChanged) and event.instance == OLD and event.phase is Phase.LOADING:
+                watched.append({name: set(one.watches) for name, one in guards.items()})
+    assert isinstance(event, Ended)
+    assert "serves again" in (event.message or "")
+    assert watched, "it loaded"
+    assert set().union(*watched[0].values()) == set().union(*bed.old.values())
+    assert not any(one.watches for one in guards.values()), "and no further"
+
+
+async def test_resume_keeps_to_what_was_asked_of_the_start(bed: Bed) -> None:
+    def stopping(event: Event) -> bool:
+        return isinstance(event, SwitchStepped) and event.step is SwitchStep.STOPPING
+
+    assert await bed.crash(switch(bed.ctx(), replace(bed.request(), timeout=1200.0)), stopping)
+    _, ended = await run(resume(bed.ctx(), replace(bed.finish(), guarded=True)))
+    assert ended.exit_code == 0, ended
+    assert not any(guard.is_running for guard in bed.sparks.guards.values()), "--no-guard was said"

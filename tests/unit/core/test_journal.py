@@ -15,7 +15,7 @@ from sparkctl.model.switch import Journal, SwitchStep
 
 ONE = Journal(
     "0" * 32, "milo@laptop", 1e9, SwitchStep.RELEASING, "qwen36", ("qwen36", "--set", "port=1"), "feedfacecafe",
-    (NodeName("spark1"),), ("big",), ((NodeName("spark1"), "a" * 64), (NodeName("spark2"), "b" * 64)), False,
+    (NodeName("spark1"),), ("big",), ((NodeName("spark1"), "a" * 64), (NodeName("spark2"), "b" * 64)), False, False, 90.0,
 )  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def test_it_comes_back_as_it_was_in_one_line() -> None:
     [
         {"schema": 2}, {"id": "../../x"}, {"step": "dancing"}, {"since": "today"}, {"since": float("inf")}, {"nodes": "spark1"},
         {"old": [["spark1", "$(reboot)"]]}, {"old": [["spark1"]]}, {"operator": "milo\x1b[2J"}, {"words": [1]},
-        {"rolls_back": "no"}, {"nodes": ["n"] * 1000},
+        {"rolls_back": "no"}, {"guarded": 1}, {"timeout": "soon"}, {"timeout": -1}, {"nodes": ["n"] * 1000},
     ],
 )  # fmt: skip
 def test_what_is_damaged_or_hostile_is_no_journal(wrong: dict[str, object]) -> None:
