@@ -155,13 +155,8 @@ class _Clerk:
             self._share(event.node, event.instance, log=event.log)
         self.entry.end(
             str(event.outcome), event.exit_code, seconds=event.seconds,
-            why=_sentence(event.message), hint=_sentence(event.hint), verdict=event.verdict,
+            why=event.message, hint=event.hint, verdict=event.verdict,
         )  # fmt: skip
-
-
-def _sentence(text: str | None) -> str | None:
-    """Return lines as one."""
-    return None if text is None else "; ".join(filter(None, text.splitlines()))
 
 
 def _with(moments: tuple[Moment, ...], event: SwitchStepped) -> tuple[Moment, ...]:

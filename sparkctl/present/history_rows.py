@@ -23,6 +23,7 @@ _OF_THE_NEW = (
     SwitchStep.STARTING,
     SwitchStep.UNDOING,
 )  # steps of a switch; by the others something else stops, or comes back
+_OF_THE_OLD = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,8 @@ def part_name(part: PartTime) -> str:
 def _steps(one: Operation) -> Iterator[Row]:
     for each in one.moments:
         after = "" if each.seconds is None else f"after {spoken(each.seconds)}"
-        whose = each.instance if each.step in _OF_THE_NEW or each.instance != one.instance else ""
+        is_said = each.step in _OF_THE_NEW or (each.instance != one.instance and each.step not in _OF_THE_OLD)
+        whose = each.instance if is_said else ""
         words = " ".join(clean(f"{each.step} {whose}").split())
         yield row(Span(f"{words:28}", Tone.LABEL), Span(f"{after:>18}"), said(f"   {each.proof}" if each.proof else ""))
 

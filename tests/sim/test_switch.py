@@ -360,7 +360,7 @@ async def test_what_failed_and_was_left_for_study_is_called_so(bed: Bed) -> None
     assert ended.exit_code == 1
     said = "\n".join(status_lines(await status(bed.ctx(), bed.nodes)))
     assert "failed and is left for study (--no-rollback)" in said
-    assert "way back" not in said
+    assert "on its way back" not in said
 
 
 async def test_what_tries_the_change_after_a_failed_switch_is_a_switch(bed: Bed) -> None:
