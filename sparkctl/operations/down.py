@@ -96,8 +96,8 @@ class _Down:
             await self._visit(self.request.nodes, stack)
             await self._follow(stack)
             chosen = self._chosen()
-            self._tell(chosen)
             if self.request.dry_run:
+                self._tell(chosen)
                 return await self._planned(chosen)
             if not chosen:
                 self._refuse_foreign()
@@ -109,6 +109,7 @@ class _Down:
         locks = await self._lock(chosen)
         try:
             chosen = self._whole_ones(await self._look_again(locks))
+            self._tell(chosen)
             by_node = {
                 node: [part.container for whole in chosen for part in whole.on(node)]
                 for node in locks

@@ -427,6 +427,18 @@ async def test_a_link_that_breaks_in_the_middle_leaves_that_container_to_the_nex
     assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
 
 
+async def _refused_free(both: SimulatedSparks, ctx: Context, tmp_path: Path) -> tuple[list[Event], Ended]:
+    nodes = load_config(both.config_path).nodes
+    other = Context(History(tmp_path / "hers"), "ann@desk")
+    async with other.session(nodes[0]) as session:
+        await session.link.connect()
+        lock = await acquire(session, other, "starting something", lambda words: None)
+        told, ended = await everything(down(ctx, DownRequest(None, nodes[1:], everywhere=nodes, frees=True)))
+        await lock.release()
+    assert ended.exit_code == 6
+    return told, ended
+
+
 async def test_nothing_is_stopped_of_what_somebody_is_at_work_on_elsewhere(
     both: SimulatedSparks, ctx: Context, tmp_path: Path
 ) -> None:
@@ -443,6 +455,8 @@ async def test_nothing_is_stopped_of_what_somebody_is_at_work_on_elsewhere(
     assert not any("ann@desk" in words for words in warnings(told)), (
         "the refusal is the verb's last word, not a caution"
     )
+    told, _ = await _refused_free(both, ctx, tmp_path)
+    assert not any("it is stopped" in words for words in warnings(told)), "nothing is said of what is not done"
     assert [len(daemon.containers) for daemon in both.docker.values()] == [1, 1], "no half of it was stopped"
     assert not any(isinstance(one, PhaseChanged) for one in told)
     assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
