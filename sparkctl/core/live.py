@@ -49,6 +49,7 @@ from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.sample import Sample
 from sparkctl.model.switch import JournalView
 
+_COMES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _LEAVES = (Phase.STOPPING, Phase.STOPPED)
 _NOT_LISTED_YET = 60.0  # seconds that a container may be followed by its start before Docker was asked what runs
 
@@ -280,6 +281,8 @@ class Store:
     def _(self, event: ContainersListed, live: _Live) -> tuple[Topic, ...]:
         live.docker, before = event, live.listed
         if event.known:
+            if before is not None and _alive(event) - _alive(before):
+                _guard_unknown(live)
             live.listed = event
             live.kept = kept_by(live.switch)
             live.phases = {
@@ -317,6 +320,9 @@ class Store:
 
     @_apply.register
     def _(self, event: PhaseChanged, live: _Live) -> tuple[Topic, ...]:
+        before = live.phases.get(event.instance)
+        if event.phase in _COMES and (before is None or before.phase not in _COMES):
+            _guard_unknown(live)
         live.phases[event.instance] = event
         if event.phase is not Phase.READY:
             live.ready.pop(event.instance, None)
@@ -337,6 +343,13 @@ class Store:
             topics = (Topic(What.MEMORY, event.node),)
         if event.what is GuardAct.KILLED and event.instance is not None:
             topics += _ended_by(live, event.instance, f"stopped by the guard: {event.why}")
+        elif (
+            event.what is not GuardAct.ENDED
+            and event.instance is not None
+            and event.instance not in (live.guarded or ())
+        ):
+            live.guarded = (*(live.guarded or ()), event.instance)
+            topics += (Topic(What.GUARD, event.node),)
         return topics
 
     @_apply.register
@@ -364,6 +377,15 @@ class Store:
     def _(self, event: Found, live: _Live) -> tuple[Topic, ...]:
         live.told[event.check, event.instance] = event
         return (Topic(What.FINDINGS, live.state.node),)
+
+
+def _alive(listed: ContainersListed) -> set[str | None]:
+    return {one.container_id for one in listed.instances if one.ours and one.is_alive}
+
+
+def _guard_unknown(live: _Live) -> None:
+    """That no guard ran was so before something began to start: it may have brought one, which was not asked for yet."""
+    live.guarded = live.guarded or None
 
 
 def _ended_by(live: _Live, instance: str, why: str) -> tuple[Topic, ...]:

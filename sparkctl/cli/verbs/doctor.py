@@ -69,7 +69,7 @@ def command(
         return _collect(context, nodes, collect, as_json)
     if fabric:
         from sparkctl.operations.measure_fabric import measure as doctor
-    teller: Teller = JsonTeller() if as_json else _teller(is_alone=len(nodes) == 1, at_once=fabric)
+    teller: Teller = JsonTeller() if as_json else _teller([node.name for node in nodes], at_once=fabric)
     with recorder(ctx, record, overwrite) as recording:
         if recording is not None:
             teller = RecordingTeller(teller, recording)
@@ -108,7 +108,7 @@ def _collect(context: Context, nodes: Sequence[Node], file: str, as_json: bool) 
     )
 
 
-def _teller(*, is_alone: bool, at_once: bool = False) -> Teller:
+def _teller(names: Sequence[str], *, at_once: bool = False) -> Teller:
     from sparkctl.cli import output
     from sparkctl.cli.style import ascii_only
     from sparkctl.cli.tellers import WordTeller
@@ -117,26 +117,28 @@ def _teller(*, is_alone: bool, at_once: bool = False) -> Teller:
     from sparkctl.present.fold import fold
 
     class DoctorTeller(WordTeller):
-        """Findings are what was asked for: they go to stdout, under their node. Of several nodes each stands together, as soon
-        as it is examined."""
+        """Findings are what was asked for: they go to stdout, under their node. Of several nodes each stands together, in
+        their order, as soon as it and those before it are examined."""
 
         def __init__(self) -> None:
             super().__init__()
             self.node: str | None = None  # whose findings were printed last
             self.held: dict[str | None, list[Found]] = {}
             self.through: set[str | None] = set()
+            self.waiting: list[str] = [] if at_once or len(names) == 1 else list(names)
 
         def tell(self, event: Event) -> None:
             match event:
                 case Found():
                     self.held.setdefault(event.node, []).append(event)
-                    if is_alone or at_once or event.node in self.through:
+                    if not self.waiting or (event.node is not None and event.node not in self.waiting):
                         self.print(event.node)
                 case Examined():
                     self.through.add(event.node)
-                    self.print(event.node)
+                    while self.waiting and self.waiting[0] in self.through:
+                        self.print(self.waiting.pop(0))
                 case Ended():
-                    for node in list(self.held):
+                    for node in (*self.waiting, *self.held.copy()):
                         self.print(node)
                     super().tell(event)
                 case _:

@@ -251,3 +251,30 @@ def test_what_a_guard_watches_is_known_while_the_node_answers() -> None:
     assert store.guarded(ONE) == ("qwen36",)
     store.apply(events.NodeStateChanged(4.0, ONE, NodeState.UNREACHABLE))
     assert store.guarded(ONE) is None
+
+
+def test_that_no_guard_runs_is_not_known_any_more_once_something_begins_to_start() -> None:
+    def told(ts: float, phase: Phase) -> events.PhaseChanged:
+        return events.PhaseChanged(ts, ONE, "qwen36", phase, None, 0.0, None)
+
+    off = (arrived(1.0), events.GuardStood(2.0, ONE, ()))
+    assert applied(*off).guarded(ONE) == ()
+    store = applied(*off, told(3.0, Phase.CREATING))
+    assert store.guarded(ONE) is None
+    store.apply(events.GuardStood(4.0, ONE, ()))
+    store.apply(told(5.0, Phase.LOADING))
+    assert store.guarded(ONE) == (), "it was asked since"
+    somebodys = (events.ContainersListed(3.0, ONE, ()), events.ContainersListed(8.0, ONE, (READY,)))
+    assert applied(*off, *somebodys).guarded(ONE) is None
+    assert applied(*off, somebodys[1]).guarded(ONE) == (), "it was there when the guard was asked for"
+
+
+def test_a_guard_that_acts_is_there() -> None:
+    acts = events.GuardActed(3.0, ONE, GuardAct.DROPPED, "weights load", 3.0, "qwen36", ID)
+    store = applied(arrived(1.0), events.GuardStood(2.0, ONE, ()))
+    assert Topic(What.GUARD, ONE) in store.apply(acts)
+    assert store.guarded(ONE) == ("qwen36",)
+    store.apply(replace(acts, ts=4.0))
+    assert store.guarded(ONE) == ("qwen36",)
+    ended = replace(acts, what=GuardAct.ENDED)
+    assert applied(arrived(1.0), events.GuardStood(2.0, ONE, ()), ended).guarded(ONE) == ()

@@ -1,0 +1,41 @@
+"""`doctor` tells of several Sparks in the operator's order, whichever answers first."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.cli.verbs import doctor
+from sparkctl.model.events import Ended, Examined, Found, Outcome
+from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.node import NodeName
+
+ONE, TWO = NodeName("spark1"), NodeName("spark2")
+
+
+def found(node: NodeName | None, words: str) -> Found:
+    return Found(1.0, node, FindingKind.DOCKER.value, Severity.GOOD, words)
+
+
+def test_they_stand_in_the_order_of_the_config_each_together(capsys: pytest.CaptureFixture[str]) -> None:
+    teller = doctor._teller([ONE, TWO])
+    for event in (found(TWO, "two a"), found(ONE, "one a"), Examined(2.0, TWO, 1.0)):
+        teller.tell(event)
+    assert capsys.readouterr().out == ""
+    for event in (found(ONE, "one b"), Examined(3.0, ONE, 2.0), found(TWO, "two b")):
+        teller.tell(event)
+    said = capsys.readouterr().out
+    order = [said.index(words) for words in ("spark1", "one a", "one b", "spark2", "two a", "two b")]
+    assert order == sorted(order), said
+    assert said.count("spark1") == said.count("spark2") == 1
+
+
+def test_one_that_never_answers_keeps_nothing_back_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    teller = doctor._teller([ONE, TWO])
+    for event in (found(TWO, "two a"), Examined(2.0, TWO, 1.0), Ended(9.0, Outcome.INTERRUPTED, 130, 9.0)):
+        teller.tell(event)
+    assert "two a" in capsys.readouterr().out
+
+
+def test_one_alone_is_told_as_it_comes(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor._teller([ONE]).tell(found(ONE, "one a"))
+    assert "one a" in capsys.readouterr().out
