@@ -110,10 +110,8 @@ def _short(image: str) -> str:
 
 
 def _flags(crew: Crew, request: SwitchRequest) -> None:
-    for one in cautions(request.profile, ProfileLibrary()):
-        crew.warn(
-            request.nodes[0].name, one.message, None if one.setting is None else f"{request.again} --set {one.setting}"
-        )
+    for message, hint in of_flags(request):
+        crew.warn(request.nodes[0].name, message, hint)
 
 
 async def _whole(crew: Crew, request: SwitchRequest, launch: LaunchPlan) -> int:
