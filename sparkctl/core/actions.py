@@ -189,7 +189,7 @@ ACTIONS: tuple[Action, ...] = (
         confirm=True, verb="down", words=_of_model("down", "--kill"), on=_RUNNING | {PROFILES},
     ),
     Action(ActionId.SWITCH, ("s",), "switch", "switch to a profile: what would stop, stay and start, then do it",
-           why.cannot_start, changes=True, verb="switch", screen=SWITCH, on=_RUNNING | {PROFILES}, footer=1),
+           why.no_switch_to_show, changes=True, verb="switch", screen=SWITCH, on=_RUNNING | {PROFILES}, footer=1),
     Action(ActionId.SWITCH_DO, ("enter",), "do it", "do the switch that is shown", why.cannot_switch, changes=True, confirm=True,
            on=_SWITCH, sense=Sense.TAKE, footer=0),
     Action(ActionId.SWITCH_AGAIN, ("r",), "again", "look at the Sparks again, and plan anew", why.not_live, on=_SWITCH,

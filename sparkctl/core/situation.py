@@ -226,6 +226,11 @@ def cannot_mend(now: Situation) -> str | None:
     return None if now.deed is not None else "this is for your own hands: y copies it"
 
 
+def no_switch_to_show(now: Situation) -> str | None:
+    """The one that goes on is shown, that of a recording too; else one is planned."""
+    return None if now.replaying and now.switch_left is False else cannot_start(now)
+
+
 def cannot_switch(now: Situation) -> str | None:
     return "this is a recording" if now.replaying else now.switch_trouble
 

@@ -140,10 +140,19 @@ async def checkup(stage: Stage) -> None:
     await stage.clock.sleep(10)
 
 
+async def switching(stage: Stage) -> None:
+    """The big model on both Sparks gives way to one on the first of them; the second is free."""
+    stage.begin()
+    await stage.clock.sleep(120)
+    await stage.run("switch", "qwen36-ngram", "--node", "spark1")
+    await stage.clock.sleep(30)
+
+
 STORIES: dict[str, tuple[str, Callable[[Stage], Awaitable[None]]]] = {
     "evening": ("two-stacks", evening),
     "failure": ("two-stacks", failure),
     "checkup": ("trouble", checkup),
+    "switching": ("big-model", switching),
 }  # each with the scenario that it begins with
 
 

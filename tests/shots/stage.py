@@ -14,7 +14,7 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from sparkctl.core.actions import DOCTOR, INSTANCE, LOGS, PROFILES
+from sparkctl.core.actions import DOCTOR, INSTANCE, LOGS, PROFILES, SWITCH
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.core.recording import read
@@ -59,6 +59,7 @@ SCENES: dict[str, Scene] = {
     "instance": Scene("evening", "accept", keys=("tab", "enter"), place=INSTANCE),
     "verdict": Scene("failure", "proof", keys=("enter",), place=INSTANCE),
     "logs": Scene("failure", "paused", keys=("l", "~27 lines", "E"), place=LOGS),
+    "switch": Scene("switching", "switch ›", weights(0.6), keys=("s",), place=SWITCH),
     "profiles": Scene("evening", "SGLang", keys=("p", *"jjjjjjjjjj"), place=PROFILES),
     "doctor": Scene("checkup", "problem", keys=("!",), place=DOCTOR),
 }
