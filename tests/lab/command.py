@@ -27,6 +27,12 @@ PATIENCE = 60.0
 ROOT = Path(__file__).parents[2]
 
 
+def _at_its_terminal() -> None:
+    """Make ^C typed there a signal, which a suite that was started with ``&`` would hand on as ignored."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Ran:
     """A finished command."""
@@ -220,7 +226,7 @@ class Sparkctl:
             env=self.env,
             cwd=self.home,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that ^C typed there is a signal
+            preexec_fn=_at_its_terminal,
         )
         os.close(theirs)
         seen, end = bytearray(), time.monotonic() + timeout

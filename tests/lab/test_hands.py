@@ -155,7 +155,7 @@ def test_ctrl_c_before_the_old_one_is_stopped_leaves_it_running(spark1: LabNode,
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
     before = containers(spark1)
     again = sparkctl.start("up", profile, "--node", "spark1", "--set", "args.x=1", "--replace", "--json")
-    again.await_text('"event":"plan"')
+    again.await_text('"event":"switch-plan"')
     again.interrupt()
     ran = again.end()
     if '"phase":"stopping"' not in ran.out:  # pressed in time, as it nearly always is

@@ -14,14 +14,13 @@ import pytest
 
 from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import Lab
-from tests.lab.bed.names import IMAGE, USER
+from tests.lab.bed.names import IMAGE, JOURNAL
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
 from tests.lab.command import Ran, Sparkctl
 from tests.lab.outcomes import assert_ended, containers, ours, verdict
 from tests.lab.ranks import ids, over_two
 
-JOURNAL = f"/home/{USER}/.local/state/sparkctl/switch.json"
 QUICK: dict[str, object] = {"LAB_LOAD_S": 0.3}
 ALL = bool(os.environ.get("SPARKCTL_LAB_ALL"))  # every moment with resume and with abort: minutes, by hand and nightly
 

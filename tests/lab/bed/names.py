@@ -15,6 +15,7 @@ LAN = "enP7s7"  # a Spark's own name for its 10 GbE port
 FABRIC = "enp1s0f0np0"  # and for the first port of its ConnectX-7
 ADDRESSES = {"spark1": ("10.79.0.11", "10.80.0.11"), "spark2": ("10.79.0.12", "10.80.0.12")}
 USER = "milo"
+JOURNAL = f"/home/{USER}/.local/state/sparkctl/switch.json"
 PASSWORD = "correct horse"
 IMAGE = "sparkctl-lab/engine:1"
 DATA_SIZE = "2g"
