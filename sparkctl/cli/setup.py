@@ -78,6 +78,11 @@ def all_nodes() -> list[Node]:
     return list(load_config(required=False).nodes)
 
 
+def known_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return these nodes, and behind them all others that the config has."""
+    return tuple({one.name: one for one in (*nodes, *chosen_nodes(()))}.values())
+
+
 def one_node(name: str | None) -> Node:
     """Return the named node, or the only one there is."""
     from sparkctl.core.config import default_node, load_config

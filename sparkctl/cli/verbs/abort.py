@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
-from sparkctl.cli.setup import json_option, make_context, node_option
+from sparkctl.cli.setup import json_option, node_option
 
 
 @click.command("abort", short_help="Undo a switch that somebody left: what was stopped serves again.")
@@ -22,14 +20,7 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
     It needs no profile: the containers that were stopped are kept until the new one has proved itself. From then on there is
     nothing to undo (exit 6).
     """
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.setup import chosen_nodes
-    from sparkctl.cli.switch_teller import SwitchTeller
-    from sparkctl.cli.tellers import JsonTeller
-    from sparkctl.operations.switch_finish import FinishRequest, abort
+    from sparkctl.cli.finishing import finish
+    from sparkctl.operations.switch_finish import abort
 
-    nodes = chosen_nodes(node)
-    known = {one.name: one for one in (*nodes, *(chosen_nodes(()) if node else ()))}
-    request = FinishRequest(nodes, tuple(known.values()), os.environ)
-    context = make_context(may_ask=not as_json)
-    return drive(context, lambda: abort(context, request), JsonTeller() if as_json else SwitchTeller())
+    return finish(abort, node, as_json=as_json)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
-from sparkctl.cli.setup import json_option, make_context, node_option
+from sparkctl.cli.setup import json_option, node_option
 
 
 @click.command("resume", short_help="Finish a switch that somebody left.")
@@ -22,14 +20,7 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
     It goes on at the step that the journal on the nodes names, forward or back, and is refused (exit 6) while its operator is
     still at work, and where the profile here is another one by now: then sparkctl abort.
     """
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.setup import chosen_nodes
-    from sparkctl.cli.switch_teller import SwitchTeller
-    from sparkctl.cli.tellers import JsonTeller
-    from sparkctl.operations.switch_finish import FinishRequest, resume
+    from sparkctl.cli.finishing import finish
+    from sparkctl.operations.switch_finish import resume
 
-    nodes = chosen_nodes(node)
-    known = {one.name: one for one in (*nodes, *(chosen_nodes(()) if node else ()))}
-    request = FinishRequest(nodes, tuple(known.values()), os.environ)
-    context = make_context(may_ask=not as_json)
-    return drive(context, lambda: resume(context, request), JsonTeller() if as_json else SwitchTeller())
+    return finish(resume, node, as_json=as_json)

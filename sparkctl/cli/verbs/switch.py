@@ -37,7 +37,7 @@ def command(
     is named and left alone. The old containers are kept until the new one has answered with a token.
     """
     from sparkctl.cli.drive import drive
-    from sparkctl.cli.setup import chosen_nodes, rank_nodes
+    from sparkctl.cli.setup import known_nodes, rank_nodes
     from sparkctl.cli.switch_teller import SwitchTeller
     from sparkctl.cli.tellers import JsonTeller
     from sparkctl.core.profiles import ProfileLibrary
@@ -47,9 +47,8 @@ def command(
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
     nodes = rank_nodes(node, chosen)
-    known = {one.name: one for one in (*nodes, *chosen_nodes(()))}
     request = SwitchRequest(
-        chosen, load(chosen.engine), nodes, tuple(known.values()), dry_run, keep_going, not no_rollback, timeout, os.environ,
+        chosen, load(chosen.engine), nodes, known_nodes(nodes), dry_run, keep_going, not no_rollback, timeout, os.environ,
         (profile, *(word for override in overrides for word in ("--set", override))), not no_guard,
     )  # fmt: skip
     context = make_context(may_ask=not as_json)

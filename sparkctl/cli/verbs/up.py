@@ -92,13 +92,12 @@ def command(
 
 def _switching(request: UpRequest) -> SwitchRequest:
     """Return the same as a switch: what is in the way stops, and comes back where this one fails."""
-    from sparkctl.cli.setup import chosen_nodes
+    from sparkctl.cli.setup import known_nodes
     from sparkctl.operations.switch_request import SwitchRequest
 
-    known = {one.name: one for one in (*request.nodes, *chosen_nodes(()))}
     return SwitchRequest(
-        request.profile, request.engine, request.nodes, tuple(known.values()), dry_run=request.dry_run, timeout=request.timeout,
-        environ=request.environ, words=request.words, guarded=request.guarded,
+        request.profile, request.engine, request.nodes, known_nodes(request.nodes), dry_run=request.dry_run,
+        timeout=request.timeout, environ=request.environ, words=request.words, guarded=request.guarded,
     )  # fmt: skip
 
 
