@@ -159,11 +159,6 @@ class Pace:
         return rate, None if self.total is None else max(0.0, self.total - done) / rate
 
 
-def gigabytes(rate: float) -> str:
-    """Return a rate as a disk's or a link's maker writes it: ``2.31 GB/s``."""
-    return f"{rate / 1e9:.2f} GB/s" if rate >= 1e8 else f"{rate / 1e6:.0f} MB/s"
-
-
 def pieces(count: int, size: int) -> str:
     """Return ``14 files, 34.2 GiB``."""
     much = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"

@@ -37,9 +37,7 @@ from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.halting import Halt, stop_all
 from sparkctl.operations.labels import port_of
 from sparkctl.operations.lock import StartLock, StepLock, acquire
-from sparkctl.operations.stream import Emit, ended_by, stream
-
-__all__ = ["DownRequest", "Halt", "down", "stop_all"]
+from sparkctl.operations.stream import Emit, ended_by, opened, stream
 
 _AWAY = (Unreachable, Starved, LinkLost, DockerDown)  # whatever runs there is not known, and runs on
 
@@ -148,8 +146,7 @@ class _Down:
         """Ask nodes what stands there, all at once."""
         new = [node for node in nodes if node.name not in self.sessions]
         for node in new:
-            session = self.sessions[node.name] = await stack.enter_async_context(self.ctx.session(node))
-            session.report_to(self.emit)
+            self.sessions[node.name] = await opened(stack, self.ctx, node, self.emit)
 
         async def ask(session: Session) -> tuple[Container, ...]:
             await session.link.connect()

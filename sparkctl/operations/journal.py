@@ -61,7 +61,7 @@ async def _run(session: Session, argv: list[str], what: str) -> None:
     )
 
 
-async def refuse_during(session: Session, ctx: Context, *, is_held: bool) -> None:
+async def refuse_during(session: Session, *, is_held: bool) -> None:
     """Raise `SwitchUnderway` where a switch goes on (``is_held``: somebody else has the lock) or was left."""
     view = await read(session)
     if view.found is Found.NONE:

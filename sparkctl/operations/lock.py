@@ -186,40 +186,28 @@ async def acquire(
     """
     if (held := ctx.holds.get(session.node.name)) is not None:
         return StepLock(held)
-    lock = StartLock(session, ctx, doing, warn)
+    lock, is_taken = StartLock(session, ctx, doing, warn), False
     try:
         await lock.take()
+        is_taken = True
     except Taken as taken:
-        await journal.refuse_during(session, ctx, is_held=True)
+        await journal.refuse_during(session, is_held=True)
         if not beside_ourselves or taken.holder.operator != ctx.operator:
             raise
         if taken.holder.token not in ctx.locks:
             warn(f"you are {taken.holder.doing} in another terminal, which will see it stop")
-    else:
-        if not for_switch:
-            await _refuse_during(session, ctx, lock)
-    if OwedStops(ctx.history.directory).on(session.node.name, ctx.clock.now()):
-        await _settle(session, ctx, warn, lock)
+    try:
+        if is_taken and not for_switch:
+            await journal.refuse_during(session, is_held=False)
+        # Whoever changes a node finishes first what an earlier stop had to leave there.
+        if OwedStops(ctx.history.directory).on(session.node.name, ctx.clock.now()):
+            from sparkctl.operations.owed import settle
+
+            await settle(session, ctx, warn)
+    except BaseException:
+        await lock.release()
+        raise
     return lock
-
-
-async def _refuse_during(session: Session, ctx: Context, lock: StartLock) -> None:
-    try:
-        await journal.refuse_during(session, ctx, is_held=False)
-    except BaseException:
-        await lock.release()
-        raise
-
-
-async def _settle(session: Session, ctx: Context, warn: Callable[[str], None], lock: StartLock) -> None:
-    """Finish first what an earlier stop had to leave: whoever changes a node begins so."""
-    from sparkctl.operations.owed import settle
-
-    try:
-        await settle(session, ctx, warn)
-    except BaseException:
-        await lock.release()
-        raise
 
 
 async def _answer(held: Held) -> str:

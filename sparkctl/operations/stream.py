@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 from sparkctl.core.context import Context
+from sparkctl.core.session import Session
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.events import Ended, Event, Outcome
-from sparkctl.model.node import NodeName
+from sparkctl.model.node import Node, NodeName
 
 Emit = Callable[[Event], None]
 Job = Callable[[Emit], Coroutine[Any, Any, Ended]]
@@ -52,6 +54,26 @@ async def stream(
         if not task.done():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+async def passed_on(events: AsyncGenerator[Event, None], emit: Emit) -> Ended:
+    """Run a verb as a part of another: emit what it tells, and return its end, which is not the other's."""
+    ended: Ended | None = None
+    async with aclosing(events) as told:
+        async for event in told:
+            if isinstance(event, Ended):
+                ended = event
+            else:
+                emit(event)
+    assert ended is not None, "a verb ends with its end"
+    return ended
+
+
+async def opened(stack: AsyncExitStack, ctx: Context, node: Node, emit: Emit) -> Session:
+    """Return a session for as long as ``stack`` lasts, every change of its connection emitted."""
+    session = await stack.enter_async_context(ctx.session(node))
+    session.report_to(emit)
+    return session
 
 
 def ended_by(

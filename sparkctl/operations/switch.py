@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from sparkctl.core import switching
@@ -23,13 +23,14 @@ from sparkctl.model.secrets import redact_words
 from sparkctl.model.switch import Found, Journal, SwitchPlan, SwitchStep
 from sparkctl.operations import journal as journals
 from sparkctl.operations.chronicled import Subject, chronicled
-from sparkctl.operations.stream import Emit, stream
+from sparkctl.operations.stream import Emit, opened, passed_on, stream
 from sparkctl.operations.switch_back import restart_order
 from sparkctl.operations.switch_checks import check, of_flags
 from sparkctl.operations.switch_crew import Crew
 from sparkctl.operations.switch_look import sites
 from sparkctl.operations.switch_request import SwitchRequest
 from sparkctl.operations.switch_run import SwitchRun
+from sparkctl.operations.timing import Timing
 from sparkctl.operations.up import up
 
 _UNCHANGED = "interrupted before anything was changed"
@@ -66,9 +67,7 @@ class _Switch:
         guard = self.ctx.interrupt.guard
         async with AsyncExitStack() as stack:
             for node in self.request.known:
-                session = await stack.enter_async_context(self.ctx.session(node))
-                session.report_to(emit)
-                self.sessions[node.name] = session
+                self.sessions[node.name] = await opened(stack, self.ctx, node, emit)
             plan = await guard(self._plan(self.ctx), _UNCHANGED)
             emit(SwitchPlanned(self.ctx.clock.now(), plan.nodes[0], plan))
             if plan.obstacles:
@@ -101,12 +100,12 @@ class _Switch:
         request = self.request
         self.sites = await sites(ctx, request, tuple(self.sessions.values()))
         launch = next((site.coming.plan for site in self.sites if site.coming is not None), None)
-        usual = None
+        timing = Timing(self.ctx, request.profile)
         if launch is not None:
-            usual = self.ctx.history.expected(launch.profile, launch.profile_hash, launch.node, "").seconds
+            timing.look_up(launch)
         return switching.plan(
             request.profile.name, [node.name for node in request.nodes], self.sites, keep_going=request.keep_going,
-            seconds=request.profile.start.expected if usual is None else usual,
+            seconds=request.profile.start.expected if launch is None else timing.expected.seconds,
         )  # fmt: skip
 
     async def _journal(self, plan: SwitchPlan) -> Journal:
@@ -178,15 +177,7 @@ class _Switch:
         def lend(node: Node) -> Session:
             return Lent(self.sessions[node.name])
 
-        ended: Ended | None = None
-        async with aclosing(up(replace(self.ctx, lend=lend), self.request.start())) as events:
-            async for event in events:
-                if isinstance(event, Ended):
-                    ended = event
-                else:
-                    self.emit(event)
-        assert ended is not None, "a verb ends with its end"
-        return ended
+        return await passed_on(up(replace(self.ctx, lend=lend), self.request.start()), self.emit)
 
     def _planned(self) -> Ended:
         clock = self.ctx.clock

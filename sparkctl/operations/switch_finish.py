@@ -20,7 +20,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.switch import FORWARD, Found, Journal, JournalView, SwitchStep
 from sparkctl.operations import journal as journals
 from sparkctl.operations.chronicled import Subject, chronicled
-from sparkctl.operations.stream import Emit, stream
+from sparkctl.operations.stream import Emit, opened, stream
 from sparkctl.operations.switch import switch_again
 from sparkctl.operations.switch_crew import Crew
 from sparkctl.operations.switch_request import SwitchRequest
@@ -170,9 +170,7 @@ class _Finish:
 
     async def _open(self, stack: AsyncExitStack, nodes: Sequence[Node], emit: Emit) -> None:
         for node in nodes:
-            session = await stack.enter_async_context(self.ctx.session(node))
-            session.report_to(emit)
-            self.sessions[node.name] = session
+            self.sessions[node.name] = await opened(stack, self.ctx, node, emit)
 
     async def _views(self) -> dict[NodeName, JournalView | NodeError]:
         async def one(session: Session) -> JournalView | NodeError:

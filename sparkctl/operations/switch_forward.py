@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine
-from contextlib import aclosing
 from typing import Any
 
 from sparkctl.core.session import Session
@@ -18,6 +17,7 @@ from sparkctl.model.switch import SwitchStep
 from sparkctl.model.units import gib, spoken
 from sparkctl.operations.halting import stop_all
 from sparkctl.operations.stop import sweep
+from sparkctl.operations.stream import passed_on
 from sparkctl.operations.switch_crew import Crew
 from sparkctl.operations.switch_request import SwitchRequest
 from sparkctl.operations.up import up
@@ -91,14 +91,8 @@ async def make_way(crew: Crew, names: frozenset[tuple[NodeName, str]]) -> None:
 
 async def start_new(crew: Crew, request: SwitchRequest) -> Ended:
     """Start it as `up` does, under the locks that are held; return how that ended."""
-    ended: Ended | None = None
-    async with aclosing(up(crew.inner, request.start(container for _, container in crew.journal.old))) as events:
-        async for event in events:
-            if isinstance(event, Ended):
-                ended = event
-            else:
-                crew.emit(event)
-    assert ended is not None, "a verb ends with its end"
+    start = request.start(container for _, container in crew.journal.old)
+    ended = await passed_on(up(crew.inner, start), crew.emit)
     if ended.outcome is Outcome.READY:
         crew.tell(SwitchStep.STARTING, f"{crew.journal.instance} is ready after {spoken(ended.seconds)}, a token came")
     return ended

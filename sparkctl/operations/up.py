@@ -29,7 +29,7 @@ from sparkctl.operations.node_start import NodeStart, of_late_creation
 from sparkctl.operations.placing import place
 from sparkctl.operations.ranks_preflight import refuse_count, refuse_half, refuse_part, refuse_unequal_images
 from sparkctl.operations.ranks_watch import Offsets, measure_clocks, watch
-from sparkctl.operations.stream import Emit, stream
+from sparkctl.operations.stream import Emit, opened, stream
 from sparkctl.operations.up_request import UpRequest
 
 _UNCHANGED = "interrupted before anything was changed"
@@ -66,9 +66,7 @@ class _Gang:
         self._emit = emit
         refuse_count(self.request.profile, self.request.nodes)
         async with AsyncExitStack() as stack:
-            sessions = [await stack.enter_async_context(self.ctx.session(node)) for node in self.request.nodes]
-            for session in sessions:
-                session.report_to(self.emit)
+            sessions = [await opened(stack, self.ctx, node, self.emit) for node in self.request.nodes]
             ended = await self._prepare(sessions)
             if ended is not None:
                 return ended
