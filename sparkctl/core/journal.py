@@ -42,8 +42,8 @@ def decode(text: str) -> Journal:
         id=_id(said.get("id")), operator=_line(said, "operator"), since=float(since), step=SwitchStep(_line(said, "step")),
         instance=_line(said, "instance"), words=_lines(said.get("words")), profile_hash=_line(said, "profile_hash"),
         nodes=tuple(NodeName(one) for one in _lines(said.get("nodes"))), stops=_lines(said.get("stops")),
-        old=tuple(_kept(one) for one in _list(said.get("old"))), rolls_back=_flag(said, "rolls_back"),
-        guarded=_flag(said, "guarded"), timeout=timeout,
+        old=tuple(_kept(one) for one in _list(said.get("old"))), rolls_back=_flag(said, "rolls_back", unsaid=True),
+        guarded=_flag(said, "guarded", unsaid=True), timeout=timeout, keep_going=_flag(said, "keep_going", unsaid=False),
     )  # fmt: skip
 
 
@@ -51,8 +51,8 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _flag(said: dict[str, object], name: str) -> bool:
-    value = said.get(name, True)
+def _flag(said: dict[str, object], name: str, *, unsaid: bool) -> bool:
+    value = said.get(name, unsaid)
     if not isinstance(value, bool):
         raise ValueError(f"{name} is neither true nor false")
     return value

@@ -122,7 +122,8 @@ class Journal:
 
     ``words``: the profile and its overrides as they were given, without secrets; ``profile_hash`` is of what they made.
     ``old`` are the containers that were stopped and are kept, by node; ``since`` in unix seconds. ``rolls_back`` False: a
-    new one that failed is left for study. ``guarded`` and ``timeout`` (seconds) are of the new one's start.
+    new one that failed is left for study. ``guarded`` and ``timeout`` (seconds) are of the new one's start, ``keep_going`` of
+    the switch: a journal that does not tell of it was written where nobody had asked for that.
     """
 
     id: str
@@ -138,6 +139,7 @@ class Journal:
     rolls_back: bool = True
     guarded: bool = True
     timeout: float | None = None
+    keep_going: bool = False
 
     @property
     def touched(self) -> tuple[NodeName, ...]:

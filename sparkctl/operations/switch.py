@@ -9,16 +9,13 @@ from dataclasses import replace
 
 from sparkctl.core import switching
 from sparkctl.core.context import Context
-from sparkctl.core.owed import Owed, OwedStops
 from sparkctl.core.session import Lent, Session
 from sparkctl.core.switching import Site
-from sparkctl.core.wholes import wholes
 from sparkctl.errors import Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, SwitchPlanned, Warned
 from sparkctl.model.history import Kind
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import Label
 from sparkctl.model.secrets import redact_words
 from sparkctl.model.switch import Found, Journal, SwitchPlan, SwitchStep
 from sparkctl.operations import journal as journals
@@ -87,10 +84,7 @@ class _Switch:
             try:
                 await guard(self._refuse_beside_another(crew), _UNCHANGED)
                 await self._check(crew, plan)
-                ended = await SwitchRun(crew, self.request).forward(SwitchStep.STOPPING)
-                if ended.outcome is Outcome.READY:
-                    self._owe(crew)
-                return ended
+                return await SwitchRun(crew, self.request).forward(SwitchStep.STOPPING)
             finally:
                 await crew.release()
 
@@ -119,6 +113,7 @@ class _Switch:
             instance=plan.instance, words=(words[0], *redact_words(list(words[1:]))), profile_hash=request.profile.digest,
             nodes=plan.nodes, stops=plan.stops, old=tuple((node, one.id) for node, one in order),
             rolls_back=request.rolls_back, guarded=request.guarded, timeout=request.timeout,
+            keep_going=request.keep_going,
         )  # fmt: skip
 
     def _goes(self, plan: SwitchPlan) -> Sequence[tuple[NodeName, Container]]:
@@ -154,20 +149,6 @@ class _Switch:
         except SparkctlError:
             await crew.forget()
             raise
-
-    def _owe(self, crew: Crew) -> None:
-        """Remember the ranks on Sparks that were silent: the next contact stops them."""
-        goes = {container for _, container in crew.journal.old}
-        owed = OwedStops(self.ctx.history.directory)
-        for whole in wholes(one for site in self.sites for one in site.occupants):
-            run = whole.label(Label.RUN)
-            for node in whole.elsewhere if whole.ids <= goes and run else ():
-                try:
-                    owed.keep(Owed(NodeName(node), whole.name, self.ctx.clock.now(), run=run))
-                except OSError as error:
-                    crew.warn(
-                        NodeName(node), f"that {whole.name} is still to be stopped there could not be kept: {error}"
-                    )
 
     # where nothing has to stop
 

@@ -227,7 +227,7 @@ class _Finish:
         self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], way)
         return SwitchRequest(
             profile, load(profile.engine), tuple(nodes[one] for one in journal.nodes), tuple(nodes.values()),
-            rolls_back=journal.rolls_back, timeout=self.request.timeout or journal.timeout,
+            keep_going=journal.keep_going, rolls_back=journal.rolls_back, timeout=self.request.timeout or journal.timeout,
             environ=self.request.environ, words=journal.words,
             guarded=self.request.guarded and journal.guarded,
         )  # fmt: skip

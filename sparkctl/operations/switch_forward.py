@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from sparkctl.core.owed import Owed, OwedStops
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
+from sparkctl.core.wholes import Occupant, wholes
 from sparkctl.errors import DockerError, NoSuchContainer, Refused
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Outcome
 from sparkctl.model.fit import Fit
 from sparkctl.model.node import NodeName
+from sparkctl.model.plan import Label
 from sparkctl.model.switch import SwitchStep
 from sparkctl.model.units import gib, spoken
 from sparkctl.operations.halting import stop_all
+from sparkctl.operations.labels import port_of
 from sparkctl.operations.stop import sweep
 from sparkctl.operations.stream import passed_on
 from sparkctl.operations.switch_crew import Crew
@@ -100,8 +104,9 @@ async def start_new(crew: Crew, request: SwitchRequest) -> Ended:
 
 async def clear_old(crew: Crew) -> None:
     """Remove the containers that were kept, their logs saved; one whose log cannot be saved stays, and is named."""
-    kept = 0
-    for node, container in await _old(crew):
+    kept, old = 0, await _old(crew)
+    _owe(crew, [(node, one) for node, one in old if one is not None])
+    for node, container in old:
         if container is None:
             continue
         session: Session = crew.sessions[node]
@@ -113,3 +118,18 @@ async def clear_old(crew: Crew) -> None:
             crew.warn(node, why.message, why.hint)
     proof = "their logs are saved, their containers are gone" if not kept else f"{kept} stayed, as said above"
     crew.tell(SwitchStep.CLEARING, proof)
+
+
+def _owe(crew: Crew, old: Sequence[tuple[NodeName, Container]]) -> None:
+    """Remember the ranks on Sparks that were silent: the next contact stops them."""
+    owed, now = OwedStops(crew.ctx.history.directory), crew.ctx.clock.now()
+    for whole in wholes(Occupant(node, one, None, port_of(one)) for node, one in old):
+        run = whole.label(Label.RUN)
+        for name in whole.elsewhere if run else ():
+            node = NodeName(name)
+            if node in crew.journal.touched:
+                continue
+            try:
+                owed.keep(Owed(node, whole.name, now, run=run))
+            except OSError as error:
+                crew.warn(node, f"that {whole.name} is still to be stopped there could not be kept: {error}")

@@ -321,6 +321,22 @@ async def test_a_silent_spark_that_holds_a_rank_is_refused_and_with_keep_going_i
     assert (owed.node, owed.instance) == ("spark2", OLD)
 
 
+@pytest.mark.parametrize("step", [SwitchStep.CHECKING, SwitchStep.STARTING])
+async def test_resume_keeps_going_where_the_switch_was_to(bed: Bed, step: SwitchStep) -> None:
+    """Begun anew with a Spark still silent, or finished from the middle: its rank is stopped at the next contact."""
+
+    def at(event: Event) -> bool:
+        return isinstance(event, SwitchStepped) and event.step is step
+
+    await bed.sparks.sshd["spark2"].close()
+    assert await bed.crash(switch(bed.ctx(), bed.request(keep_going=True)), at)
+    _, ended = await run(resume(bed.ctx("ada@desk"), bed.finish()))
+    assert ended.exit_code == 0, ended
+    assert NEW in bed.running()
+    (owed,) = OwedStops(bed.state).all(bed.ctx().clock.now())
+    assert (owed.node, owed.instance) == ("spark2", OLD)
+
+
 async def test_up_refuses_and_names_the_switch_that_makes_room(bed: Bed) -> None:
     other = bed.request()
     start = UpRequest(other.profile, other.engine, other.nodes, words=(NEW,), guarded=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from sparkctl.model.switch import Journal, SwitchStep
 
 ONE = Journal(
     "0" * 32, "milo@laptop", 1e9, SwitchStep.RELEASING, "qwen36", ("qwen36", "--set", "port=1"), "feedfacecafe",
-    (NodeName("spark1"),), ("big",), ((NodeName("spark1"), "a" * 64), (NodeName("spark2"), "b" * 64)), False, False, 90.0,
+    (NodeName("spark1"),), ("big",), ((NodeName("spark1"), "a" * 64), (NodeName("spark2"), "b" * 64)), False, False, 90.0, True,
 )  # fmt: skip
 
 
@@ -25,12 +26,18 @@ def test_it_comes_back_as_it_was_in_one_line() -> None:
     assert ONE.touched == ("spark1", "spark2")
 
 
+def test_one_written_before_it_told_of_keep_going_is_read_as_one_without() -> None:
+    said = json.loads(encode(ONE))
+    del said["keep_going"]
+    assert decode(json.dumps(said)) == replace(ONE, keep_going=False)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         {"schema": 2}, {"id": "../../x"}, {"step": "dancing"}, {"since": "today"}, {"since": float("inf")}, {"nodes": "spark1"},
         {"old": [["spark1", "$(reboot)"]]}, {"old": [["spark1"]]}, {"operator": "milo\x1b[2J"}, {"words": [1]},
-        {"rolls_back": "no"}, {"guarded": 1}, {"timeout": "soon"}, {"timeout": -1}, {"nodes": ["n"] * 1000},
+        {"rolls_back": "no"}, {"guarded": 1}, {"keep_going": None}, {"timeout": "soon"}, {"timeout": -1}, {"nodes": ["n"] * 1000},
     ],
 )  # fmt: skip
 def test_what_is_damaged_or_hostile_is_no_journal(wrong: dict[str, object]) -> None:
