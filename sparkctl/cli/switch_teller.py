@@ -12,7 +12,8 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch import SwitchStep
 from sparkctl.model.text import clean
 from sparkctl.present.spans import plain_ascii, text
-from sparkctl.present.switch_rows import plan_rows, step_words
+from sparkctl.present.switch_rows import plan_rows
+from sparkctl.present.switch_words import step_words
 from sparkctl.present.symbols import symbol
 
 _MARKS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
@@ -24,6 +25,7 @@ class SwitchTeller(WordTeller):
     def __init__(self, plan_only: bool = False) -> None:
         super().__init__("stopping at the next safe point ...")
         self._plan_only = plan_only
+        self._stops: tuple[str, ...] = ()
 
     def tell(self, event: Event) -> None:
         """Say one event."""
@@ -31,6 +33,7 @@ class SwitchTeller(WordTeller):
             return self._tell_step(event)
         if not isinstance(event, SwitchPlanned):
             return super().tell(event)
+        self._stops = event.plan.stops
         plain = ascii_only(sys.stdout if self._plan_only else sys.stderr)
         rows = plan_rows(event.plan, output.width() or 80, plain)
         lines = [text(plain_ascii(one) if plain else one).rstrip() for one in rows]
@@ -45,7 +48,8 @@ class SwitchTeller(WordTeller):
         self.live.clear()
         self._phase = None
         if event.proof is None:
-            narrate.say(f"{paint('--' if self.ascii else '──', 'dim', self.colour)} {step_words(event.step)}")
+            words = clean(step_words(event.step, event.instance, self._stops))
+            narrate.say(f"{paint('--' if self.ascii else '──', 'dim', self.colour)} {words}")
         elif event.step not in _MARKS:
             mark = paint(symbol(Phase.READY, self.ascii), "good", self.colour)
             narrate.say(f"   {mark} {clean(event.proof)}", 5)

@@ -14,7 +14,7 @@ from sparkctl.model.units import clock, size
 from sparkctl.present.bars import gauge
 from sparkctl.present.moving import rate_words
 from sparkctl.present.spans import Row, Span, Tone, row, said
-from sparkctl.present.switch_screen import WAY, step_words
+from sparkctl.present.switch_screen import WAY, words_of
 from sparkctl.present.symbols import symbol
 
 _BAR = 20  # columns
@@ -24,7 +24,7 @@ def course_line(course: SwitchCourse, now: float, key: str | None, ascii_only: b
     """Return how far a switch is that goes on; ``key`` shows it."""
     step = course.step
     tone = Tone.BAD if course.is_going_back else Tone.ATTENTION
-    words = "beginning" if step is None else step_words(step, course, False)
+    words = "beginning" if step is None else words_of(step, course)
     which = _number(step)
     shows = () if key is None else (Span(f"   {key}", Tone.KEY), Span(" shows it", Tone.LABEL))
     return row(

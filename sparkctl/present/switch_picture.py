@@ -11,7 +11,8 @@ from sparkctl.model.units import GIB, gib
 from sparkctl.present.bars import legend, memory_bar
 from sparkctl.present.frame import framed
 from sparkctl.present.spans import Row, Span, Tone, cut, ends, row, said, width
-from sparkctl.present.switch_rows import why_words
+from sparkctl.present.switch_memory import after, before
+from sparkctl.present.switch_words import why_words
 from sparkctl.present.wrap import wrapped
 
 WIDE = 110  # columns from which on before and after stand beside each other
@@ -101,32 +102,6 @@ def _tenant(one: Tenant, columns: int, does: str) -> Row:
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
-
-
-def before(change: NodeChange, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
-    """Return a Spark's memory now: as it was sampled, else by what the plan has looked at."""
-    if (seen := bars.get(change.node)) is not None:
-        return seen
-    if change.total is None or change.available is None:
-        return None
-    free = max(0, min(change.total, change.available))
-    held = min(change.total - free, sum(one.held or 0 for one in change.tenants))
-    return MemoryBar(change.total, free, held, change.total - free - held, 0, free, 0)
-
-
-def after(change: NodeChange, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
-    """Return a Spark's memory once it is done, an estimate: what goes is gone, what comes has what its sum says, and where
-    something comes the page cache was dropped. Models are counted as the GPU's."""
-    now = before(change, bars)
-    if now is None or change.available_after is None:
-        return None
-    used = now.total - max(0, min(now.total, change.available_after))
-    need = 0 if change.fit is None else change.fit.need or 0
-    gone = sum(one.held or 0 for one in change.stops)
-    gpu = min(used, max(0, (now.gpu_processes or 0) - gone) + need)
-    cache = min(now.page_cache, now.total - used) if change.starts is None else 0
-    free = now.total - used - cache
-    return MemoryBar(now.total, free + cache, gpu, used - gpu, cache, free, now.swap_used)
 
 
 def _memory(name: str, bar: MemoryBar | None, columns: int, ascii_only: bool, is_expected: bool = False) -> list[Row]:

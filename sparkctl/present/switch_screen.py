@@ -23,6 +23,7 @@ from sparkctl.present.scrolled import Page, scrolled
 from sparkctl.present.spans import Row, Span, Tone, ends, row, said
 from sparkctl.present.start_parts import start_parts
 from sparkctl.present.switch_picture import pictures
+from sparkctl.present.switch_words import kept, step_words, summary
 from sparkctl.present.symbols import symbol
 from sparkctl.present.tile_parts import Space
 
@@ -42,9 +43,9 @@ _WORD = 10  # columns of the word for a step that is done
 @dataclass(frozen=True, slots=True)
 class SwitchScene:
     """All that the screen shows. ``nodes``: where the new one is wanted, as far as that was said. ``plan`` None: not made yet,
-    or it cannot be made, and ``trouble`` is why. ``bars`` and ``glances`` are what is known of the Sparks now; ``now`` in unix
-    seconds. ``course``: a switch that has begun. ``do_key``: by which it is done. ``cautions``: what was said while it was
-    planned, each with what can be done about it."""
+    or it cannot be made, and ``trouble`` is why. ``bars`` is the Sparks' memory now, or as it was when the switch began;
+    ``glances`` are what is known of them now; ``now`` in unix seconds. ``course``: a switch that has begun. ``do_key``: by
+    which it is done. ``cautions``: what was said while it was planned, each with what can be done about it."""
 
     profile: str
     nodes: tuple[NodeName, ...] = ()
@@ -76,9 +77,7 @@ def switch_rows(scene: SwitchScene, columns: int, lines: int) -> Page:
         plan = scene.plan
         rows += [*_said(scene, inner), ()]
     if plan is not None:
-        rows += pictures(
-            plan, {} if course is not None else scene.bars, inner, scene.ascii_only, has_begun=course is not None
-        )
+        rows += pictures(plan, scene.bars, inner, scene.ascii_only, has_begun=course is not None)
     page = scrolled(rows, scene.further, lines, scene.ascii_only)
     return Page(filled([row(" ", *one) for one in page.rows], columns, lines, scene.ascii_only), page.further)
 
@@ -104,30 +103,14 @@ def _said(scene: SwitchScene, columns: int) -> list[Row]:
             rows += [*_sentences(words, columns, caution, Tone.ATTENTION), *_ways(hint, columns)]
     if plan.obstacles or plan.is_there:
         return rows
-    if plan.stops:
-        kept = f"{_and(plan.stops)}: its containers are kept until {plan.instance} has answered with a token"
-        rows += _sentences(f"{kept}, and started again if it does not", columns, "", Tone.LABEL)
+    if (way_back := kept(plan)) is not None:
+        rows += _sentences(way_back, columns, "", Tone.LABEL)
     if scene.do_key is not None and not scene.is_planning:
         key = row(Span(scene.do_key, Tone.KEY), Span(" does it, after a question", Tone.LABEL))
         rows.append(ends(key, row(Span(about, Tone.UNIT)), columns))
     elif scene.is_planning:
         rows.append(row(Span("being looked at again ...", Tone.STALE)))
     return rows
-
-
-def summary(plan: SwitchPlan) -> str:
-    """Return in a sentence what a plan comes to."""
-    where = _and(plan.nodes)
-    if plan.obstacles:
-        return f"{plan.instance} cannot be switched to on {where} as things are"
-    if plan.is_there:
-        return f"{plan.instance} already stands on {where}: nothing is switched"
-    free = [one.node for one in plan.changes if one.is_free_after]
-    left = f", and {_and(free)} {'is' if len(free) == 1 else 'are'} free" if free else ""
-    if not plan.stops:
-        return f"{plan.instance} starts on {where}; nothing has to stop{left}"
-    stops = f"{_and(plan.stops)} {'stops' if len(plan.stops) == 1 else 'stop'}"
-    return f"{stops}, {plan.instance} starts on {where}{left}"
 
 
 def _sentences(words: str, columns: int, sign: str, tone: Tone) -> list[Row]:
@@ -144,30 +127,13 @@ def _ways(hint: str | None, columns: int) -> list[Row]:
     return [each for line in (hint or "").splitlines() for each in _sentences(f"try: {line}", columns, " ", Tone.VALUE)]
 
 
-def _and(names: Sequence[str]) -> str:
-    return " and ".join(names)
-
-
 # --- its steps ---------------------------------------------------------------------------------------------------------
 
 
-def step_words(step: SwitchStep, course: SwitchCourse, is_done: bool) -> str:
-    """Return what a step does, or has done."""
-    old = _and(course.plan.stops) if course.plan is not None and course.plan.stops else "what was there"
-    going, done = {
-        SwitchStep.CHECKING: (f"checking what can fail, while {old} serves", "checked what can fail"),
-        SwitchStep.STOPPING: (f"stopping {old}; its containers are kept", f"{old} stopped; its containers are kept"),
-        SwitchStep.RELEASING: ("waiting for its memory to be back", "its memory is back"),
-        SwitchStep.STARTING: (f"starting {course.instance}", f"{course.instance} started"),
-        SwitchStep.CLEARING: (f"removing the containers of {old}", f"the containers of {old} removed"),
-        SwitchStep.DONE: ("done", "done"),
-        SwitchStep.UNDOING: (f"taking {course.instance} back: keeping its log, removing its containers",
-                             f"{course.instance} is taken back: its log is kept, its containers are gone"),
-        SwitchStep.RESTORING: (f"starting {old} again", f"{old} started again"),
-        SwitchStep.RESTORED: (f"{old} serves again", f"{old} serves again"),
-        SwitchStep.LEFT: (f"{course.instance} is left as it failed", f"{course.instance} is left as it failed"),
-    }[step]  # fmt: skip
-    return done if is_done else going
+def words_of(step: SwitchStep, course: SwitchCourse, *, is_done: bool = False) -> str:
+    """Return what a step of this switch does, or has done."""
+    stops = () if course.plan is None else course.plan.stops
+    return step_words(step, course.instance, stops, is_done=is_done)
 
 
 def _steps(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
@@ -192,7 +158,7 @@ def _step(one: Taken, course: SwitchCourse, scene: SwitchScene, columns: int, *,
     if told and one.ended is not None and one.step in _DONE:
         head, hang = row(*head, Span(f"{_DONE[one.step]:<{_WORD}}", Tone.PLAIN)), _HANG + _WORD
     else:
-        words = step_words(one.step, course, one.ended is not None)
+        words = words_of(one.step, course, is_done=one.ended is not None)
         told = [(words, Tone.STRONG if goes_on else Tone.PLAIN), *told]
     lines = [(line, kind) for words, kind in told for line in fold(said(words).text, max(16, columns - hang), 0)]
     rows = [row(*(head if not at else row(" " * hang)), Span(line, kind)) for at, (line, kind) in enumerate(lines)]
@@ -235,7 +201,7 @@ def _ahead(course: SwitchCourse) -> Sequence[SwitchStep]:
 
 
 def _coming(step: SwitchStep, course: SwitchCourse, ascii_only: bool) -> Row:
-    return row(Span(f"{'.' if ascii_only else '·'} {'':5}  {step_words(step, course, False)}", Tone.STALE))
+    return row(Span(f"{'.' if ascii_only else '·'} {'':5}  {words_of(step, course)}", Tone.STALE))
 
 
 # --- its end -----------------------------------------------------------------------------------------------------------
@@ -263,7 +229,7 @@ def _end(course: SwitchCourse, end: Ended, scene: SwitchScene, columns: int) -> 
         rows += _sentences(end.message, columns, bad if not rows else " ", tone)
     if restored is not None:
         proofs = "; ".join(one.text for one in restored.proofs)
-        old = step_words(SwitchStep.RESTORED, course, True)
+        old = words_of(SwitchStep.RESTORED, course, is_done=True)
         rows += _sentences(f"{old}{f': {proofs}' if proofs else ''}", columns, good, Tone.GOOD)
     rows += _ways(end.hint, columns)
     return rows or _sentences(f"{end.outcome} after {spoken(end.seconds)}", columns, bad, Tone.BAD)

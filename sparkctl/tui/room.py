@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from sparkctl.model.instance import InstanceView
     from sparkctl.model.plan import LaunchPlan
     from sparkctl.model.profile import Profile
+    from sparkctl.model.sample import MemoryBar
     from sparkctl.operations.launched import Launched
     from sparkctl.tui.app import Panel
 
@@ -130,6 +131,12 @@ class Room:
     def views(self, names: Sequence[NodeName]) -> tuple[LoadView, ...]:
         """Return the nodes' views, in the operator's order."""
         return tuple(self.bridge.store.view(name) for name in names if name in self.bridge.store.nodes)
+
+    @property
+    def bars(self) -> dict[NodeName, MemoryBar]:
+        """The Sparks' memory as it was sampled last, where it was."""
+        views = self.views(self._panel.names)
+        return {view.name: view.memory for view in views if view.memory is not None}
 
     def _known(self, name: NodeName) -> LoadView | None:
         return self.bridge.store.view(name) if name in self.bridge.store.nodes else None
@@ -463,7 +470,7 @@ class Room:
         if isinstance(event, SwitchFound):
             self._journal_seen[event.node] = event.ts
         was_running = self.switches.running is not None
-        self.switches.take(event)
+        self.switches.take(event, self.bars)
         if was_running and self.switches.running is None:
             self._switch_ended = event.ts
         if self.moves.take(event):

@@ -21,7 +21,8 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.switch import SwitchPlan
 from sparkctl.present.keys import key_words
 from sparkctl.present.spans import Row, Tone
-from sparkctl.present.switch_screen import SwitchScene, summary, switch_rows
+from sparkctl.present.switch_screen import SwitchScene, switch_rows
+from sparkctl.present.switch_words import kept, summary
 from sparkctl.tui.dialogs import Asking, Choice, paragraph
 from sparkctl.tui.read_on import ReadOn, ReadOnScreen
 from sparkctl.tui.screen import bound
@@ -116,10 +117,11 @@ class Switch(ReadOnScreen):
         profile, nodes = meant(self._words[1:])
         views = () if room is None else room.views(panel.names)
         trouble, hint = self._refusal or (None, None)
+        bars = {} if room is None else room.bars if self._course() is None else room.switches.before
         do = next((one for one in self.actions if one.id is ActionId.SWITCH_DO), None)
         return SwitchScene(
             "".join(profile[:1]), tuple(map(NodeName, nodes)), self._plan, self._planning is not None, trouble, hint,
-            {view.name: view.memory for view in views if view.memory is not None},
+            bars,
             {} if room is None else {view.name: room.glance(view.name, "") for view in views},
             self._course(), panel.now(), self._further, panel.ascii_only,
             None if do is None else key_words(do.keys[0], panel.ascii_only), self._cautions,
@@ -227,15 +229,15 @@ class Switch(ReadOnScreen):
 
 
 def _without_nodes(words: tuple[str, ...]) -> tuple[str, ...]:
-    kept: list[str] = []
+    others: list[str] = []
     rest = list(words)
     while rest:
         word, *rest = rest
         if word in ("--node", "-n"):
             rest = rest[1:]
         elif word.partition("=")[0] not in ("--node", "-n"):
-            kept.append(word)
-    return tuple(kept)
+            others.append(word)
+    return tuple(others)
 
 
 def question(plan: SwitchPlan, words: tuple[str, ...], now: Situation) -> Asking:
@@ -250,8 +252,9 @@ def question(plan: SwitchPlan, words: tuple[str, ...], now: Situation) -> Asking
                 going.setdefault(one.name, one)
     for name in plan.stops:
         where = " and ".join(stands_on(going[name], now.views)) if name in going else ""
-        kept = f"its containers are kept until {plan.instance} has answered with a token"
-        body += [(), *paragraph(f"{name} stops{f' on {where}' if where else ''}: {kept}.")]
+        body += [(), *paragraph(f"{name} runs on {where}.")] if where else []
+    if (way_back := kept(plan)) is not None:
+        body += paragraph(f"{way_back[0].upper()}{way_back[1:]}.")
     told = {name: is_model_answering(one, now) for name, one in going.items()}
     for name, is_answering in told.items():
         if is_answering is not False:

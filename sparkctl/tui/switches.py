@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sparkctl.core.switch_course import SwitchCourse, after
-from sparkctl.model.events import Event
+from sparkctl.model.events import Event, SwitchPlanned
+from sparkctl.model.node import NodeName
+from sparkctl.model.sample import MemoryBar
 
 
 class Switches:
@@ -11,6 +15,7 @@ class Switches:
 
     def __init__(self) -> None:
         self.course: SwitchCourse | None = None
+        self.before: Mapping[NodeName, MemoryBar] = {}  # memory as it was sampled when it began
         self._is_aside = False
 
     @property
@@ -27,8 +32,10 @@ class Switches:
         """Make room for a new plan; what goes on stays."""
         self._is_aside = self.running is None
 
-    def take(self, event: Event) -> None:
-        """Take in an event of whatever verb."""
+    def take(self, event: Event, bars: Mapping[NodeName, MemoryBar]) -> None:
+        """Take in an event of whatever verb; ``bars`` is the Sparks' memory at that moment, as far as it is known."""
+        if isinstance(event, SwitchPlanned):
+            self.before = bars
         before, self.course = self.course, after(self.course, event)
         if self.course is not before:
             self._is_aside = False

@@ -10,6 +10,7 @@ from sparkctl.model.events import Event, SwitchStepped
 from sparkctl.model.switch import SwitchStep
 from sparkctl.operations.switch import switch
 from sparkctl.sim import SimulatedSparks
+from sparkctl.tui.app import Panel
 from tests.sim.clients import FAST
 from tests.sim.test_switch import NEW, OLD, divided
 from tests.tui.driving import Driver, holds, idle, on_sparks, toasts, until
@@ -40,7 +41,8 @@ async def test_each_spark_is_shown_before_and_after_and_what_stops_is_asked_for_
         await pilot.press("enter")
         shown = await until(pilot, "to do it; esc leaves it running")
         assert "is answering somebody right now" in shown
-        assert "on spark1 and spark2" in shown
+        assert "minimax-m27 runs on spark1 and spark2" in shown
+        assert "The containers of minimax-m27 are kept until qwen36" in shown
         await pilot.press("y", "e", "s", "enter")
         assert "That is not" in await until(pilot, "That is not")
         await pilot.press("escape")
@@ -114,6 +116,10 @@ async def test_it_is_done_step_by_step_with_its_proofs_and_the_other_spark_is_fr
         await pilot.press("enter")
         await agreed(pilot)
         shown = await until(pilot, f"{NEW} serves on spark1 in place of {OLD}")
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        assert panel.room is not None
+        assert set(panel.room.switches.before) == {"spark1", "spark2"}, "as sampled, and not as the plan makes it"
         assert "spark2 is free now" in shown
         for step in ("checked  ", "stopped  ", "released ", "started  ", "cleared  "):
             assert f"  {step}" in shown, shown

@@ -14,10 +14,13 @@ from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch import Conflict, Journal, JournalView, NodeChange, SwitchPlan, SwitchStep, Tenant
 from sparkctl.model.switch import Found as JournalFound
 from sparkctl.model.verdict import Cause, Evidence, Verdict
-from sparkctl.present import switch_picture
 from sparkctl.present.spans import text, width
 from sparkctl.present.switch_line import course_line, journal_words
+from sparkctl.present.switch_memory import after as memory_after
+from sparkctl.present.switch_memory import before as memory_before
+from sparkctl.present.switch_rows import plan_rows
 from sparkctl.present.switch_screen import SwitchScene, switch_rows
+from sparkctl.present.switch_words import kept, step_words, summary
 
 GIB = 1 << 30
 ONE, OTHER = NodeName("spark1"), NodeName("spark2")
@@ -66,16 +69,44 @@ def test_before_and_after_stand_beside_each_other_where_there_is_room_and_are_re
 
 def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
     now = MemoryBar(TOTAL, 14 * GIB, 104 * GIB, 3 * GIB, 5 * GIB, 9 * GIB, 0)
-    bar = switch_picture.after(CHANGES[0], {ONE: now})
+    bar = memory_after(CHANGES[0], {ONE: now})
     assert bar is not None
     assert bar.available == 72 * GIB
     assert bar.page_cache == 0, "a start drops it"
     assert bar.gpu_processes == (104 - 98 + 35) * GIB
     assert sum((bar.gpu_processes, bar.other_used, bar.page_cache, bar.free)) == TOTAL
-    free = switch_picture.after(CHANGES[1], {OTHER: now})
+    free = memory_after(CHANGES[1], {OTHER: now})
     assert free is not None
     assert free.page_cache == 5 * GIB, "where nothing starts nothing is dropped"
-    assert switch_picture.after(replace(CHANGES[0], available_after=None), {}) is None
+    assert memory_after(replace(CHANGES[0], available_after=None), {}) is None
+
+
+def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of_it() -> None:
+    told = [text(one) for one in plan_rows(PLAN, 80)]
+    panel = shown(SCENE, 80, 60)
+    for change in CHANGES:
+        for bar in (memory_before(change, {}), memory_after(change, {})):
+            assert bar is not None
+            figure = f"{(bar.total - bar.free) / GIB:.1f} of 121.0 GiB"
+            assert any(figure in line for line in told), (figure, told)
+            assert figure in panel
+    assert summary(PLAN) == "minimax-m27 stops, qwen36 starts on spark1, and spark2 is free"
+    assert f"{summary(PLAN)} (usually ready after 3 min 18 s)" in told
+    assert kept(PLAN) in told
+    assert summary(PLAN) in panel
+    assert "the containers of minimax-m27 are kept until qwen36 has answered with a token" in panel
+    refused = replace(PLAN, obstacles=("port 8003 is taken by postgres",))
+    assert kept(refused) is None
+    assert summary(refused) in [text(one) for one in plan_rows(refused, 80)]
+
+
+def test_a_step_names_what_it_is_about_and_where_that_was_not_told_says_what_was_there() -> None:
+    for each in SwitchStep:
+        for is_done in (False, True):
+            assert step_words(each, "qwen36", ("minimax-m27",), is_done=is_done)
+            assert "old one" not in step_words(each, "qwen36", is_done=is_done)
+    assert step_words(SwitchStep.RESTORING, "qwen36", ("a", "b")) == "starting a and b again"
+    assert step_words(SwitchStep.RESTORING, "qwen36") == "starting what was there again"
 
 
 def test_what_stands_against_it_is_said_and_no_key_is_offered() -> None:
@@ -133,6 +164,14 @@ def test_a_rollback_tells_both_stories() -> None:
     assert "✓  0:03  checked   all is there" in seen
     assert "✕        starting qwen36" in seen
     assert "spark1 before" in seen
+
+
+def test_what_was_before_is_shown_as_it_was_sampled_when_it_began() -> None:
+    bar = MemoryBar(TOTAL, 14 * GIB, 93 * GIB, 12 * GIB, 2 * GIB, 14 * GIB, 0)
+    made = course(step(101, SwitchStep.CHECKING))
+    seen = shown(replace(SCENE, course=made, bars={ONE: bar}), 80, 40)
+    assert "GPU 93.0" in seen
+    assert "other 12.0" in seen
 
 
 def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
