@@ -22,6 +22,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import parse_qs, urlsplit
 
 STATE = {"ready": False, "requests": 0, "tokens": 0}
@@ -111,8 +112,7 @@ def end_of_load() -> None:
         )
         sys.exit(1)
     if end == "hang":
-        while True:
-            time.sleep(3600)
+        wait()
     if end.startswith("exit:"):
         say(f"{stamp()} RuntimeError: Initialization failed. Please see the error messages above.")
         sys.exit(int(end[5:]))
@@ -196,8 +196,14 @@ def stay() -> None:
         time.sleep(life)
         say(f"{stamp()} RuntimeError: the stand-in was told to end here")
         os._exit(int(setting("EXIT_CODE", 1)))
+    wait()
+
+
+def wait() -> NoReturn:
+    """Do nothing until SIGTERM. In short naps: the kernel may hand the signal to another thread than this one, and then only
+    the next line of Python here runs the handler; `signal.pause` would sleep through it."""
     while True:
-        signal.pause()
+        time.sleep(0.1)
 
 
 def obey_sigterm() -> None:
