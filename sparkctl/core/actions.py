@@ -241,7 +241,7 @@ ACTIONS: tuple[Action, ...] = (
            on=frozenset((PROFILES,)), footer=5),
     Action(ActionId.MEND, ("enter",), "do it", "do what the remedy says, where it is a command of ours", why.cannot_mend,
            changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1, sense=Sense.TAKE),
-    Action(ActionId.COPY, ("y",), "copy", "copy the command", why.cannot_copy, on=_READ, footer=2, sense=Sense.COPY),
+    Action(ActionId.COPY, ("y",), "copy", "copy the command", why.cannot_copy, on=_READ | _SWITCH, footer=2, sense=Sense.COPY),
     Action(ActionId.COPY_ADDRESS, ("y",), "copy", "copy the address at which the instance answers", why.no_address,
            on=_HERE, sense=Sense.COPY, footer=13),
     Action(ActionId.EXAMINE, ("r",), "again", "examine the Sparks again", why.no_node,

@@ -9,7 +9,10 @@ _CODES = re.compile(r"\x1b\[[0-9;]*m")
 _PROGRAMS = r"(?:sudo|sparkctl|docker|ssh|ssh-[a-z-]+|systemctl|journalctl|chmod|nano|curl|df|du|sh|ls|kill)"
 # A command begins a line, or follows a colon or the gap after a label; it ends with its sentence, its backticks or a gap.
 _BEFORE = r"(?:(?<=: )|(?<=:\x1b\[0m )|(?<=  )|(?<=^))"
-_PIECE = re.compile(rf"\S*`[^`]+`\S*|{_BEFORE}{_PROGRAMS} .+?(?=; |\. |, or |   |$)|\S+")
+_COMMAND = rf"{_BEFORE}{_PROGRAMS} .+?(?=; |\. |, or |   |$)"
+_PIECE = re.compile(rf"\S*`[^`]+`\S*|{_COMMAND}|\S+")
+_FIRST = re.compile(_COMMAND)
+_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|\S)+""")
 
 
 def fold(line: str, width: int | None, hang: int | None = None) -> list[str]:
@@ -34,6 +37,38 @@ def fold(line: str, width: int | None, hang: int | None = None) -> list[str]:
             current, gap = " " * hang, ""
         current += gap + piece[0]
         filled = True
+    return [*lines, current]
+
+
+def within(line: str, width: int, hang: int | None = None) -> list[str]:
+    """Return ``fold``'s lines for a place that cuts what is longer: a command that is longer than a line goes on below a
+    backslash, as a shell reads it."""
+    return [
+        part for one in fold(line, width, hang) for part in (_continued(one, width) if columns(one) > width else [one])
+    ]
+
+
+def first_command(line: str) -> str | None:
+    """Return the first command that a line of advice names, None where it names none."""
+    found = _FIRST.search(line)
+    return None if found is None else found[0]
+
+
+def _continued(line: str, width: int) -> list[str]:
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    if not _FIRST.match(line.lstrip(" ")):
+        return [line]
+    pieces: list[str] = []
+    for word in _WORD.findall(line):  # an option and its value stay together
+        is_value = bool(pieces) and pieces[-1].startswith("-") and " " not in pieces[-1] and not word.startswith("-")
+        pieces[len(pieces) - is_value :] = [f"{pieces[-1]} {word}" if is_value else word]
+    lines, current = [], indent + pieces[0]
+    for piece in pieces[1:]:
+        if columns(current) + columns(piece) + 3 > width:
+            lines.append(f"{current} \\")
+            current = f"{indent}  {piece}"
+        else:
+            current += f" {piece}"
     return [*lines, current]
 
 

@@ -11,7 +11,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.text import clean
 from sparkctl.present.fabric_rows import link_rows
 from sparkctl.present.findings import since_words
-from sparkctl.present.fold import fold
+from sparkctl.present.fold import fold, within
 from sparkctl.present.frame import Box, arrange, beside, filled, welcome
 from sparkctl.present.glance import Glance
 from sparkctl.present.happened import Happening, happened_row
@@ -108,7 +108,7 @@ def _notices(scene: Scene, columns: int, most: int) -> list[Row]:
     """Return what was said last, folded; of more lines than there is room for, the newest words."""
     rows: list[Row] = []
     for words, tone in reversed(scene.notices):
-        told = [row(" ", Span(line, tone)) for line in fold(words, max(20, columns - 2), 2)]
+        told = [row(" ", Span(line, tone)) for line in within(words, max(20, columns - 2), 2)]
         if rows and len(told) + len(rows) > most:
             break
         rows = [*told, *rows]
@@ -155,7 +155,7 @@ def _whole_findings(scene: Scene, columns: int) -> list[Row]:
                 row(*(head if not at else (Span(indent),)), Span(line, Tone.PLAIN)) for at, line in enumerate(words)
             ]
             if one.remedy:
-                rows += [row(indent, Span(line, Tone.LABEL)) for line in fold(f"do: {clean(one.remedy)}", room, 4)]
+                rows += [row(indent, Span(line, Tone.LABEL)) for line in within(f"do: {clean(one.remedy)}", room, 4)]
     return rows
 
 

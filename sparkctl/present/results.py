@@ -10,7 +10,7 @@ from sparkctl.model.guard import GuardAct
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean_lines
 from sparkctl.model.units import spoken
-from sparkctl.present.fold import fold
+from sparkctl.present.fold import within
 from sparkctl.present.sentences import caches_line, guard_line
 from sparkctl.present.spans import Row, Tone, cut, row, said
 from sparkctl.present.symbols import symbol
@@ -72,9 +72,9 @@ def refused_rows(words: Sequence[str], ended: Ended, columns: int) -> list[Row]:
     """Return why a start was refused, and each way out on lines of its own."""
     rows = [row(said(f"sparkctl {' '.join(words)}", Tone.LABEL)), ()]
     for line in clean_lines(ended.message or ""):
-        rows += [row(said(one, Tone.BAD)) for one in fold(line, columns, 0)]
+        rows += [row(said(one, Tone.BAD)) for one in within(line, columns, 0)]
     for way in clean_lines(ended.hint or ""):
-        rows += [(), *(row(said(one, Tone.VALUE)) for one in fold(way, columns, 2))]
+        rows += [(), *(row(said(one, Tone.VALUE)) for one in within(way, columns, 2))]
     return rows
 
 
@@ -82,5 +82,5 @@ def refusal_rows(message: str, hint: str | None, columns: int, lines: int) -> li
     """Return why a line was refused and what to do, on at most so many lines: they stand above the line."""
     rows = []
     for words, tone in ((message, Tone.BAD), *(((hint, Tone.LABEL),) if hint else ())):
-        rows += [row(" ", said(one, tone)) for line in clean_lines(words) for one in fold(line, columns - 2, 0)]
+        rows += [row(" ", said(one, tone)) for line in clean_lines(words) for one in within(line, columns - 2, 0)]
     return [cut(one, columns) for one in rows[:lines]]

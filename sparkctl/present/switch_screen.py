@@ -15,7 +15,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch import SwitchPlan, SwitchStep
 from sparkctl.model.units import clock, spoken
-from sparkctl.present.fold import fold
+from sparkctl.present.fold import first_command, fold, within
 from sparkctl.present.frame import filled
 from sparkctl.present.glance import COMING, Glance
 from sparkctl.present.results import result_line
@@ -117,14 +117,36 @@ def _sentences(words: str, columns: int, sign: str, tone: Tone) -> list[Row]:
     head = f"{sign} " if sign else ""
     rows: list[Row] = []
     for line in filter(None, words.splitlines()):
-        for piece in fold(said(line).text, max(16, columns - len(head)), 0):
+        for piece in within(said(line).text, max(16, columns - len(head)), 0):
             rows.append(row(Span(head if not rows or piece == line else " " * len(head), tone), Span(piece, tone)))
     return rows
 
 
 def _ways(hint: str | None, columns: int) -> list[Row]:
-    """Return what can be done, each way in a row of its own."""
-    return [each for line in (hint or "").splitlines() for each in _sentences(f"try: {line}", columns, " ", Tone.VALUE)]
+    """Return what can be done, each way in a row of its own, commands so that they can be copied whole."""
+    rows: list[Row] = []
+    for line in filter(None, (hint or "").splitlines()):
+        command = first_command(line)
+        ways = (
+            [line] if command is None or not line.startswith(f"{command}, or ") else [command, line[len(command) + 5 :]]
+        )
+        for at, way in enumerate(ways):
+            head = "  or: " if at else "  try: "
+            told = within(said(way).text, max(16, columns - len(head)), 0)
+            rows += [
+                row(Span(head if not each else " " * len(head), Tone.VALUE), Span(piece, Tone.VALUE))
+                for each, piece in enumerate(told)
+            ]
+    return rows
+
+
+def command_of(scene: SwitchScene) -> str | None:
+    """Return the first command that the screen offers as a way out, None where it offers none."""
+    hints = [scene.hint, *(hint for _, hint in scene.cautions)]
+    if scene.course is not None:
+        hints = [None if scene.course.end is None else scene.course.end.hint]
+    lines = [line for hint in hints if hint for line in hint.splitlines()]
+    return next((one for one in map(first_command, lines) if one is not None), None)
 
 
 # --- its steps ---------------------------------------------------------------------------------------------------------
@@ -222,7 +244,7 @@ def _end(course: SwitchCourse, end: Ended, scene: SwitchScene, columns: int) -> 
         for proof in end.verdict.evidence[:1]:
             where = f"line {proof.line}" if proof.line is not None else proof.origin
             rows += _sentences(f"{where}: {proof.text}", columns, " ", Tone.VALUE)
-        rows += _sentences(f"try: {end.verdict.remedy}", columns, " ", Tone.VALUE)
+        rows += _ways(end.verdict.remedy, columns)
     restored = next((one for one in course.steps if one.step is SwitchStep.RESTORED), None)
     if end.message is not None:
         tone = Tone.ATTENTION if rows or restored is not None else Tone.BAD

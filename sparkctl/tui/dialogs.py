@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from sparkctl.present.fold import fold
+from sparkctl.present.fold import within
 from sparkctl.present.frame import filled, framed
 from sparkctl.present.spans import Row, Span, Tone, row, said, width
 from sparkctl.present.wrap import wrapped
@@ -30,7 +30,7 @@ _ROOMY = 60, 20  # and of one in which a frame has something around it
 
 def paragraph(words: str, tone: Tone = Tone.PLAIN, columns: int = _WIDEST - 6) -> list[Row]:
     """Return a sentence as rows; it may quote a node."""
-    return [row(said(line, tone)) for line in fold(said(words).text, columns, 0)]
+    return [row(said(line, tone)) for line in within(said(words).text, columns, 0)]
 
 
 class Dialog(ModalScreen[T], Generic[T]):

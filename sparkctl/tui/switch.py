@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
@@ -21,7 +22,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.switch import SwitchPlan
 from sparkctl.present.keys import key_words
 from sparkctl.present.spans import Row, Tone
-from sparkctl.present.switch_screen import SwitchScene, switch_rows
+from sparkctl.present.switch_screen import SwitchScene, command_of, switch_rows
 from sparkctl.present.switch_words import kept, summary
 from sparkctl.tui.dialogs import Asking, Choice, paragraph
 from sparkctl.tui.read_on import ReadOn, ReadOnScreen
@@ -70,8 +71,13 @@ class Switch(ReadOnScreen):
         self._look()
 
     def selected(self, now: Situation) -> Situation:
-        """The situation with what stands against the switch that is shown."""
-        return replace(now, switch_trouble=self._why_not(now))
+        """The situation with what stands against the switch that is shown, and the command that can be copied."""
+        return replace(now, switch_trouble=self._why_not(now), remedy=self._command())
+
+    def _command(self) -> str | None:
+        """Return the command that is offered as a way out, else this switch's own."""
+        own = f"sparkctl {shlex.join(self._words)}" if self._words else None
+        return command_of(self._scene()) or own
 
     def _why_not(self, now: Situation) -> str | None:
         course = self._course()
@@ -203,6 +209,11 @@ class Switch(ReadOnScreen):
         if self._words:
             self._plan = None
             self._look()
+
+    def do_copy(self, _: Action) -> None:
+        """Copy the command that is offered as a way out, else this switch's own."""
+        if (command := self._command()) is not None:
+            self.panel.copy(command, command)
 
     def do_next(self, _: Action) -> None:
         """Plan it for the next Spark; of a model on several, with another head."""

@@ -38,6 +38,9 @@ async def test_each_spark_is_shown_before_and_after_and_what_stops_is_asked_for_
         assert "○ nothing: it is free" in shown
         assert "▲ spark1: " in shown, "what is said of its flags"
         assert "try: sparkctl switch qwen36 --node spark1 --set " in shown
+        await pilot.press("y")
+        assert pilot.app.clipboard.startswith("sparkctl switch qwen36 --node spark1 --set args.")
+        assert "," not in pilot.app.clipboard
         await pilot.press("enter")
         shown = await until(pilot, "to do it; esc leaves it running")
         assert "is answering somebody right now" in shown

@@ -76,7 +76,7 @@ def test_a_key_may_mean_one_thing_on_each_screen() -> None:
     }
     assert (at["overview"]["enter"], at["doctor"]["enter"]) == (ActionId.INSTANCE, ActionId.MEND)
     assert ActionId.PROFILES not in {one.id for one in meant_on(actions, "profiles")}, "it is open already"
-    assert clashes([("copy", ("r",))]) == (("r", "copy", "examine"),)
+    assert clashes([("copy", ("r",))]) == (("r", "switch-again", "copy"), ("r", "copy", "examine"))
     assert clashes([("edit", ("f",))]) == (), "no log is followed on the profiles"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
-from sparkctl.present.fold import columns, cut, fitting, flow, fold
+from sparkctl.present.fold import columns, cut, first_command, fitting, flow, fold, within
 
 HINT = "  try: sparkctl up qwen36 --node spark1 --set args.speculative-num-draft-tokens=6"
 
@@ -27,6 +29,24 @@ def test_a_command_is_never_broken(width: int) -> None:
     assert any("sparkctl logs qwen36 --node spark1" in line for line in whole)
     assert any("sparkctl down qwen36" in line for line in whole)
     assert " ".join(line.strip() for line in whole) == talk
+
+
+@pytest.mark.parametrize("width", [48, 60, 79])
+def test_where_lines_are_cut_a_command_goes_on_below_a_backslash(width: int) -> None:
+    command = "sparkctl switch qwen36 --node spark1 --set args.speculative-num-draft-tokens=20 --title 'two words here'"
+    lines = within(command, width, 0)
+    assert all(columns(line) <= width for line in lines)
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert shlex.split("\n".join(lines).replace(" \\\n", " ")) == shlex.split(command), "a shell reads it as it was"
+    assert within("words that are no command and longer than that", 20) == fold(
+        "words that are no command and longer than that", 20
+    )
+
+
+def test_the_first_command_of_an_advice_ends_where_the_advice_goes_on() -> None:
+    assert first_command("sparkctl switch a --set x=2, or start b in its place") == "sparkctl switch a --set x=2"
+    assert first_command("see why: sparkctl logs a; start it anew: sparkctl down a") == "sparkctl logs a"
+    assert first_command("start b in its place") is None
 
 
 def test_a_command_ends_at_a_gap() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,7 @@ from sparkctl.present.switch_line import course_line, journal_words
 from sparkctl.present.switch_memory import after as memory_after
 from sparkctl.present.switch_memory import before as memory_before
 from sparkctl.present.switch_rows import plan_rows
-from sparkctl.present.switch_screen import SwitchScene, switch_rows
+from sparkctl.present.switch_screen import SwitchScene, command_of, switch_rows
 from sparkctl.present.switch_words import kept, step_words, summary
 
 GIB = 1 << 30
@@ -128,6 +129,19 @@ def test_what_was_said_while_it_was_planned_stands_there_once_with_what_can_be_d
     assert "try: start qwen36-ngram" in seen
     refused = shown(SwitchScene("qwen36", trouble="it is for 2 Sparks", hint="sparkctl init"), 80, 24)
     assert "try: sparkctl init" in refused
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_way_out_is_there_whole_in_any_width_and_is_what_can_be_copied(columns: int) -> None:
+    command = "sparkctl switch qwen36 --node spark1 --set args.speculative-num-draft-tokens=20"
+    scene = replace(SCENE, cautions=(("SGLang dies of that", f"{command}, or start qwen36-nextn in its place"),))
+    lines = shown(scene, columns, 40).splitlines()
+    at = next(at for at, line in enumerate(lines) if "try: " in line)
+    below = next(at for at, line in enumerate(lines) if "or: start qwen36-nextn in its place" in line)
+    typed = "\n".join(line.replace("try: ", "").strip() for line in lines[at:below])
+    assert shlex.split(typed.replace(" \\\n", " ")) == shlex.split(command)
+    assert command_of(scene) == command
+    assert command_of(SCENE) is None
 
 
 def test_what_stands_there_already_is_said_and_no_key_is_offered() -> None:
