@@ -58,9 +58,12 @@ def main() -> int:
     asked.add_argument("--program", help="of llama-server: the program to ask")
     asked.add_argument("--help-text", type=Path, help="of llama-server: a file with what its --help printed")
     asked.add_argument("--version", help="of a help text: the version that printed it")
+    asked.add_argument(
+        "--against", type=Path, help="a catalogue: print only what differs in its flags, and end with 1 if any does"
+    )
     options = asked.parse_args()
     if options.engine == "llamacpp":
-        return _llamacpp(options)
+        return _given(_llamacpp(options), options.against)
     if options.stand_ins:
         sys.meta_path.append(StandIns())
         without_init(options.engine)
@@ -71,8 +74,20 @@ def main() -> int:
         how += f", from {options.source}"
     if options.stand_ins:
         how += ", what could not be imported replaced by stand-ins"
-    sys.stdout.write(render(options.engine, version, how, catalogue(parser, after)))
-    return 0
+    return _given(render(options.engine, version, how, catalogue(parser, after)), options.against)
+
+
+def _given(made: str, against: Path | None) -> int:
+    """Print what was made, or how its flags differ from another's; return the exit status."""
+    if against is None:
+        sys.stdout.write(made)
+        return 0
+    now, before = json.loads(made)["flags"], json.loads(against.read_text("utf-8"))["flags"]
+    differing = sorted(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
+    for name in differing:
+        print(f"{name}: {json.dumps(before.get(name))} in {against.name}, {json.dumps(now.get(name))} now")
+    print(f"{len(now)} flags, {f'{len(differing)} differ' if differing else 'none differs'}")
+    return int(bool(differing))
 
 
 def catalogue(parser: argparse.ArgumentParser, after: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -277,8 +292,8 @@ READ_BY = {
 }
 
 
-def _llamacpp(options: argparse.Namespace) -> int:
-    """Print the catalogue of llama-server, from its help."""
+def _llamacpp(options: argparse.Namespace) -> str:
+    """Return the catalogue of llama-server, from its help."""
     version, source = options.version, f", from {options.source}" if options.source else ""
     if options.program:
         text = subprocess.run([options.program, "--help"], capture_output=True, text=True, check=True).stdout
@@ -294,8 +309,7 @@ def _llamacpp(options: argparse.Namespace) -> int:
         text = options.help_text.read_text("utf-8")
     else:
         raise SystemExit("say --program, or --help-text and --version")
-    sys.stdout.write(render("llamacpp", version, f"the help of llama-server {version}{source}", of_help(text)))
-    return 0
+    return render("llamacpp", version, f"the help of llama-server {version}{source}", of_help(text))
 
 
 _NAMES = re.compile(r"-[\w.-]+(?:, +-[\w.-]+)*")
