@@ -5,13 +5,11 @@ An engine can hang with its health path answering: the API's process lives, the 
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sparkctl.core.session import Session
-from sparkctl.errors import DockerError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Event, Found
 from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
@@ -19,16 +17,12 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.plan import Label, ReadyRule, Service
 from sparkctl.operations import readiness
-from sparkctl.operations.asking import ask
 from sparkctl.operations.inspecting import Inspections
 from sparkctl.operations.labels import rule_of
 from sparkctl.operations.numbers import Told, is_measurable
-from sparkctl.wire import http
-from sparkctl.wire.link import Link
 
 EVERY = 300.0  # seconds without a token, at least, before one is asked for
 SPREAD = 60.0  # seconds that are added by dice: of two viewers one asks first, and the other sees that token counted
-_NAME_TIMEOUT = 5.0
 _OFF = "none"
 
 
@@ -89,7 +83,7 @@ class Liveness:
         watched.proved, watched.patience = self._session.clock.monotonic(), self._patience()  # whatever comes of it
         if container is None or rule is None or one.port is None:
             return
-        model = await served_model(self._session.link, one.port)
+        model = await readiness.served_model(self._session.link, one.port)
         if model is None:
             return  # nobody to ask for: a wrong name would be our own fault
         began = self._session.clock.now() + ahead
@@ -126,16 +120,6 @@ class Liveness:
 
     def _patience(self) -> float:
         return EVERY + SPREAD * self._dice()
-
-
-async def served_model(link: Link, port: int) -> str | None:
-    """Return the first name that an engine serves under, None where it does not say."""
-    try:
-        answer = await ask(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT)
-        name = json.loads(answer.body)["data"][0]["id"] if answer.ok else None
-    except (OSError, http.BadAnswer, ValueError, LookupError, TypeError, DockerError):
-        return None
-    return name if isinstance(name, str) else None
 
 
 def rule_to_ask_by(container: Container) -> ReadyRule | None:

@@ -14,7 +14,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.text import clean
 from sparkctl.model.verdict import Cause, Evidence, Verdict
 from sparkctl.operations.clock_offset import measure
-from sparkctl.operations.node_start import Failed, NodeStart
+from sparkctl.operations.rank_watch import Failed, WatchedRank
 from sparkctl.operations.watch import Watched
 
 _LINGER = 3.0  # seconds for which the others may say themselves what happened: the root may be heard of last
@@ -27,13 +27,13 @@ Offsets = dict[NodeName, Offset]
 class End:
     """How the watch ended: ready (no verdict), or failed or late, for which ``rank`` is the one to be named."""
 
-    rank: NodeStart
+    rank: WatchedRank
     verdict: Verdict | None = None
     timed_out: bool = False
     log: str | None = None
 
 
-async def measure_clocks(ranks: Sequence[NodeStart]) -> Offsets:
+async def measure_clocks(ranks: Sequence[WatchedRank]) -> Offsets:
     """Return how far each node's clock is from ours, of those that say; one alone is not asked."""
     if len(ranks) == 1:
         return {}
@@ -41,7 +41,7 @@ async def measure_clocks(ranks: Sequence[NodeStart]) -> Offsets:
     return {rank.plan.node: one for rank, one in zip(ranks, found, strict=True) if one is not None}
 
 
-async def watch(ctx: Context, ranks: Sequence[NodeStart], clocks: Offsets) -> End:
+async def watch(ctx: Context, ranks: Sequence[WatchedRank], clocks: Offsets) -> End:
     """Watch all ranks until the head is ready, one has failed, or time is over; where one has failed, none is left running.
 
     ``clocks`` are as they were found at the start, for nodes that fall silent. Raises `Unreachable` where it is not known how
@@ -67,7 +67,7 @@ def _has_failed(task: asyncio.Task[Watched]) -> bool:
     return task.result().verdict is not None and not task.result().timed_out
 
 
-async def _late(ranks: Sequence[NodeStart], watched: Watched) -> End:
+async def _late(ranks: Sequence[WatchedRank], watched: Watched) -> End:
     """Return the end of a start whose time is over: nothing is stopped. How far the workers are belongs to the proof."""
     head, *workers = ranks
     for rank in workers:
@@ -77,7 +77,7 @@ async def _late(ranks: Sequence[NodeStart], watched: Watched) -> End:
                 rank.plan.node,
                 f"{rank.plan.node} was lost ({link.detail or link.state}) and did not come back in time; its rank of "
                 f"{rank.plan.instance} may well go on there",
-                f"when it answers again: {rank.request.again} goes on watching",
+                f"when it answers again: {rank.again} goes on watching",
             )
     verdict = watched.verdict
     if verdict is not None and workers:
@@ -88,7 +88,7 @@ async def _late(ranks: Sequence[NodeStart], watched: Watched) -> End:
 
 
 async def _failed(
-    ctx: Context, ranks: Sequence[NodeStart], tasks: Sequence[asyncio.Task[Watched]], clocks: Offsets
+    ctx: Context, ranks: Sequence[WatchedRank], tasks: Sequence[asyncio.Task[Watched]], clocks: Offsets
 ) -> End:
     """Find the root, and end what cannot go on without it."""
     if len(ranks) == 1:
@@ -113,7 +113,7 @@ async def _failed(
     return End(rank, _one(rank, failed, failures), log=failed.log)
 
 
-def _is_heard(rank: NodeStart) -> bool:
+def _is_heard(rank: WatchedRank) -> bool:
     return rank.session.link.status.state is NodeState.OK
 
 
@@ -129,7 +129,7 @@ async def _wait(ctx: Context, tasks: Sequence[asyncio.Task[Watched]], patience: 
         await end(waits)
 
 
-def _root(failures: Sequence[tuple[NodeStart, Failed]], clocks: Offsets) -> NodeName:
+def _root(failures: Sequence[tuple[WatchedRank, Failed]], clocks: Offsets) -> NodeName:
     return root(
         [
             Failing(rank.plan.node, one.verdict.cause if one.verdict else Cause.CRASHED, one.at)
@@ -139,7 +139,7 @@ def _root(failures: Sequence[tuple[NodeStart, Failed]], clocks: Offsets) -> Node
     ).node
 
 
-def _one(rank: NodeStart, failed: Failed, failures: Sequence[tuple[NodeStart, Failed]]) -> Verdict | None:
+def _one(rank: WatchedRank, failed: Failed, failures: Sequence[tuple[WatchedRank, Failed]]) -> Verdict | None:
     """Return the one verdict: the root's, naming its node; what went wrong elsewhere for a reason of its own beside it."""
     if failed.verdict is None:
         return None
@@ -151,7 +151,7 @@ def _one(rank: NodeStart, failed: Failed, failures: Sequence[tuple[NodeStart, Fa
     return replace(_named(rank, failed.verdict), contributing=(*failed.verdict.contributing, *others))
 
 
-def _named(rank: NodeStart, verdict: Verdict) -> Verdict:
+def _named(rank: WatchedRank, verdict: Verdict) -> Verdict:
     return replace(
         verdict, summary=clean(f"Rank {rank.plan.rank} of {rank.plan.ranks}, on {rank.plan.node}: {verdict.summary}")
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from sparkctl.errors import LinkLost
+from sparkctl.errors import DockerError, LinkLost
 from sparkctl.model.plan import Service
 from sparkctl.model.secrets import redact
 from sparkctl.model.text import clean, shorten
@@ -15,6 +15,7 @@ from sparkctl.wire import http
 from sparkctl.wire.link import Link
 
 _HEALTH_TIMEOUT = 25.0  # SGLang answers after a generation of its own, and gives up after 20 s
+_NAME_TIMEOUT = 5.0
 _TOKEN_TIMEOUT = 120.0  # the first request may still compile
 _READ = 16384  # bytes of an answer's body
 _SHOWN = 200  # characters of an answer's body
@@ -57,6 +58,23 @@ async def health(link: Link, service: Service, timeout: float = _HEALTH_TIMEOUT)
     if 200 <= response.status < 300 or response.status in _ALIVE:
         return Answer(True, f"GET {path} answered {response.status}")
     return Answer(False, f"GET {path} answered {response.status}", said=_line(response.body))
+
+
+async def served_model(link: Link, port: int) -> str | None:
+    """Return the first name that an engine serves under, None where it does not say."""
+    try:
+        answer = await ask(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT)
+        name = json.loads(answer.body)["data"][0]["id"] if answer.ok else None
+    except (OSError, http.BadAnswer, ValueError, LookupError, TypeError, DockerError):
+        return None
+    return name if isinstance(name, str) else None
+
+
+async def named(link: Link, service: Service) -> Service:
+    """Return it with the name that it serves under, asked of itself where nobody says it. Raises `LinkLost`."""
+    if service.served_model is not None or service.port is None or service.ready.probe == "none":
+        return service
+    return replace(service, served_model=await served_model(link, service.port))
 
 
 async def one_token(link: Link, service: Service) -> Answer:

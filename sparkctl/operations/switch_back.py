@@ -26,7 +26,7 @@ from sparkctl.operations.drop_caches import NoRight, drop
 from sparkctl.operations.halting import grace_for
 from sparkctl.operations.labels import port_of, rule_of
 from sparkctl.operations.launched import read_back
-from sparkctl.operations.liveness import served_model
+from sparkctl.operations.readiness import served_model
 from sparkctl.operations.start_guard import StartGuard, unwatch
 from sparkctl.operations.stop import stop
 from sparkctl.operations.switch_crew import Crew

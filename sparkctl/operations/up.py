@@ -27,6 +27,7 @@ from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.lock import acquire
 from sparkctl.operations.node_start import NodeStart, of_late_creation
 from sparkctl.operations.placing import place
+from sparkctl.operations.rank_watch import WatchedRank
 from sparkctl.operations.ranks_preflight import refuse_count, refuse_half, refuse_part, refuse_unequal_images
 from sparkctl.operations.ranks_watch import Offsets, measure_clocks, watch
 from sparkctl.operations.stream import Emit, opened, stream
@@ -250,11 +251,11 @@ class _Gang:
             for rank in self.ranks:
                 await rank.became_ready()
             return self._ended(Outcome.READY)
-        rank, verdict = end.rank, self._offered(end.verdict)
+        root, verdict = end.rank, self._offered(end.verdict)
         has_failed = not end.timed_out
-        earlier.remember_failure(self.ctx, rank.plan, rank.container_id, verdict, rank.warn, counts=has_failed)
+        earlier.remember_failure(self.ctx, root.plan, root.container_id, verdict, root.warn, counts=has_failed)
         outcome = Outcome.TIMED_OUT if end.timed_out else Outcome.FAILED
-        return self._ended(outcome, rank, verdict=verdict, log=end.log)
+        return self._ended(outcome, root, verdict=verdict, log=end.log)
 
     # saying
 
@@ -294,7 +295,7 @@ class _Gang:
     def _ended(
         self,
         outcome: Outcome,
-        rank: NodeStart | None = None,
+        rank: WatchedRank | None = None,
         *,
         verdict: Verdict | None = None,
         log: str | None = None,

@@ -53,7 +53,8 @@ class StartWatch:
     A worker of a model over several Sparks answers nobody: it is never ready or late by itself, it can only fail.
     `failed_at` is when the first line of a failure that stands was written, by the node's clock in unix seconds.
     ``began`` is when the verb began, by the context's clock: what its elapsed times and its timeout count from. ``again``
-    is the command that asks for the same once more.
+    is the command that asks for the same once more; ``since`` where its log begins for this start, by the node's clock in
+    unix seconds.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class StartWatch:
         emit: Emit,
         began: float | None = None,
         again: str | None = None,
+        since: float | None = None,
     ) -> None:
         self.session = session
         self.plan = plan
@@ -75,6 +77,7 @@ class StartWatch:
         self.log = LogReader(engine, plan.ready)
         self.began = ctx.clock.monotonic() if began is None else began
         self.again = again or f"sparkctl up {plan.profile} --node {plan.node}"
+        self.since = since
         self.expected = Expectation()
         self.saved: LogWriter | None = None
         self._secrets = secrets_of(plan)
@@ -131,7 +134,7 @@ class StartWatch:
 
     async def _follow_to_end(self) -> Watched:
         """Follow through reconnects and restarts of Docker until the container has really ended."""
-        follower = LogFollower(self.session.link, self.container_id)
+        follower = LogFollower(self.session.link, self.container_id, since=self.since)
         self.report()
         failures = 0
         while True:
@@ -208,11 +211,14 @@ class StartWatch:
         while not self.log.ready_line_seen:
             self._moved.clear()
             await self._moved.wait()
+        service = self.plan.service
         for question in (readiness.health, readiness.one_token):
             while True:
                 self._why_not = self._why_not or f"{question.__name__.replace('_', ' ')}: asked, no answer yet"
                 try:
-                    answer = await question(self.session.link, self.plan.service)
+                    if question is readiness.one_token:
+                        service = await readiness.named(self.session.link, service)
+                    answer = await question(self.session.link, service)
                 except LinkLost:
                     await self.session.link.reconnect()
                     continue
