@@ -278,7 +278,10 @@ class History:
             return None
 
     def keep_before(self, instance: str, node: str, container_id: str, before: BeforeStart) -> None:
-        """Write what a node had just before this container was started. Raises OSError."""
+        """Write what a node had just before this container was started. Raises OSError.
+
+        A stop is measured by it, so it lies beside the log: a history that is locked or was deleted changes no verdict.
+        """
         self._keep(instance, node, container_id, _BEFORE, json.dumps(plain(before)) + "\n")
 
     def before_start(self, instance: str, node: str, container_id: str) -> BeforeStart | None:
@@ -398,12 +401,6 @@ class History:
         starts = [_alive(each) for each in found if each.operation.kind is Kind.START]
         good = [each for each in starts if each.outcome == "ready"]
         return next((each for each in good if set(each.nodes) == set(one.nodes)), good[0] if good else None)
-
-    def available_before(self, instance: str, node: str, container: str) -> int | None:
-        """Return MemAvailable just before this container was created, by whoever did it from here; None: not known."""
-        from sparkctl.core import history_tables
-
-        return self._file.read(lambda file: history_tables.available_before(file, instance, node, container[:12]), None)
 
     def saw(self, container: str, accept_length: float | None, tokens_per_second: float | None) -> None:
         """Keep with its start what was seen of an engine while it ran. Never raises."""

@@ -100,17 +100,6 @@ def add_cause(file: sqlite3.Connection, profile: str, share: Share, now: float) 
     return True
 
 
-def available_before(file: sqlite3.Connection, instance: str, node: str, container: str) -> int | None:
-    """Return what was available before a container, given by the beginning of its id, was created."""
-    row = file.execute(
-        "SELECT available_before FROM shares s JOIN operations o ON o.id = s.operation WHERE o.kind = 'start' "
-        "AND s.instance = ? AND s.node = ? AND s.container LIKE ? || '%' AND available_before IS NOT NULL "
-        "ORDER BY o.id DESC LIMIT 1",
-        (instance, node, container),
-    ).fetchone()
-    return None if row is None else _count(row[0])
-
-
 def saw(file: sqlite3.Connection, container: str, accept_length: float | None, tokens_per_second: float | None) -> None:
     """Keep what was seen of an engine with the start of its container."""
     file.execute(

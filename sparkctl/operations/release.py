@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.core.context import Context
-from sparkctl.core.history import History
 from sparkctl.core.release import Held, Ran, held_files, left_files, ran, shortage, survivors, words_of
 from sparkctl.core.session import Session
 from sparkctl.errors import NoSuchContainer
@@ -71,7 +70,7 @@ class Release:
         self._before = await self._session.look(*_LOOK, *(["shm"] if shares else []))
         self._was = ran(self._container.id, started, self._before, shares_shm=shares)
         instance = self._container.label(Label.INSTANCE) or self._container.name
-        self._start = _before_start(self._ctx.history, instance, self._session.node.name, self._container.id)
+        self._start = self._ctx.history.before_start(instance, self._session.node.name, self._container.id)
 
     async def prove(self, tell: Callable[[str], None]) -> Proof:
         """Wait until all is back, or until waiting does not help; ``tell`` hears how much is back so far."""
@@ -137,14 +136,6 @@ class Release:
                     if (await self._session.docker.inspect(one.id)).shares_shm:
                         return True
         return False
-
-
-def _before_start(history: History, instance: str, node: str, container: str) -> BeforeStart | None:
-    """Return what was noted with the start, else what the history alone has of it."""
-    if (noted := history.before_start(instance, node, container)) is not None:
-        return noted
-    available = history.available_before(instance, node, container)
-    return None if available is None else BeforeStart(available)
 
 
 def _missing(lacking: int | None, short: int | None, *, is_back: bool) -> int | None:

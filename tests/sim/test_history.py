@@ -78,11 +78,14 @@ async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: Context
     assert share.image_digest.startswith("sha256:")
     assert (share.driver, share.kernel, share.engine_version) == ("580.142", "6.14.0-1015-nvidia", "0.19.1")
     assert {Phase.CREATING, Phase.LOADING, Phase.WARMING} <= {part.phase for part in share.parts}
-    assert ctx.history.available_before("qwen36-vllm", "spark1", share.container) == share.available_before
+    before = ctx.history.before_start("qwen36-vllm", "spark1", share.container)
+    assert before is not None
+    assert before.available == share.available_before, "what the history shows is what a stop is measured by"
     assert (stop.kind, stop.outcome, stop.nodes) == (Kind.STOP, "done", ("spark1",))
     assert stop.shares[0].freed is not None
     assert stop.shares[0].freed > 50 << 30
     assert stop.shares[0].log is not None
+    assert stop.shares[0].available_before == share.available_before
 
 
 async def test_a_failed_start_says_why_how_far_it_came_and_what_changed_since_it_worked(ctx: Context) -> None:

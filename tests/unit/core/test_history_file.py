@@ -64,8 +64,6 @@ def test_a_row_is_there_from_the_beginning_and_says_what_is_known_by_then(histor
     (one,) = history.operations()
     assert (one.id, one.outcome, one.exit_code, one.why, one.is_running) == (1, "failed", 1, "it did not", False)
     assert one.shares == (Share(SPARK1, "qwen36", container=ID, available_before=5, peak=7),)
-    assert history.available_before("qwen36", "spark1", ID) == 5
-    assert history.available_before("qwen36", "spark2", ID) is None
     assert history.word() is None
 
 
