@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from sparkctl.core import journal as text_of
 from sparkctl.core.context import Context
@@ -39,20 +40,30 @@ def view_of(seen: JournalFile | None) -> JournalView:
         return JournalView(Found.UNREADABLE, None, seen.is_held, f"it is damaged ({damaged})")
 
 
-async def write(session: Session, journal: Journal) -> None:
-    """Write it, whole or not at all. Raises `NodeError`, and `Refused` where the node does not take it."""
-    await _run(session, travelling.writing(text_of.encode(journal)), "written")
+async def write(session: Session, journal: Journal, over: Sequence[Journal | None] = ()) -> bool:
+    """Write it, whole or not at all. ``over``: only where one of these lies, None for none; False where something else does.
+
+    Raises `NodeError`, and `Refused` where the node does not take it.
+    """
+    return await _run(session, travelling.writing(text_of.encode(journal), _texts(over)), "written")
 
 
-async def remove(session: Session) -> None:
-    """Remove it; raises as `write` does."""
-    await _run(session, travelling.removing(), "removed")
+async def remove(session: Session, over: Sequence[Journal | None] = ()) -> bool:
+    """Remove it; as `write` does."""
+    return await _run(session, travelling.removing(_texts(over)), "removed")
 
 
-async def _run(session: Session, argv: list[str], what: str) -> None:
+def _texts(over: Sequence[Journal | None]) -> list[str]:
+    return [travelling.NOTHING if one is None else text_of.encode(one) for one in over]
+
+
+async def _run(session: Session, argv: list[str], what: str) -> bool:
     done = await session.run(argv, stdin=travelling.script(), timeout=_TIMEOUT)
-    if travelling.was_done(done.stdout):
-        return
+    match travelling.answered(done.stdout):
+        case travelling.Answer.DONE:
+            return True
+        case travelling.Answer.OTHER:
+            return False
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     name = session.node.name
     raise Refused(

@@ -11,14 +11,14 @@ from sparkctl.core import switching
 from sparkctl.core.context import Context
 from sparkctl.core.session import Lent, Session
 from sparkctl.core.switching import Site
+from sparkctl.core.together import together
 from sparkctl.errors import Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, SwitchPlanned, Warned
 from sparkctl.model.history import Kind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.secrets import redact_words
-from sparkctl.model.switch import Found, Journal, SwitchPlan, SwitchStep
-from sparkctl.operations import journal as journals
+from sparkctl.model.switch import Journal, SwitchPlan, SwitchStep
 from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.stream import Emit, opened, passed_on, stream
 from sparkctl.operations.switch_back import restart_order
@@ -79,10 +79,9 @@ class _Switch:
             journal = await guard(self._journal(plan), _UNCHANGED)
             if self.ctx.operation is not None:
                 self.ctx.operation.know(nodes=tuple(dict.fromkeys((*journal.nodes, *journal.touched))))
-            crew = Crew(self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded)
+            crew = Crew(self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded, is_new=True)
             await guard(crew.lock(f"switching to {plan.instance}"), _UNCHANGED)
             try:
-                await guard(self._refuse_beside_another(crew), _UNCHANGED)
                 await self._check(crew, plan)
                 return await SwitchRun(crew, self.request).forward(SwitchStep.STOPPING)
             finally:
@@ -127,28 +126,26 @@ class _Switch:
 
     # before the old one is touched
 
-    async def _refuse_beside_another(self, crew: Crew) -> None:
-        for node in crew.journal.touched:
-            view = await journals.read(self.sessions[node])
-            if view.found is not Found.NONE:
-                raise journals.underway(node, view, is_held=False)
-
     async def _check(self, crew: Crew, plan: SwitchPlan) -> None:
         """Try everything that can fail while the old one serves; on any failure nothing of the switch is left."""
         guard = self.ctx.interrupt.guard
         try:
             await crew.step(SwitchStep.CHECKING)
-            # Between the look and the locks somebody may have started or stopped something.
-            again = await guard(self._plan(crew.inner), _UNCHANGED)
-            if set(self._goes(again)) != set(self._goes(plan)) or again.obstacles:
-                raise Refused(
-                    "what runs there has changed meanwhile, and nothing was done", f"again: {self.request.again}"
-                )
-            crew.tell(SwitchStep.CHECKING, await guard(check(crew, self.request, self.sites), _UNCHANGED))
+            proved, _ = await guard(
+                together(check(crew, self.request, self.sites), self._is_as_planned(crew, plan)), _UNCHANGED
+            )
+            crew.tell(SwitchStep.CHECKING, proved)
             self.ctx.interrupt.check(_UNCHANGED)
         except SparkctlError:
             await crew.forget()
             raise
+
+    async def _is_as_planned(self, crew: Crew, plan: SwitchPlan) -> None:
+        """Look again under the locks: before, somebody may have started or stopped something."""
+        goes = set(self._goes(plan))
+        again = await self._plan(crew.inner)
+        if set(self._goes(again)) != goes or again.obstacles:
+            raise Refused("what runs there has changed meanwhile, and nothing was done", f"again: {self.request.again}")
 
     # where nothing has to stop
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from typing import Any
 
 from sparkctl.core.context import Context, NodeLock
 from sparkctl.core.session import Lent, Session
@@ -41,7 +42,8 @@ class _Fence:
 
 
 class Crew:
-    """What every step is given. ``began``: of the verb, by the context's clock. Leave it with `release`."""
+    """What every step is given. ``began``: of the verb, by the context's clock. ``is_new``: no journal may lie anywhere
+    before the first step. Leave it with `release`."""
 
     def __init__(
         self,
@@ -52,12 +54,16 @@ class Crew:
         began: float,
         *,
         guarded: bool = True,
+        is_new: bool = False,
     ) -> None:
         self.ctx, self.sessions, self.journal, self.began, self.guarded = ctx, sessions, journal, began, guarded
         self._emit = emit
         self._warned: set[tuple[NodeName | None, str]] = set()
         self._locks: dict[NodeName, StartLock | StepLock] = {}
-        self._written: dict[NodeName, Journal] = {}
+        # What may lie on each node, as far as we know: None for no journal; nothing known for one that another left.
+        self._lies: dict[NodeName, tuple[Journal | None, ...]] = dict.fromkeys(
+            journal.touched, (None,) if is_new else ()
+        )
 
     def emit(self, event: Event) -> None:
         """Tell what happened; the same warning of two steps is told once."""
@@ -93,34 +99,40 @@ class Crew:
             await lock.release()
 
     async def step(self, step: SwitchStep) -> None:
-        """Begin a step: it stands in every node's journal before anything of it is done."""
-        await self.ensure()
+        """Begin a step: it stands in every node's journal before anything of it is done. Raises `Fenced`."""
         self.journal = replace(self.journal, step=step)
-        for node in self.journal.touched:
-            await self._write(node)
+        await together(*(self._write(node) for node in self.journal.touched))
         self.tell(step)
 
     async def ensure(self, *nodes: NodeName) -> None:
         """Have the lock of these nodes, or of all, and our own journal on them: what a process that stood still has to ask
         before it changes anything. Raises `Fenced`."""
-        for node in nodes or self.journal.touched:
-            try:
-                await self._ensure(node)
-            except LinkLost:
-                await self.sessions[node].link.reconnect(give_up_after=_PATIENCE)
-                await self._ensure(node)
+        await together(*(self._through_breaks(node, self._ensure) for node in nodes or self.journal.touched))
 
-    async def _ensure(self, node: NodeName) -> None:
+    async def _through_breaks(self, node: NodeName, do: Callable[[NodeName], Coroutine[Any, Any, None]]) -> None:
+        """Do something on a node, once more where the connection broke under it."""
+        try:
+            await do(node)
+        except LinkLost:
+            await self.sessions[node].link.reconnect(give_up_after=_PATIENCE)
+            await do(node)
+
+    async def _have_lock(self, node: NodeName) -> None:
         try:
             await self._locks[node].ensure()
         except Taken as taken:
             raise Fenced(self.journal.instance, taken.message) from taken
-        mine = self._written.get(node)
-        if mine is None:
-            return
+
+    async def _ensure(self, node: NodeName) -> None:
+        await self._have_lock(node)
+        known, mine = self._lies[node], self.journal
+        if not any(known):
+            return  # we have not written there yet
         view = await journals.read(self.sessions[node])
         lies = view.journal
         if view.found is Found.NONE:
+            if None in known:
+                return
             raise Fenced(self.journal.instance, f"its journal is gone from {node}: another finished it, or undid it")
         if lies is None:
             raise Fenced(self.journal.instance, f"whose journal lies on {node} is not known: {view.why}")
@@ -128,20 +140,36 @@ class Crew:
             raise Fenced(self.journal.instance, f"{node}: {journals.words(lies, is_held=False)}")
 
     async def _write(self, node: NodeName) -> None:
-        session = self.sessions[node]
-        try:
-            await journals.write(session, self.journal)
-        except LinkLost:
-            await session.link.reconnect(give_up_after=_PATIENCE)
-            await self._ensure(node)
-            await journals.write(session, self.journal)
-        self._written[node] = self.journal
+        """Write the journal over what we wrote last, and over nothing else: asking and writing are one act on the node."""
+        if known := self._lies[node]:
+            self._lies[node] = (*known, self.journal)  # a connection that breaks does not tell whether it was written
+        await self._through_breaks(node, self._put)
+        self._lies[node] = (self.journal,)
+
+    async def _put(self, node: NodeName) -> None:
+        await self._have_lock(node)
+        if await journals.write(self.sessions[node], self.journal, self._lies[node]):
+            return
+        if None not in self._lies[node]:
+            await self._ensure(node)  # says whose it is
+            raise Fenced(self.journal.instance, f"the journal on {node} is not as we left it")
+        view = await journals.read(self.sessions[node])
+        raise journals.underway(node, view, is_held=view.is_held)
 
     async def forget(self) -> None:
         """Remove the journal everywhere: there is nothing left to finish."""
-        if self._written or self.journal.old:
-            await self.ensure()
-            await together(*(journals.remove(self.sessions[node]) for node in self.journal.touched))
+        nodes = [node for node, known in self._lies.items() if known != (None,)]
+        await together(*(self._through_breaks(node, self._remove) for node in nodes))
+
+    async def _remove(self, node: NodeName) -> None:
+        known = self._lies[node]
+        if known:
+            self._lies[node] = (*known, None)  # nor whether it was removed
+        await self._have_lock(node)
+        if not await journals.remove(self.sessions[node], known) and None not in known:
+            await self._ensure(node)
+            raise Fenced(self.journal.instance, f"the journal on {node} is not as we left it")
+        self._lies[node] = (None,)
 
     def tell(self, step: SwitchStep, proof: str | None = None) -> None:
         """Say that a step has begun, or what proves it."""

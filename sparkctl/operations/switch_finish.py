@@ -195,7 +195,7 @@ class _Finish:
 
     async def _is_as_found(self, journal: Journal) -> None:
         """Look again under the locks: another may have finished it, or gone on with it, in between."""
-        views = [await journals.read(self.sessions[node]) for node in journal.touched]
+        views = await together(*(journals.read(self.sessions[node]) for node in journal.touched))
         if not any(view.journal == journal for view in views) or any(
             view.journal is not None and view.journal.id != journal.id for view in views
         ):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from sparkctl.core.owed import Owed, OwedStops
-from sparkctl.core.session import Session
 from sparkctl.core.together import together
 from sparkctl.core.wholes import Occupant, wholes
 from sparkctl.errors import DockerError, NoSuchContainer, Refused
@@ -104,18 +103,20 @@ async def start_new(crew: Crew, request: SwitchRequest) -> Ended:
 
 async def clear_old(crew: Crew) -> None:
     """Remove the containers that were kept, their logs saved; one whose log cannot be saved stays, and is named."""
-    kept, old = 0, await _old(crew)
-    _owe(crew, [(node, one) for node, one in old if one is not None])
-    for node, container in old:
-        if container is None:
-            continue
-        session: Session = crew.sessions[node]
+
+    async def clear(node: NodeName, container: Container) -> bool:
         await crew.ensure(node)
         try:
-            await sweep(session, crew.inner, crew.emit, container)
+            await sweep(crew.sessions[node], crew.inner, crew.emit, container)
         except (Refused, DockerError) as why:
-            kept += 1
             crew.warn(node, why.message, why.hint)
+            return False
+        return True
+
+    old = [(node, one) for node, one in await _old(crew) if one is not None]
+    _owe(crew, old)
+    gone = await together(*(clear(node, container) for node, container in old))
+    kept = gone.count(False)
     proof = "their logs are saved, their containers are gone" if not kept else f"{kept} stayed, as said above"
     crew.tell(SwitchStep.CLEARING, proof)
 

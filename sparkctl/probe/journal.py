@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 
 FIRST_LINE = "# sparkctl journal 1"
+NOTHING = ""  # what lies there where no journal does
 PATH = "${XDG_STATE_HOME:-~/.local/state}/sparkctl/switch.json"  # as it is told to people
 
 
@@ -13,16 +16,27 @@ def script() -> bytes:
     return (Path(__file__).parent / "journal.sh").read_bytes()
 
 
-def writing(text: str) -> list[str]:
-    """Return the argv that writes the journal."""
-    return ["sh", "-s", "--", "write", text]
+class Answer(StrEnum):
+    """What the script did. ``OTHER``: nothing, since something else lies there."""
+
+    DONE = "done"
+    OTHER = "other"
+    FAILED = "failed"
 
 
-def removing() -> list[str]:
-    """Return the argv that removes it."""
-    return ["sh", "-s", "--", "remove"]
+def writing(text: str, over: Iterable[str] = ()) -> list[str]:
+    """Return the argv that writes the journal; with ``over`` only where one of these texts lies, or `NOTHING`."""
+    return ["sh", "-s", "--", "write", text, *over]
 
 
-def was_done(answer: bytes) -> bool:
-    """Tell whether it was written, or removed."""
-    return any(line in (b"@@ written", b"@@ removed") for line in answer.splitlines())
+def removing(over: Iterable[str] = ()) -> list[str]:
+    """Return the argv that removes it; ``over`` as in `writing`."""
+    return ["sh", "-s", "--", "remove", *over]
+
+
+def answered(answer: bytes) -> Answer:
+    """Return what came of it."""
+    lines = answer.splitlines()
+    if b"@@ written" in lines or b"@@ removed" in lines:
+        return Answer.DONE
+    return Answer.OTHER if b"@@ other" in lines else Answer.FAILED

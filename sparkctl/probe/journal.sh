@@ -1,14 +1,24 @@
 # sparkctl journal 1
-# Runs on the Spark as `sh -s -- write TEXT` or `sh -s -- remove`, from stdin: the journal of a switch, whole or not at all.
+# Runs on the Spark as `sh -s -- write TEXT [LAST...]` or `sh -s -- remove [LAST...]`, from stdin: the journal of a switch, whole
+# or not at all. With LAST only where it says one of these now; "" is that none lies there.
 umask 077
 d=${XDG_STATE_HOME:-$HOME/.local/state}/sparkctl
 f=$d/switch.json
 if [ -L "$f" ] || { [ -e "$f" ] && ! [ -O "$f" ]; }; then echo "$f belongs to another user" >&2; exit 1; fi
-case $1 in
+verb=$1; shift
+if [ "$verb" = write ]; then text=$1; shift; fi
+if [ $# -gt 0 ]; then
+  now=
+  if [ -e "$f" ]; then now=$(head -c 65536 -- "$f") || exit 1; fi
+  known=no
+  for last in "$@"; do if [ "$now" = "$last" ]; then known=yes; fi; done
+  if [ $known = no ]; then echo "@@ other"; exit 0; fi
+fi
+case $verb in
   write)
     mkdir -p -- "$d" || exit 1
     t=$(mktemp "$d/.switch.XXXXXX") || exit 1
-    if printf '%s\n' "$2" >"$t" && sync -- "$t" && mv -f -- "$t" "$f"; then sync -- "$d"; echo "@@ written"
+    if printf '%s\n' "$text" >"$t" && sync -- "$t" && mv -f -- "$t" "$f"; then sync -- "$d"; echo "@@ written"
     else rm -f -- "$t"; exit 1; fi ;;
   remove)
     rm -f -- "$f" && echo "@@ removed" ;;

@@ -79,8 +79,11 @@ async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
 
 
 def _journal(node: SimNode, words: list[str]) -> str:
-    node.journal = words[1] if words[0] == "write" else None
-    return "@@ written\n" if words[0] == "write" else "@@ removed\n"
+    text, over = (words[1], words[2:]) if words[0] == "write" else (None, words[1:])
+    if over and (node.journal or journal.NOTHING) not in over:
+        return "@@ other\n"
+    node.journal = text
+    return "@@ removed\n" if text is None else "@@ written\n"
 
 
 async def _python(node: SimNode, argv: list[str], streams: Streams) -> int:

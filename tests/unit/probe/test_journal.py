@@ -10,6 +10,8 @@ import pytest
 
 from sparkctl.probe import journal, look
 
+DONE, OTHER, FAILED = journal.Answer.DONE, journal.Answer.OTHER, journal.Answer.FAILED
+
 
 def run(home: Path, argv: list[str], script: bytes) -> subprocess.CompletedProcess[bytes]:
     env = {"PATH": os.environ["PATH"], "HOME": str(home)}
@@ -22,19 +24,23 @@ def read(home: Path) -> look.JournalFile:
     return found
 
 
-def write(home: Path, text: str) -> subprocess.CompletedProcess[bytes]:
-    return run(home, journal.writing(text), journal.script())
+def write(home: Path, text: str, over: tuple[str, ...] = ()) -> subprocess.CompletedProcess[bytes]:
+    return run(home, journal.writing(text, over), journal.script())
+
+
+def remove(home: Path, over: tuple[str, ...]) -> journal.Answer:
+    return journal.answered(run(home, journal.removing(over), journal.script()).stdout)
 
 
 def test_it_is_written_read_and_removed(tmp_path: Path) -> None:
     assert read(tmp_path).state == "none"
     for text in ('{"step": "checking", "it\'s": "$(touch x) `id` \\\\"}', '{"step": "stopping"}'):
-        assert journal.was_done(write(tmp_path, text).stdout)
+        assert journal.answered(write(tmp_path, text).stdout) is DONE
         assert (read(tmp_path).state, read(tmp_path).text) == ("ours", text)
     folder = tmp_path / ".local/state/sparkctl"
     assert [path.name for path in folder.iterdir()] == ["switch.json"], "no half one is left beside it"
     assert (folder / "switch.json").stat().st_mode & 0o077 == 0
-    assert journal.was_done(run(tmp_path, journal.removing(), journal.script()).stdout)
+    assert journal.answered(run(tmp_path, journal.removing(), journal.script()).stdout) is DONE
     assert read(tmp_path).state == "none"
 
 
@@ -44,7 +50,7 @@ def test_where_it_cannot_be_written_the_old_one_stays(tmp_path: Path) -> None:
     (folder / "switch.json").unlink()
     (folder / "switch.json").symlink_to("/etc/hostname")
     done = write(tmp_path, "two")
-    assert not journal.was_done(done.stdout)
+    assert journal.answered(done.stdout) is FAILED
     assert b"another user" in done.stderr
     assert read(tmp_path).state == "foreign"
 
@@ -54,5 +60,20 @@ def test_another_users_is_foreign(tmp_path: Path) -> None:
     write(tmp_path, "one")
     os.chown(tmp_path / ".local/state/sparkctl/switch.json", 65534, 65534)
     assert read(tmp_path).state == "foreign"
-    assert not journal.was_done(write(tmp_path, "two").stdout)
-    assert not journal.was_done(run(tmp_path, journal.removing(), journal.script()).stdout)
+    assert journal.answered(write(tmp_path, "two").stdout) is FAILED
+    assert journal.answered(run(tmp_path, journal.removing(), journal.script()).stdout) is FAILED
+
+
+def test_it_is_written_and_removed_only_over_what_may_lie_there(tmp_path: Path) -> None:
+    mine, next_, theirs = '{"id": "a*b", "x": "$(y) \\\\"}', '{"id": "a", "step": 2}', '{"id": "b"}'
+    assert journal.answered(write(tmp_path, next_, (mine,)).stdout) is OTHER, "none lies there"
+    assert read(tmp_path).state == "none"
+    assert journal.answered(write(tmp_path, mine, (journal.NOTHING,)).stdout) is DONE
+    assert journal.answered(write(tmp_path, theirs, (journal.NOTHING, next_)).stdout) is OTHER
+    assert read(tmp_path).text == mine
+    assert journal.answered(write(tmp_path, next_, (journal.NOTHING, mine)).stdout) is DONE
+    assert remove(tmp_path, (mine, journal.NOTHING)) is OTHER
+    assert read(tmp_path).text == next_
+    assert remove(tmp_path, (mine, next_)) is DONE
+    assert remove(tmp_path, (mine,)) is OTHER
+    assert remove(tmp_path, (mine, journal.NOTHING)) is DONE, "it is as it is to be"
