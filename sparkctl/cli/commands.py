@@ -101,7 +101,7 @@ class CommandLine:
         with take() as verbs, within(context):
             try:
                 with command.make_context(verb, list(rest), parent=outer) as ctx:
-                    nodes = _nodes(ctx.params.get("node"))
+                    nodes = _nodes(ctx.params.get("node") or ctx.params.get("nodes"))
                     command.invoke(ctx)
             except click.ClickException as wrong:
                 usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None

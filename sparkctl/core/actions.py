@@ -75,6 +75,9 @@ class ActionId(StrEnum):
     NEARER = "nearer"
     QUIT = "quit"
     QUIT_AT_ONCE = "quit-at-once"
+    FREE = "free"
+    FIT = "fit"
+    DIAGNOSE = "diagnose"
     PLAN = "plan"
     PLAN_OF = "plan-of-selected"
     SAVE_SCREEN = "save-screen"
@@ -120,7 +123,8 @@ Words = Callable[[Situation], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """``short`` stands in the footer, ``title`` in palette and help. ``changes``: something on a node, or an
+    """``short`` stands in the footer, ``title`` in palette and help. Without ``keys`` it is for palette and `:` line, and for an
+    operator's own key. ``changes``: something on a node, or an
     operator's profile, so that ``--readonly`` removes it; ``confirm``: asks first, with Cancel as the default.
     ``verb`` and ``words`` are its command line. ``screen`` names the screen that it opens: without that there is no
     such action. ``on`` are the screens on which it means something; none: all of them. ``sense`` where its key
@@ -271,6 +275,12 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.BACK, ("escape",), "back", "go back"),
     Action(ActionId.QUIT, ("q",), "quit", "go back; from the overview, end the panel"),
     Action(ActionId.QUIT_AT_ONCE, ("ctrl+q",), "end", "end the panel; engines go on running", verb="quit", footer=10),
+    Action(ActionId.FREE, (), "free", "stop everything that sparkctl started on the Spark, and say what is left there",
+           why.cannot_free, changes=True, confirm=True, verb="free", words=lambda now: ("free", str(now.node)), on=_HERE),
+    Action(ActionId.FIT, (), "fit", "say whether the profile fits, with the sum written out", why.cannot_fit, verb="plan",
+           words=lambda now: ("plan", str(now.profile)), on=frozenset((PROFILES,))),
+    Action(ActionId.DIAGNOSE, (), "diagnose", "read the instance's log: how far it came, and why it went no further",
+           why.no_diagnosis, verb="diagnose", words=_of_instance("diagnose"), on=_RUNNING),
     Action(ActionId.PLAN, ("d",), "plan", "what it runs with, in full", on=_ONE, footer=4, sense=Sense.DESCRIBE),
     Action(ActionId.PLAN_OF, ("d",), "plan", "what the instance runs with, in full", why.no_plan, on=_HERE,
            sense=Sense.DESCRIBE, footer=11),

@@ -39,7 +39,7 @@ def is_model_answering(one: InstanceView, now: Situation) -> bool | None:
 
 
 def cut_off(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
-    """Return the instances that a ``down``, or an ``up --replace``, would end while they answer, or while it is not known
+    """Return the instances that a ``down``, a ``free`` or an ``up --replace`` would end while they answer, or while it is not known
     whether they do.
 
     Judged by the last figures of each, which are up to a few seconds old; an ``up`` of a file ends what is called like it.
@@ -50,13 +50,19 @@ def cut_off(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
 
 
 def ended_by(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
-    """Return the instances that a ``down`` or an ``up --replace`` would end, as far as they are seen."""
+    """Return the instances that a ``down``, a ``free`` or an ``up --replace`` would end, as far as they are seen."""
     return tuple(one for one in named_by(now, words) if one.is_alive)
 
 
 def named_by(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
-    """Return the instances of ours that a ``down`` or an ``up --replace`` names, those that have ended among them."""
-    named, nodes = meant(words[1:])
+    """Return the instances of ours that a ``down``, a ``free`` or an ``up --replace`` names, those that have ended among them;
+    of a model with a part on a Spark that is freed, all its parts."""
+    named, nodes = aimed_at(words)
+    if words[0] == "free":
+        there = [one for view in now.views for one in view.instances]
+        mine = [one for one in there if one.ours and one.node in nodes]
+        parts = [each for one in mine for each in partners(one, there)]
+        return (*mine, *(each for at, each in enumerate(parts) if each not in mine and each not in parts[:at]))
     names = {name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml") for name in named}
     everything = words[0] == "down" and "--all" in words
     return tuple(
@@ -69,10 +75,10 @@ def named_by(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
 
 
 def unseen(now: Situation, words: Sequence[str]) -> tuple[NodeName, ...]:
-    """Return on which of the Sparks that a ``down`` or an ``up --replace`` means nobody has looked at what runs."""
+    """Return on which of the Sparks that a ``down``, a ``free`` or an ``up --replace`` means nobody has looked at what runs."""
     if not _ends_something(words):
         return ()
-    _, nodes = meant(words[1:])
+    _, nodes = aimed_at(words)
     looked_at = {
         view.name
         for view in now.views
@@ -82,7 +88,13 @@ def unseen(now: Situation, words: Sequence[str]) -> tuple[NodeName, ...]:
 
 
 def _ends_something(words: Sequence[str]) -> bool:
-    return bool(words) and (words[0] == "down" or (words[0] == "up" and "--replace" in words))
+    return bool(words) and (words[0] in ("down", "free") or (words[0] == "up" and "--replace" in words))
+
+
+def aimed_at(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what a line names, its verb first, and on which nodes; what is freed are nodes."""
+    names, nodes = meant(words[1:])
+    return ([], names) if words[:1] and words[0] == "free" else (names, nodes)
 
 
 def meant(words: Sequence[str]) -> tuple[list[str], list[str]]:

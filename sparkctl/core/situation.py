@@ -105,6 +105,11 @@ def no_log(now: Situation) -> str | None:
     return None if now.instance is not None else no_instance(now)
 
 
+def no_diagnosis(now: Situation) -> str | None:
+    """A recording holds what was told of it, and no log to be read anew."""
+    return not_live(now) or no_log(now)
+
+
 def no_address(now: Situation) -> str | None:
     """It has one once its port is known."""
     if why := no_instance(now):
@@ -171,6 +176,18 @@ def cannot_stop(now: Situation) -> str | None:
         return why
     assert now.selected is not None
     return None if now.selected.ours else f"{now.selected.name} was not started by sparkctl and is left alone"
+
+
+def cannot_free(now: Situation) -> str | None:
+    """What others started is left alone."""
+    if why := node_silent(now):
+        return why
+    assert now.view is not None
+    return None if any(one.ours for one in now.view.instances) else f"nothing of sparkctl's is on {now.node}"
+
+
+def cannot_fit(now: Situation) -> str | None:
+    return no_node(now) or not_live(now) or (None if now.profile else "no profile is selected")
 
 
 def cannot_restart(now: Situation) -> str | None:

@@ -95,7 +95,7 @@ def readme_table(screens: frozenset[str]) -> str:
     for one in ACTIONS:
         if not is_there(one, screens):
             continue
-        keys = ", ".join(f"`{key_words(key)}`" for key in one.keys)
+        keys = ", ".join(f"`{key_words(key)}`" for key in one.keys) or "—"
         where = "" if not one.on or OVERVIEW in one.on else f"{', '.join(sorted(one.on & screens))}: "
         notes = where + one.title + (" (asks first)" if one.confirm else "")
         lines.append(f"| {keys} | {notes} | {f'`:{one.verb}`' if one.verb else ''} | `{one.id}` |")

@@ -35,6 +35,9 @@ def result_line(
         return f"{sign} {words}" + (f"   {ended.endpoint}" if ended.endpoint else ""), tone
     if ended.verdict is not None:
         return f"{sign} {ended.instance} failed{where}: {ended.verdict.summary}", tone
+    if verb == "free" and ended.outcome is Outcome.DONE:
+        told = "; ".join((ended.message or "").splitlines())
+        return f"{sign} everything of sparkctl's{where} has stopped{f'; {told}' if told else ''}", tone
     if ended.message:
         return f"{sign} {ended.message}" + (ways(ended.hint) if not good else ""), tone
     what = f"{ended.instance} {_DID.get(verb, verb)}" if ended.instance else verb

@@ -261,7 +261,7 @@ class Panel(Speech):
 
     def _map_keys(self) -> None:
         own = {str(one.id): one.keys for one in ACTIONS} | dict(self.setup.keys)
-        self.set_keymap({name: ",".join(map(key_name, keys)) for name, keys in own.items()})
+        self.set_keymap({name: ",".join(map(key_name, keys)) for name, keys in own.items() if keys})
 
     def _fatal_error(self) -> None:
         """Close without a traceback: what it was is told as any defect is."""

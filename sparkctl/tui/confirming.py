@@ -8,7 +8,7 @@ from textual.widgets import Input
 
 from sparkctl.core.actions import Action, ActionId, Situation
 from sparkctl.core.parts import parts_of, stands_on
-from sparkctl.core.serving import cut_off, ended_by, is_model_answering, meant, named_by, unseen
+from sparkctl.core.serving import aimed_at, cut_off, ended_by, is_model_answering, meant, named_by, unseen
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
@@ -16,7 +16,7 @@ from sparkctl.present.spans import Row, Span, Tone, row, said
 from sparkctl.tui.dialogs import Asking, Choice, Question, paragraph
 
 DO = "do"  # what both dialogs give for a yes
-_STOPS = ("down", "up")
+_STOPS = ("down", "up", "free")
 _LEFT = {
     "resume": "Go on with the switch that was left, at the step that it had come to?",
     "abort": "Undo the switch that was left? What it started goes, and what it stopped serves again.",
@@ -59,7 +59,7 @@ def _ended(words: Sequence[str], now: Situation) -> list[InstanceView]:
 
 def _lost(words: Sequence[str], now: Situation) -> list[Row]:
     """Return which of the Sparks that are meant does not answer any more: what is said of it is what was seen last."""
-    nodes = meant(words[1:])[1] or [str(now.node)]
+    nodes = aimed_at(words)[1] or [str(now.node)]
     rows: list[Row] = []
     for view in now.views:
         if view.name in nodes and view.state not in (NodeState.OK, NodeState.UNKNOWN):
@@ -97,6 +97,7 @@ def _asked(words: Sequence[str], now: Situation) -> list[Row]:
     """Return the question, and of a model on several Sparks what becomes of its parts."""
     ended = ended_by(now, words) if words[0] in _STOPS else ()
     asked = paragraph(_what(words, tuple(dict.fromkeys(str(one.node) for one in ended))), Tone.STRONG)
+    asked += _freed(ended, aimed_at(words)[1], now) if words[0] == "free" else []
     spread = {one.name: one for one in ended if words[0] == "down" and parts_of(one) > 1}
     for name, one in spread.items():
         stopped, seen = {each.node for each in ended if each.name == name}, stands_on(one, now.views)
@@ -114,6 +115,22 @@ def _asked(words: Sequence[str], now: Situation) -> list[Row]:
     return asked
 
 
+def _freed(ended: Sequence[InstanceView], nodes: Sequence[str], now: Situation) -> list[Row]:
+    """Return what stops where everything does, where its other parts are, and what is left alone."""
+    rows: list[Row] = []
+    for name in dict.fromkeys(one.name for one in ended):
+        where = list(dict.fromkeys(str(one.node) for one in ended if one.name == name))
+        others = [node for node in where if node not in nodes]
+        apart = ": one model, and no half of it is left behind" if others else ""
+        rows += paragraph(f"{name} stops on {' and '.join(where)}{apart}.", Tone.ATTENTION if others else Tone.PLAIN)
+    there = [one for view in now.views if view.name in nodes for one in view.instances if one.is_alive]
+    rows += [] if ended else paragraph("Nothing of sparkctl's runs there, as far as it was seen.")
+    foreign = [f"{one.name} on {one.node}" for one in there if not one.ours]
+    if foreign:
+        rows += paragraph(f"Not sparkctl's, and left alone: {', '.join(foreign)}.", Tone.LABEL)
+    return rows
+
+
 def _what(words: Sequence[str], there_it_is: Sequence[str]) -> str:
     """Return what a dangerous command line will do, as a question."""
     names, nodes = meant(words[1:])
@@ -121,6 +138,8 @@ def _what(words: Sequence[str], there_it_is: Sequence[str]) -> str:
     does, there = "Kill" if "--kill" in words else "Stop", f" on {' and '.join(nodes)}" if nodes else ""
     if words[0] == "up":
         return f"Stop what runs as {names[0]}{there}, and start it anew?"
+    if words[0] == "free":
+        return f"Stop everything that sparkctl started on {' and '.join(aimed_at(words)[1])}?"
     if words[0] in _LEFT:
         return _LEFT[words[0]]
     if words[0] != "down":

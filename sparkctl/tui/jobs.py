@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from sparkctl.core.serving import meant
+from sparkctl.core.serving import aimed_at
 from sparkctl.core.together import end
 from sparkctl.model.events import CachesDropped, Ended, Event, PhaseChanged, PlanMade, Warned
 from sparkctl.tui.setup import Started
@@ -74,10 +74,12 @@ class Jobs:
         return job
 
     def leave(self, down: Started) -> None:
-        """Stop watching the starts that a ``down`` is about to end: what it names, on the nodes that it is about."""
-        names, _ = meant(down.words[1:])
+        """Stop watching the starts that a ``down`` or a ``free`` is about to end: what it names, on the nodes that it is about."""
+        names, _ = aimed_at(down.words)
         for job in self.running:
-            is_named = "--all" in down.words or (job.instance is not None and job.instance in names)
+            is_named = (
+                down.verb == "free" or "--all" in down.words or (job.instance is not None and job.instance in names)
+            )
             is_there = not (down.nodes and job.started.nodes) or set(down.nodes) & set(job.started.nodes)
             if job.started.verb == "up" and is_named and is_there:
                 job.started.context.interrupt.press()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparkctl.core.actions import ACTIONS, PANEL_VERBS, Action, ActionId, aimed
+from sparkctl.core.serving import meant
 from sparkctl.core.situation import may_answer
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 _SAME = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs
 _HELP = frozenset(("--help", "-h"))
 _KEPT = 50  # typed lines
+_OF_SELECTED = {  # alone they are about what is selected
+    ActionId.FREE: "free NODE", ActionId.FIT: "plan PROFILE", ActionId.DIAGNOSE: "diagnose INSTANCE [--node NODE]",
+}  # fmt: skip
 
 
 class Orders:
@@ -35,8 +39,6 @@ class Orders:
 
     def give(self, words: Sequence[str]) -> None:
         """Do what a command line says; what is dangerous asks first. Raises `SparkctlError` where it is refused."""
-        from sparkctl.tui.confirming import asks
-
         panel = self._panel
         if words and words[0] in _SAME:
             words = (_SAME[words[0]], *words[1:])
@@ -64,7 +66,32 @@ class Orders:
             raise InvalidInput("one moment: nothing was looked at yet")
         elif panel.setup.recording is not None:
             raise InvalidInput("this is a recording: there is nothing to do anything to")
-        elif one is not None and not _HELP.intersection(words) and asks(one, words, panel.situation()):
+        elif one is not None and not _HELP.intersection(words):
+            self._do(one, self._completed(one, words))
+        else:
+            panel.room.run(words)
+
+    def _completed(self, one: Action, words: Sequence[str]) -> Sequence[str]:
+        """Return the line with what is selected, where it is nothing but a verb that is about one thing."""
+        if len(words) > 1 or one.id not in _OF_SELECTED or one.words is None:
+            return words
+        now = self._panel.situation()
+        if why := one.why_not(now):
+            raise InvalidInput(why, f"or name it: {_OF_SELECTED[one.id]}")
+        return one.words(now)
+
+    def _do(self, one: Action, words: Sequence[str]) -> None:
+        from sparkctl.tui.asked import ask_diagnosis, ask_fit
+        from sparkctl.tui.confirming import asks
+
+        panel = self._panel
+        assert panel.room is not None
+        if one.id is ActionId.FIT:
+            ask_fit(panel, words)
+        elif one.id is ActionId.DIAGNOSE:
+            ask_diagnosis(panel, words)
+        elif "--dry-run" not in words and asks(one, words, panel.situation()):
+            panel.room.understood(words)  # a line that is none is not asked about
             self.ask_and_give(one, words)
         else:
             panel.room.run(words)
@@ -117,6 +144,7 @@ class Orders:
             panel.open("switch")
             panel.say("this one goes on: another one can be planned when it is over", severity="warning")
             return
+        words = self._placed(words)
         panel.room.understood(words if "--dry-run" in words else (*words, "--dry-run"))
         there = next((one for one in panel.screen_stack if isinstance(one, Switch)), None)
         if there is None:
@@ -124,6 +152,19 @@ class Orders:
         else:
             panel.open("switch")
             there.retarget(words)
+
+    def _placed(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a line with the selected Spark, and for a profile of several the next ones, where it names none."""
+        from sparkctl.core.profiles import ProfileLibrary
+
+        names, nodes = meant(words[1:])
+        if nodes or len(names) != 1 or len(self._panel.names) < 2 or any("nodes=" in word for word in words):
+            return words
+        try:
+            profile = ProfileLibrary().load(names[0])
+        except SparkctlError:
+            return words  # what is wrong with it is said by who understands the line
+        return (*words, *places(profile, self._panel.names, self._panel.node))
 
     def _show_history(self, words: Sequence[str]) -> None:
         """Show what was done: with a profile, or one operation of it by its number, as ``history show 12`` has it."""

@@ -52,7 +52,7 @@ def entries(panel: Panel) -> list[Entry]:
         Entry(
             one.id,
             one.title,
-            key_words(one.keys[0], panel.ascii_only),
+            key_words(one.keys[0], panel.ascii_only) if one.keys else "",
             clean(" ".join(one.words(now))) if one.words else one.verb or "",
             tuple(dict.fromkeys(name for name in (one.short, one.verb, str(one.id)) if name)),
             one.changes,

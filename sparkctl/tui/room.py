@@ -40,7 +40,7 @@ from sparkctl.present.wrong import Wrong
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
 from sparkctl.tui.crew import Crew
-from sparkctl.tui.dialogs import Reader
+from sparkctl.tui.dialogs import Reader, paragraph
 from sparkctl.tui.examinations import Examinations
 from sparkctl.tui.fits import Fits
 from sparkctl.tui.jobs import Job, Jobs
@@ -234,7 +234,7 @@ class Room:
 
     def _key(self, action: ActionId) -> str | None:
         """Return the key of an action, None where this panel does not have it."""
-        keys = (one.keys[0] for one in self._panel.actions if one.id is action)
+        keys = (one.keys[0] for one in self._panel.actions if one.id is action and one.keys)
         return next((key_words(key, self._panel.ascii_only) for key in keys), None)
 
     def glance(self, name: NodeName, instance: str) -> Glance:
@@ -316,7 +316,7 @@ class Room:
         if started.verb in ("resume", "abort"):
             self.switches.set_aside()
             self._panel.open("switch")
-        if started.verb == "down":
+        if started.verb in ("down", "free"):
             self.jobs.leave(started)
         self.jobs.start(started)
         if len(started.nodes) == 1 and started.nodes[0] in self._panel.names:
@@ -440,6 +440,9 @@ class Room:
             return Reader("not started", [(), *rows, ()], Tone.ATTENTION)
         if job.plan is not None and job.ended is not None and job.ended.outcome is Outcome.PLANNED:
             rows = [row(said(line)) for line in plan_lines(job.plan.plan, min(96, panel.size.width - 10))]
+            return Reader("a dry run: nothing was changed", [(), *rows, ()])
+        if job.started.verb in ("down", "free") and ended is not None and ended.outcome is Outcome.PLANNED:
+            rows = [each for line in (ended.message or "").splitlines() for each in paragraph(line, columns=wide)]
             return Reader("a dry run: nothing was changed", [(), *rows, ()])
         return None
 

@@ -25,9 +25,16 @@ LEAST = (50, 12)
 
 
 def bound(place: str | None) -> list[BindingType]:
-    """Return the keys of the actions of one screen; None: of those that mean the same everywhere."""
+    """Return the keys of the actions of one screen; None: of those that mean the same everywhere. What has no key has a name
+    that no terminal sends: an operator may give it one."""
     return [
-        Binding(",".join(map(key_name, one.keys)), f"app.act('{one.id}')", one.short, show=False, id=one.id)
+        Binding(
+            ",".join(map(key_name, one.keys)) or f"none-{one.id}",
+            f"app.act('{one.id}')",
+            one.short,
+            show=False,
+            id=one.id,
+        )
         for one in ACTIONS
         if (place in one.on if place else not one.on)
     ]

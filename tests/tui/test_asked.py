@@ -1,0 +1,103 @@
+"""What is asked on the `:` line of a profile, a log or a whole Spark, and answered there; on simulated Sparks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkctl.sim import SimulatedSparks
+from tests.sim.clients import FAST
+from tests.tui.driving import idle, is_idle, on_sparks, until
+from tests.tui.test_verbs import type_line
+
+
+async def test_a_plan_is_the_sum_of_the_command_line_and_of_several_sparks_says_what_it_comes_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("big-model", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 50)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await type_line(pilot, "plan qwen36 --node spark2 --set args.mem-fraction-static=0.5")
+        shown = await until(pilot, "does qwen36 fit")
+        assert "qwen36 fits on spark2 only if minimax-m27 stops" in shown
+        assert "  together" in shown, "the sum is written out"
+        assert "qwen36 claims" in shown
+        await pilot.press("escape")
+        await type_line(pilot, "plan minimax-m27")
+        shown = await until(pilot, "does minimax-m27 fit")
+        assert "minimax-m27 needs 2 Sparks" in shown
+        await pilot.press("escape", "p")
+        await until(pilot, "▸ gpt-oss-120b")
+        await type_line(pilot, "plan")
+        await until(pilot, "does gpt-oss-120b fit")
+        await pilot.press("escape")
+        await type_line(pilot, "plan no-such-profile")
+        await until(pilot, "no profile is called `no-such-profile`")
+
+
+async def test_a_log_is_read_and_one_that_failed_is_opened_where_its_verdict_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await type_line(pilot, "diagnose")
+        await until(pilot, "nothing runs on spark1")
+        await pilot.press("escape")
+        await type_line(pilot, "up qwen36 --node spark1 --set env.SIM_FAULT=cuda-oom --no-guard")
+        await until(pilot, "✕ failed")
+        await type_line(pilot, "diagnose qwen36")
+        await until(pilot, "spark1 › qwen36")
+        await pilot.press("escape")
+        await type_line(pilot, "up qwen36-vllm --node spark2 --no-guard")
+        await until(pilot, "spark2 ● ready")
+        await type_line(pilot, "diagnose qwen36-vllm")
+        shown = await until(pilot, "what the log of qwen36-vllm tells")
+        assert "on spark2, which runs" in shown
+        assert "it was ready" in shown
+        await pilot.press("escape")
+        await type_line(pilot, "diagnose ./vllm.log")
+        await until(pilot, "is for the command line: sparkctl diagnose ./vllm.log")
+
+
+async def test_a_spark_is_freed_once_it_was_said_what_stops_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("big-model", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        idle(sparks, "spark1")
+        await until(pilot, lambda text: text.count("● ready") == 2 and is_idle(text))
+        await type_line(pilot, "free spark2 --dry-run")
+        await until(pilot, "would stop minimax-m27 on spark1 and spark2")
+        await pilot.press("escape")
+        await type_line(pilot, "free spark2")
+        shown = await until(pilot, "Stop everything that sparkctl started on spark2?")
+        assert "minimax-m27 stops on spark2 and spark1: one model" in " ".join(shown.replace("│", " ").split())
+        await pilot.press("enter")
+        await until(pilot, lambda text: "Stop everything" not in text)
+        assert sparks.docker["spark2"].running, "Cancel is the default"
+        await type_line(pilot, "free nowhere")
+        await until(pilot, "no node is called `nowhere`")
+        await pilot.press("escape")
+        await type_line(pilot, "free spark2")
+        await until(pilot, "Stop everything that sparkctl started on spark2?")
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2, within=30)
+        await until(pilot, "everything of sparkctl's on spark2 has stopped; spark2: ")
+
+
+async def test_the_line_of_a_switch_is_for_the_selected_spark_unless_it_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await pilot.press("tab")
+        await type_line(pilot, "switch orpheus-tts")
+        await until(pilot, "orpheus-tts starts on spark2; nothing has to stop")
+        await pilot.press("escape")
+        await type_line(pilot, "switch minimax-m27")
+        await until(pilot, "minimax-m27 starts on spark2 and spark1; nothing has to stop")
+        await pilot.press("escape")
+        await type_line(pilot, "switch minimax")
+        await until(pilot, "no profile is called `minimax`")
