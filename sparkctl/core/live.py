@@ -226,11 +226,6 @@ class Store:
         """Return what the node did in the last hours. Raises KeyError."""
         return self._nodes[name].rings
 
-    def last_sample(self, name: NodeName) -> Sample | None:
-        """Return the last sample, also of a node that has fallen silent since. Raises KeyError."""
-        arrived = self._nodes[name].arrived
-        return None if arrived is None else arrived.sample
-
     def ahead(self, name: NodeName) -> float | None:
         """Return the seconds by which a node's clock was ahead of ours when it was last heard, its way to us taken off
         them; None where that is not known. Raises KeyError."""

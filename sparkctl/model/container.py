@@ -41,7 +41,6 @@ class Container:
     oom_killed: bool | None = None
     error: str | None = None
     pid: int | None = None
-    log_driver: str | None = None
     ports: tuple[int, ...] = ()  # published on the node, from both calls
     tty: bool | None = None  # its log is one stream without frames
     restart_count: int | None = None  # how often Docker's restart policy has started it again

@@ -11,13 +11,12 @@ from typing import Any
 from sparkctl.model.endpoint import Served
 from sparkctl.model.text import clean
 
-FORMS = ("env", "litellm", "openclaw", "opencode", "json")
 _NO_KEY = "none"  # clients want one where the server asks for none
 _ANSWER = 8192  # tokens of one answer, where a client wants a limit and no engine says one
 
 
 def endpoint_text(served: Sequence[Served], form: str) -> list[str]:
-    """Return what a client's configuration takes; ``form`` is one of `FORMS` but json."""
+    """Return what a client's configuration takes; ``form``: env, litellm, openclaw or opencode."""
     return _WRITERS[form](served)
 
 

@@ -1,4 +1,4 @@
-"""Actions as people read them: the footer, the help, the table of the README."""
+"""Actions as people read them: the footer, the help."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.core import situation as why
-from sparkctl.core.actions import ACTIONS, OVERVIEW, Action, ActionId, Sense, Situation, for_footer, is_there
+from sparkctl.core.actions import Action, ActionId, Sense, Situation, for_footer
 from sparkctl.model.text import clean
 from sparkctl.present.spans import Row, Span, Tone, cells, fit, plain_ascii, row
 
@@ -87,16 +87,3 @@ def help_rows(actions: Sequence[Action], now: Situation, ascii_only: bool = Fals
             spans = (*spans, Span(f"   ({clean(because)})", Tone.STALE))
         rows.append(spans)
     return rows
-
-
-def readme_table(screens: frozenset[str]) -> str:
-    """Return the README's table of keys, in Markdown."""
-    lines = ["| key | does | as a command | `keys:` |", "| --- | --- | --- | --- |"]
-    for one in ACTIONS:
-        if not is_there(one, screens):
-            continue
-        keys = ", ".join(f"`{key_words(key)}`" for key in one.keys) or "—"
-        where = "" if not one.on or OVERVIEW in one.on else f"{', '.join(sorted(one.on & screens))}: "
-        notes = where + one.title + (" (asks first)" if one.confirm else "")
-        lines.append(f"| {keys} | {notes} | {f'`:{one.verb}`' if one.verb else ''} | `{one.id}` |")
-    return "\n".join(lines) + "\n"

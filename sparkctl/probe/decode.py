@@ -53,12 +53,10 @@ class Hello:
     machine: str | None = None
     boot_id: str | None = None
     product: str | None = None
-    product_name: str | None = None
     driver: str | None = None
     os: str | None = None
     distribution: str | None = None
     python: str | None = None
-    page_size: int | None = None
     docker: str | None = None
     toolkit: str | None = None
     up: float | None = None

@@ -53,7 +53,6 @@ class DockerAccess:
     socket: bool
     access: bool
     member: bool
-    cli: bool
     hook: bool
     toolkit: bool
     cdi: bool
@@ -314,7 +313,6 @@ def _docker(body: str | None) -> DockerAccess | None:
         socket=word.get("socket") == "yes",
         access=word.get("access") == "yes",
         member=word.get("member") == "yes",
-        cli=bool(word.get("cli")),
         hook=bool(word.get("hook")),
         toolkit=bool(word.get("toolkit")),
         cdi=bool(word.get("cdi")),

@@ -63,7 +63,7 @@ for section in "$@"; do
       s=/var/run/docker.sock
       if [ -S $s ]; then echo "socket yes"; else echo "socket no"; fi
       if [ -r $s ] && [ -w $s ]; then echo "access yes"; else echo "access no"; fi
-      echo "cli $(command -v docker)"; echo "hook $(command -v nvidia-container-runtime-hook)"; echo "toolkit $(command -v nvidia-ctk)"
+      echo "hook $(command -v nvidia-container-runtime-hook)"; echo "toolkit $(command -v nvidia-ctk)"
       echo "cdi $(ls /etc/cdi /var/run/cdi 2>/dev/null | grep -m 1 nvidia)"
       if getent group docker | grep -q -E "[:,]$(id -un)(,|\$)"; then echo "member yes"; else echo "member no"; fi ;;
     sudo)

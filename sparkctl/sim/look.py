@@ -73,7 +73,6 @@ def _docker(node: SimNode) -> list[str]:
         "@@ docker",
         "socket yes",
         f"access {member}",
-        "cli /usr/bin/docker",
         f"hook {'/usr/bin/nvidia-container-runtime-hook' if gpu else ''}",
         f"toolkit {'/usr/bin/nvidia-ctk' if gpu else ''}",
         f"cdi {'nvidia.yaml' if gpu else ''}",

@@ -27,7 +27,6 @@ class EngineInfo:
     cgroup_version: str | None
     runtimes: tuple[str, ...]
     cdi: bool
-    log_driver: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,6 @@ def engine_info(data: Json, api_version: str) -> EngineInfo:
         cgroup_version=_text(data, "CgroupVersion"),
         runtimes=tuple(sorted(str(name) for name in runtimes)) if isinstance(runtimes, dict) else (),
         cdi=bool(data.get("CDISpecDirs")),
-        log_driver=_text(data, "LoggingDriver"),
     )
 
 
@@ -119,7 +117,6 @@ def inspected(data: Json) -> Container:
         oom_killed=bool(state["OOMKilled"]) if "OOMKilled" in state else None,
         error=_text(state, "Error") or None,
         pid=_number(state, "Pid") or None,
-        log_driver=_text(_part(host, "LogConfig"), "Type"),
         ports=_inspected_ports(_part(data, "NetworkSettings").get("Ports")),
         tty=bool(config.get("Tty")),
         restart_count=_number(data, "RestartCount"),

@@ -252,7 +252,7 @@ async def test_plus_and_minus_are_how_often_the_sparks_are_read(
         store, node, times = panel.room.bridge.store, panel.names[0], set[float]()
 
         def comes_often(_: str) -> bool:
-            if (sample := store.last_sample(node)) is not None:
+            if (sample := store.last(node).sample) is not None:
                 times.add(sample.time)
             latest = sorted(times)[-3:]
             return len(latest) == 3 and latest[-1] - latest[0] < 1.6

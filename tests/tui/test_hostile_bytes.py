@@ -170,7 +170,7 @@ async def walked(liar: Liar, size: tuple[int, int]) -> tuple[bytes, set[str]]:
 async def _walk(pilot: Pilot, panel: Panel) -> set[str]:
     await holds(pilot, lambda: panel.situation().instance is not None)
     await holds(
-        pilot, lambda: panel.room is not None and panel.room.bridge.store.last_sample(panel.names[0]) is not None
+        pilot, lambda: panel.room is not None and panel.room.bridge.store.last(panel.names[0]).sample is not None
     )
     seen = set()
     for key in WALK.split():

@@ -51,11 +51,6 @@ def _of_files(found: Checkpoint) -> Weighed | None:
     return Weighed(None, Obtained.MEASURED, f"{lack} in {found.place}")
 
 
-def is_incomplete(found: Checkpoint | None) -> bool:
-    """Tell whether files of a model that is there are missing."""
-    return found is not None and bool(found.files) and bool(_missing(_loaded(found.files)) or found.unfinished)
-
-
 def _loaded(files: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
     """Return the files that an engine loads: of one kind, and none that says the same twice over."""
     for kind in _KINDS:

@@ -114,7 +114,7 @@ def test_a_node_that_is_away_shows_why_and_keeps_what_it_did() -> None:
         "wait",
     )
     assert (view.sample, view.instances) == (None, ())
-    assert store.last_sample(ONE) is not None
+    assert store.last(ONE).sample is not None
     assert store.apply(replace(away, ts=6.0)) == ()
     assert store.apply(replace(away, attempt=4)) == (Topic(What.STATE, ONE),)
 

@@ -19,7 +19,7 @@ from sparkctl.wire.docker_json import EngineInfo, ImageInfo
 Make = Callable[..., Container]
 ROOT = "/var/lib/docker"
 AGAIN = "sparkctl up qwen36 --node spark1"
-ACCESS = DockerAccess(socket=True, access=True, member=True, cli=True, hook=True, toolkit=True, cdi=False)
+ACCESS = DockerAccess(socket=True, access=True, member=True, hook=True, toolkit=True, cdi=False)
 MEMORY = Memory(120 * GIB, 100 * GIB, 60 * GIB, 38 * GIB, 16 * GIB, 16 * GIB)
 
 
@@ -39,7 +39,7 @@ def scene(*containers: Container, **changes: object) -> Scene:
 def engine(**changes: object) -> EngineInfo:
     info = EngineInfo(
         server_version="29.2.1", api_version="1.51", architecture="aarch64", root_dir=ROOT, storage_driver="overlay2",
-        cgroup_version="2", runtimes=("runc",), cdi=False, log_driver="json-file",
+        cgroup_version="2", runtimes=("runc",), cdi=False,
     )  # fmt: skip
     return replace(info, **changes)
 

@@ -73,7 +73,7 @@ def test_a_container_that_was_killed() -> None:
     assert container.finished is not None
     assert container.started is not None
     assert container.finished - container.started == pytest.approx(59.876543)
-    assert (container.ports, container.log_driver, container.tty) == ((8080,), "json-file", False)
+    assert (container.ports, container.tty) == ((8080,), False)
     assert (container.restart_count, container.nccl) == (4, (("NCCL_IB_GID_INDEX", "3"),)), "no more of its environment"
 
 

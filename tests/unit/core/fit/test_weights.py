@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkctl.core.fit.weights import is_incomplete, place, weigh
+from sparkctl.core.fit.weights import place, weigh
 from sparkctl.model.checkpoint import Checkpoint
 from sparkctl.model.fit import Obtained
 from sparkctl.model.node import NodeName
@@ -29,7 +29,6 @@ def test_files_are_summed_and_nothing_is_counted_twice() -> None:
 
 def test_a_missing_shard_is_told_by_the_index_else_by_the_profile_else_not_at_all() -> None:
     half = Checkpoint("/m", True, (("model-00001-of-00002.safetensors", 100),), index_total=205)
-    assert is_incomplete(half)
     assert (weigh(half, 7).size, weigh(half, 7).obtained) == (205, Obtained.HEADERS)
     bare = Checkpoint("/m", True, (("model-00001-of-00002.safetensors", 100),))
     assert (weigh(bare, 210).size, weigh(bare, 210).obtained) == (210, Obtained.PROFILE)
