@@ -105,7 +105,7 @@ class _Clerk:
                 self.entry.know(image=event.plan.image, instance=event.plan.instance)
             case FitJudged() if event.fit.estimated:
                 self._share(event.node, None, estimated=event.fit.estimated)
-            case FactsLearned():
+            case FactsLearned() if self.entry.operation.kind is Kind.START:  # a part of a switch has a row of its own
                 version = next((one.value for one in event.facts if one.name is FactName.ENGINE_VERSION), None)
                 self._share(event.node, None, container=event.container, engine_version=version)
             case PhaseChanged():
@@ -130,7 +130,8 @@ class _Clerk:
         if event.elapsed is not None and self.entry.operation.kind is Kind.START:
             key = event.node, event.instance
             self._courses[key] = after(self._courses.get(key), replace(event, ts=event.elapsed))
-        if event.expected is not None and event.expected != self.entry.operation.usual.seconds:
+        is_its = event.instance == self.entry.operation.instance  # and not of what a switch brings back
+        if is_its and event.expected is not None and event.expected != self.entry.operation.usual.seconds:
             self.entry.know(usual=Expectation(event.expected, event.expected_parts))
 
     def _share(self, node: NodeName, instance: str | None, **facts: object) -> None:

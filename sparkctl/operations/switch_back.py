@@ -4,44 +4,51 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from sparkctl.core.diagnosing import ANY
 from sparkctl.core.history_entry import Entry
 from sparkctl.core.planning import guard_rule
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
 from sparkctl.engines import load, names
-from sparkctl.errors import DockerError, LinkLost, NoSuchContainer, Refused, SparkctlError
+from sparkctl.errors import DockerError, NoSuchContainer, Refused, SparkctlError
 from sparkctl.model.container import Container
-from sparkctl.model.events import Outcome, PhaseChanged
+from sparkctl.model.events import Outcome
 from sparkctl.model.guard import UnwatchReason
 from sparkctl.model.history import Kind
 from sparkctl.model.node import NodeName
-from sparkctl.model.phase import Phase
-from sparkctl.model.plan import GuardRule, Label, Service, Timeouts
+from sparkctl.model.plan import GuardRule, Label, Timeouts
+from sparkctl.model.profile import Profile
 from sparkctl.model.switch import SwitchStep
 from sparkctl.model.units import spoken
-from sparkctl.operations import readiness
+from sparkctl.model.verdict import Verdict
 from sparkctl.operations.drop_caches import NoRight, drop
 from sparkctl.operations.halting import grace_for
-from sparkctl.operations.labels import port_of, rule_of
+from sparkctl.operations.labels import rank_of
 from sparkctl.operations.launched import read_back
-from sparkctl.operations.readiness import served_model
-from sparkctl.operations.start_guard import StartGuard, unwatch
+from sparkctl.operations.rank_watch import WatchedRank
+from sparkctl.operations.ranks_watch import End, measure_clocks, watch
+from sparkctl.operations.start_guard import unwatch
 from sparkctl.operations.stop import stop
 from sparkctl.operations.switch_crew import Crew
 from sparkctl.operations.switch_forward import own_name
 
-_POLL = 1.0
 _LIMITS = Timeouts()
 _PATIENCE = _LIMITS.starting + _LIMITS.loading + _LIMITS.warming
-_LOST = 120.0  # seconds for a node to come back while the old one starts
 
 Old = tuple[NodeName, Container]
 
 
 class NotBack(SparkctlError):
-    """What was stopped does not serve again."""
+    """What was stopped does not serve again. ``verdict``: on the ``instance`` whose log was watched, None where none was."""
+
+    def __init__(
+        self, message: str, hint: str | None = None, verdict: Verdict | None = None, instance: str | None = None
+    ) -> None:
+        super().__init__(message, hint)
+        self.verdict, self.instance = verdict, instance
 
 
 async def gone(crew: Crew) -> NotBack | None:
@@ -73,29 +80,31 @@ async def undo(crew: Crew) -> None:
 
 
 async def restore(crew: Crew) -> str:
-    """Start the old containers again, in their order, and prove each model by its own rule and a token.
+    """Start the old containers again, in their order, and watch each model as `up` does: until it is ready by its own rule
+    and gave a token.
 
     Returns what happened, in words. Raises `NotBack` where one does not come back.
     """
     began = crew.ctx.clock.monotonic()
     old = [await _kept(crew, node, container) for node, container in crew.journal.old]
-    for node in dict.fromkeys(node for node, _ in old):
-        await _drop(crew, node)
-    rows, guards = _rows(crew, old), list[StartGuard]()
+    undropped = {node for node in dict.fromkeys(node for node, _ in old) if not await _drop(crew, node)}
+    rows, ranks = _rows(crew, old), list[WatchedRank]()
     try:
         for node, container in old:
-            await _start(crew, node, container, guards)
-        for node, container in old:
-            await _prove(crew, node, container, old)
-        for guard in guards:
-            await guard.end(UnwatchReason.READY)
+            ranks.append(await _rank_of(crew, node, container, began, drop_was_told=node in undropped))
+            await _start(crew, container, ranks[-1])
+        await together(*(_prove(crew, model) for model in _models(ranks)))
     except SparkctlError as why:
         for row in rows:
-            row.end(str(Outcome.FAILED), int(why.exit_code), why=why.message)
+            is_it = isinstance(why, NotBack) and why.instance == row.operation.instance
+            row.end(
+                str(Outcome.FAILED), int(why.exit_code), why=why.message, hint=why.hint,
+                verdict=why.verdict if isinstance(why, NotBack) and is_it else None,
+            )  # fmt: skip
         raise
     finally:
-        for guard in guards:
-            await guard.leave()  # it stays armed where the old one still loads
+        for rank in ranks:
+            await rank.leave()  # its guard stays armed where it still loads
         for row in rows:
             is_back = sys.exc_info()[0] is None
             row.end(str(Outcome.DONE if is_back else Outcome.INTERRUPTED), 0 if is_back else None, why="started again")
@@ -116,11 +125,14 @@ async def _kept(crew: Crew, node: NodeName, container: str) -> Old:
         ) from gone
 
 
-async def _drop(crew: Crew, node: NodeName) -> None:
+async def _drop(crew: Crew, node: NodeName) -> bool:
+    """Drop a node's page cache; return whether that could be done."""
     try:
         await drop(crew.sessions[node], crew.inner, crew.emit)
     except NoRight as no:
         crew.warn(node, f"page cache not dropped: {no.message}", no.hint)
+        return False
+    return True
 
 
 def _rows(crew: Crew, old: Sequence[Old]) -> list[Entry]:
@@ -137,99 +149,89 @@ def _rows(crew: Crew, old: Sequence[Old]) -> list[Entry]:
     return rows
 
 
-async def _guard(crew: Crew, node: NodeName, container: Container) -> StartGuard | None:
-    """Have a guard for one that is started again, as a start of its profile has; None where there is none to be had."""
-    rule = _guard_rule(container)
-    if not crew.guarded or rule is None:
-        return None
-    session = crew.sessions[node]
+async def _rank_of(
+    crew: Crew, node: NodeName, container: Container, began: float, *, drop_was_told: bool
+) -> WatchedRank:
+    """Return what watches one that is started again, as a start of its profile is watched. The container tells what it runs
+    with; its times and its guard's rule are of the profile, where there is one of that name here."""
+    session, profile = crew.sessions[node], _profile(container)
+    index, _, count = (rank_of(container) or "0/1").partition("/")
     made = read_back(session.node, container, await session.docker.run_of(container.id)).plan
-    guard = StartGuard(session, crew.inner, crew.emit, made, rule)
-    try:
-        await guard.arm(drop_was_told=True)
-    except Refused as no:
-        crew.warn(node, f"{no.message}; {container.label(Label.INSTANCE) or container.name} loads without one", no.hint)
-        return None
-    return guard
+    made = replace(
+        made, container_name=own_name(container.name), rank=int(index), ranks=int(count),
+        timeouts=_LIMITS if profile is None else profile.start.timeouts,
+        guard=None if not crew.guarded else GuardRule(limit=_PATIENCE) if profile is None else guard_rule(profile),
+        secrets=tuple(await session.docker.secrets(container.id)),
+    )  # fmt: skip
+    again = f"sparkctl resume --node {crew.journal.touched[0]}"
+    engine = load(made.engine if made.engine in names() else ANY)
+    rank = WatchedRank(crew.inner, session, engine, made, crew.emit, began, again)
+    rank.container_id, rank.drop_was_told = container.id, drop_was_told
+    return rank
 
 
-def _guard_rule(container: Container) -> GuardRule | None:
-    """Return the rule of its profile as it is here; where there is none of that name, the one that every start has."""
+def _profile(container: Container) -> Profile | None:
     try:
-        return guard_rule(ProfileLibrary().load(container.label(Label.PROFILE) or ""))
+        return ProfileLibrary().load(container.label(Label.PROFILE) or "")
     except SparkctlError:
-        return GuardRule(limit=_PATIENCE)
+        return None
 
 
-async def _start(crew: Crew, node: NodeName, container: Container, guards: list[StartGuard]) -> None:
-    session = crew.sessions[node]
+async def _start(crew: Crew, container: Container, rank: WatchedRank) -> None:
+    """Start it under a guard, where one is to be had; its log of before is not what it does now."""
+    session, node = rank.session, rank.plan.node
     await crew.ensure(node)
-    guard = await _guard(crew, node, container)
-    guards += [guard] if guard is not None else []
     try:
-        if (name := own_name(container.name)) != container.name:
-            await session.docker.rename(container.id, name)
+        await rank.arm()
+    except Refused as no:
+        crew.warn(node, f"{no.message}; {rank.plan.instance} loads without one", no.hint)
+    try:
+        if rank.plan.container_name != container.name:
+            await session.docker.rename(container.id, rank.plan.container_name)
         if not container.is_alive:
             await session.docker.start(container.id)
-        if guard is not None:
-            await guard.watch(container.id)
+        rank.since = (await session.docker.inspect(container.id)).started
+        await rank.watch_over(container.id)
     except DockerError as refused:
         raise NotBack(
-            f"{container.name} on {node} could not be started again: {refused.message}", refused.hint
+            f"{rank.plan.container_name} on {node} could not be started again: {refused.message}", refused.hint
         ) from refused
 
 
-async def _prove(crew: Crew, node: NodeName, container: Container, all_of_it: Sequence[Old]) -> None:
-    """Wait until it is as ready as its label says: a rank that answers nobody counts with its head."""
-    rule = rule_of(container)
-    if rule is None or (rule.health is None and rule.probe == "none"):
+def _models(ranks: Sequence[WatchedRank]) -> list[list[WatchedRank]]:
+    """Return the ranks of each model, in their order."""
+    found: dict[str, list[WatchedRank]] = {}
+    for rank in ranks:
+        found.setdefault(dict(rank.plan.labels).get(Label.RUN) or rank.container_id, []).append(rank)
+    return [sorted(model, key=lambda rank: rank.plan.rank) for model in found.values()]
+
+
+async def _prove(crew: Crew, model: Sequence[WatchedRank]) -> None:
+    """Watch one model until it is ready. Raises `NotBack` with the verdict on it."""
+    head = model[0]
+    if head.plan.rank != 0:
+        where = " and ".join(rank.plan.node for rank in model)
+        return crew.warn(
+            head.plan.node,
+            f"{head.plan.instance} has its head elsewhere: what was started again on {where} proves nothing",
+        )
+    end = await watch(crew.inner, model, await measure_clocks(model))
+    if end.verdict is None:
+        for rank in model:
+            await rank.became_ready()
         return None
-    session, port, began = crew.sessions[node], port_of(container), crew.ctx.clock.monotonic()
-    _phase(crew, node, container, Phase.STARTING, 0.0)
-    why = "not asked yet"
-    while True:
-        elapsed = crew.ctx.clock.monotonic() - began
-        for other, one in all_of_it:
-            await _is_alive(crew, other, one)
-        try:
-            answer = await readiness.health(session.link, Service(port, rule))
-            if answer.good:
-                model = None if port is None else await served_model(session.link, port)
-                answer = await readiness.one_token(session.link, Service(port, rule, model))
-                if answer.good:
-                    return _phase(crew, node, container, Phase.READY, crew.ctx.clock.monotonic() - began)
-            why = answer.told(await session.docker.secrets(container.id)) if answer.said else answer.what
-        except LinkLost:
-            await session.link.reconnect(give_up_after=_LOST)
-        if elapsed > _PATIENCE:
-            raise NotBack(
-                f"{container.name} on {node} is not ready after {spoken(elapsed)}: {why}", _log(container, node)
-            )
-        _phase(crew, node, container, Phase.LOADING, elapsed)
-        await crew.ctx.clock.sleep(_POLL)
+    raise _not_back(end, end.verdict)
 
 
-async def _is_alive(crew: Crew, node: NodeName, container: Container) -> None:
-    try:
-        now = await crew.sessions[node].docker.inspect(container.id)
-    except NoSuchContainer as gone:
-        raise NotBack(f"{container.name} on {node} was removed while it started again") from gone
-    except LinkLost:
-        await crew.sessions[node].link.reconnect(give_up_after=_LOST)
-        return
-    if not now.is_alive:
-        code = "" if now.exit_code is None else f" with exit code {now.exit_code}"
-        raise NotBack(f"{container.name} on {node} ended{code} when it was started again", _log(container, node))
-
-
-def _log(container: Container, node: NodeName) -> str:
-    name = container.label(Label.INSTANCE) or container.name
-    return f"see why: sparkctl diagnose {name} --node {node}"
-
-
-def _phase(crew: Crew, node: NodeName, container: Container, phase: Phase, elapsed: float) -> None:
-    name = container.label(Label.INSTANCE) or container.name
-    crew.emit(PhaseChanged(crew.ctx.clock.now(), node, name, phase, None, elapsed))
+def _not_back(end: End, verdict: Verdict) -> NotBack:
+    plan = end.rank.plan
+    proof = "".join(f"\n  {one.text}" for one in verdict.evidence[:1])
+    see = f"see why: sparkctl diagnose {plan.instance} --node {plan.node}"
+    log = None if end.log is None else f"its log: {end.log}"
+    return NotBack(
+        f"{plan.instance} did not come back: {verdict.summary}{proof}",
+        "\n".join(filter(None, (verdict.remedy, see, log))), verdict, plan.instance,
+    )  # fmt: skip
 
 
 async def restart_order(sessions: Mapping[NodeName, Session], old: Sequence[Old]) -> tuple[Old, ...]:
