@@ -43,13 +43,15 @@ def find_way(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, str]) -> 
 def environment(way: Way, node: NodeName) -> tuple[tuple[str, str], ...]:
     """Return what a node's container is told of the way, for NCCL, Gloo, UCX, MPI, Ray and vLLM."""
     end = way.end_of(node)
-    name = end.lanes[0].interface
+    name, network = end.lanes[0].interface, end.lanes[0].network
     env = {
         "NCCL_SOCKET_IFNAME": name,
         "GLOO_SOCKET_IFNAME": name,
         "TP_SOCKET_IFNAME": name,
         "UCX_NET_DEVICES": name,
-        "OMPI_MCA_btl_tcp_if_include": name,
+        # Not by name: mpirun hands the head's on to every rank. And its daemons would try Docker's bridges, the same on all.
+        "OMPI_MCA_btl_tcp_if_include": network,
+        "OMPI_MCA_oob_tcp_if_include": network,
         "NCCL_IGNORE_CPU_AFFINITY": "1",
         "VLLM_HOST_IP": end.address,
         "RAY_memory_monitor_refresh_ms": "0",  # it counts page cache as used, and kills a load on unified memory

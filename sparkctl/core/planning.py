@@ -72,10 +72,10 @@ def plan(
         expected_memory=profile.expected_memory, floor_memory=profile.floor_memory, guard=guard_rule(profile),
         secrets=secrets,
     )  # fmt: skip
-    return made if place is None else _placed(made, place, engine)
+    return made if place is None else _placed(made, place, engine, home)
 
 
-def _placed(made: LaunchPlan, place: Place, engine: Engine) -> LaunchPlan:
+def _placed(made: LaunchPlan, place: Place, engine: Engine, home: str) -> LaunchPlan:
     """Return the launch of one rank. What the profile sets of itself goes before what is found out about the way.
 
     A worker answers nobody: it has no port, and is as ready as its process lives; the head's readiness is the model's.
@@ -92,6 +92,7 @@ def _placed(made: LaunchPlan, place: Place, engine: Engine) -> LaunchPlan:
         made,
         command=engine.joined(made.command, rank),
         env=(*((name, value) for name, value in place.env if name not in own), *made.env),
+        mounts=(*made.mounts, *(mount(text, home) for text in engine.login_mounts(rank))),
         devices=(*made.devices, *devices),
         ulimits=(*made.ulimits, *memlock),
         ipc=made.ipc or "host",

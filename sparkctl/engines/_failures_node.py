@@ -90,8 +90,8 @@ _DOCKER = (
     ),
     rule(
         r"exec: \\?\"(?P<name>[^\"\\]+)\\?\": (?:executable file not found in \$PATH|stat \S+: no such file)"
-        r"|^(?:\S*/)?(?:ba|da)?sh: (?:line )?(?:\d+: )?(?P<known>(?:\S*/)?(?:vllm|sglang|python3?|trtllm-serve|llama-server"
-        r"|ollama|mpirun|ray)): (?:command )?not found$",
+        r"|^(?:\S*/)?(?:ba|da)?sh: (?:line )?(?:\d+: )?(?:exec: )?(?P<known>(?:\S*/)?(?:vllm|sglang|python3?"
+        r"|trtllm-\w[\w-]*|llama-server|ollama|mpirun|ray)): (?:command )?not found$",
         Cause.BAD_VALUE,
         "The image has no program [{name}][{known}].",
         "Correct command (or container.entrypoint), or take an image that has it.",

@@ -201,6 +201,11 @@ class Engine(Protocol):
         """
         ...
 
+    def login_mounts(self, rank: Rank) -> tuple[str, ...]:
+        """Return the mounts, as a profile writes them, of the SSH keys by which one rank's container logs in at another's; none
+        where the ranks meet in another way."""
+        ...
+
     def begins_with_head(self, words: tuple[str, ...]) -> bool:
         """Tell whether the head has to be there before the others; else they wait for it, and it is started last."""
         ...

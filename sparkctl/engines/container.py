@@ -47,6 +47,10 @@ class Container:
             "set nodes: 1, or name the engine: sglang, vllm or llamacpp",
         )
 
+    def login_mounts(self, rank: Rank) -> tuple[str, ...]:
+        """Return nothing: no rank logs in at another."""
+        return ()
+
     def begins_with_head(self, words: tuple[str, ...]) -> bool:
         """Return False: there is no order of several."""
         return False

@@ -210,6 +210,10 @@ class LlamaCpp:
             return (*words, "--rpc", ",".join(f"{address}:{_RPC}" for address in rank.addresses[1:]))
         return ("rpc-server", "--host", rank.own, "--port", str(_RPC))
 
+    def login_mounts(self, rank: Rank) -> tuple[str, ...]:
+        """Return nothing: no rank logs in at another."""
+        return ()
+
     def begins_with_head(self, words: tuple[str, ...]) -> bool:
         """Return False: the server looks for its workers at once."""
         return False

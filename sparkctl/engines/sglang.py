@@ -140,6 +140,10 @@ class SGLang:
         place = ("--nnodes", str(rank.count), "--node-rank", str(rank.index))
         return (*words, *place, "--dist-init-addr", f"{rank.head}:{_RENDEZVOUS}")
 
+    def login_mounts(self, rank: Rank) -> tuple[str, ...]:
+        """Return nothing: no rank logs in at another."""
+        return ()
+
     def begins_with_head(self, words: tuple[str, ...]) -> bool:
         """Return False: whoever comes first waits at the rendezvous."""
         return False

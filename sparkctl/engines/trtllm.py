@@ -1,5 +1,7 @@
 """TensorRT-LLM's trtllm-serve (1.1 to 1.3, PyTorch backend). Read from its source and from public logs of a GB10; not run here.
 
+Over several Sparks mpirun starts it (`_mpirun`).
+
 It sizes its KV cache twice: a small one to measure with, then the one that stays. ``/metrics`` is a list of JSON here; Prometheus'
 page is elsewhere, and only there with ``return_perf_metrics: true`` in the file of ``args.config``.
 """
@@ -8,11 +10,11 @@ from __future__ import annotations
 
 import re
 
-from sparkctl.engines import _exposition, _launch
+from sparkctl.engines import _exposition, _launch, _mpirun
 from sparkctl.engines._failures import COMMON, cuda_memory
+from sparkctl.engines._failures_mpirun import MPIRUN, SAID
 from sparkctl.engines._vocabulary import Vocabulary, loading, rule
 from sparkctl.engines.base import Decoding, Defaults, Failure, Rank, Signal, Signs, Weight
-from sparkctl.errors import InvalidInput
 from sparkctl.model.engine_facts import EngineFact, FactName
 from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
@@ -78,6 +80,7 @@ _PHASES = (
     ("Creating CUDA graph instances", loading("graphs")),
     ("Run generation only CUDA graph warmup", loading("graphs")),
     ("Run generation-only CUDA graph warmup", loading("graphs")),
+    *SAID,
 )
 _BARS = (
     ("safetensors", "weights"),
@@ -162,7 +165,7 @@ _ENDS = (
         weight=Weight.AFTERMATH,
     ),
 )
-_VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + COMMON)
+_VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + MPIRUN + COMMON)
 
 _KV = re.compile(r"^\[MemUsageChange\] Allocated [\d.]+ \w+ for max tokens in paged KV cache \((?P<tokens>\d+)\)")
 _SIZES = re.compile(r"^max_seq_len=(?P<context>\d+), max_num_requests=(?P<requests>\d+)")
@@ -240,14 +243,16 @@ class TensorRTLLM:
         return _launch.argv(profile, self.defaults, lambda path, _: (path,), name_flags=())
 
     def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
-        """Raise `InvalidInput`: its ranks are started by mpirun, which needs a way by SSH from container to container."""
-        raise InvalidInput(
-            "trtllm-serve over several Sparks is started by mpirun, with SSH between the containers: sparkctl does not set that up",
-            "set nodes: 1, or take a vLLM or SGLang profile for both Sparks",
-        )
+        """Return the command with ``trtllm-llmapi-launch``, by mpirun on the head; a worker is an sshd that mpirun logs in at."""
+        _launch.refuse_script(words)
+        return _mpirun.joined(("trtllm-llmapi-launch", *words), rank)
+
+    def login_mounts(self, rank: Rank) -> tuple[str, ...]:
+        """Return the head's ``~/.ssh``, and a worker's list of who may log in."""
+        return _mpirun.login_mounts(rank)
 
     def begins_with_head(self, words: tuple[str, ...]) -> bool:
-        """Return False: there is no order of several."""
+        """Return False: the head waits for every worker's sshd."""
         return False
 
     def classify(self, line: str) -> Signal | None:

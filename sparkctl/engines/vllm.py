@@ -212,6 +212,10 @@ class VLLM:
         join = f"ray start --address={rank.head}:{_RAY} {here} --block"
         return ("sh", "-c", f'{join} & trap "kill $!" TERM INT; wait $!')
 
+    def login_mounts(self, rank: Rank) -> tuple[str, ...]:
+        """Return nothing: no rank logs in at another."""
+        return ()
+
     def begins_with_head(self, words: tuple[str, ...]) -> bool:
         """Tell whether Ray joins them: a worker gives up soon where there is no head. Without Ray they wait for each other."""
         return _launch.value(words, "distributed-executor-backend") == "ray"

@@ -15,7 +15,7 @@ from sparkctl.errors import Refused, Starved
 from sparkctl.model.fabric import NodeLanes
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.units import gib
-from sparkctl.operations import fabric_check, fitting
+from sparkctl.operations import fabric_check, fitting, login_check
 from sparkctl.operations.drop_caches import sudoers_hint
 from sparkctl.operations.labels import port_of
 from sparkctl.operations.preflight import Scene, decide
@@ -150,7 +150,8 @@ async def _way(crew: Crew, request: SwitchRequest) -> None:
             request.nodes[0].name, "not every node said what links it has: the way between them is not checked"
         )
     way = find_way(lanes, {node.name: node.fabric for node in request.nodes if node.fabric is not None})
-    for caution in (*way.cautions, *await fabric_check.check(sessions, way)):
+    cautions = (*way.cautions, *await fabric_check.check(sessions, way))
+    for caution in (*cautions, *await login_check.check(request.engine, sessions, way)):
         crew.warn(None, caution)
     return None
 

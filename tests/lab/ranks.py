@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from tests.lab.bed.lab import Lab
-from tests.lab.bed.names import FABRIC
+from tests.lab.bed.lab import KEYS, Lab
+from tests.lab.bed.names import FABRIC, USER
 from tests.lab.bed.node import LabNode
-from tests.lab.bed.shell import await_true
+from tests.lab.bed.shell import await_true, run
 from tests.lab.command import Sparkctl
 from tests.lab.outcomes import inspect, ours
 
@@ -57,3 +59,23 @@ def talk_over_the_cable(node: LabNode) -> bool:
         line.split()[2].startswith("10.80.") and line.split()[3].startswith("10.80.")
         for line in node.sh("ss", "-tnH", "state", "established").splitlines()
     )
+
+
+def exchange_keys(head: LabNode, worker: LabNode) -> None:
+    """Let the head's user log in at the worker as NVIDIA's discover-sparks does: by a key that only ~/.ssh/config names."""
+    home = f"/home/{USER}/.ssh"
+    with tempfile.TemporaryDirectory() as place:
+        key = Path(place, "key")
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
+        head.put(f"{home}/id_ed25519_shared", key.read_text())
+        head.put(f"{home}/config", "Host *\n    IdentityFile ~/.ssh/id_ed25519_shared\n")
+        head.sh("chmod", "600", f"{home}/id_ed25519_shared", f"{home}/config")
+        head.sh("chown", "-R", f"{USER}:", home)
+        allowed = (KEYS / "client.pub").read_text() + key.with_suffix(".pub").read_text()
+        worker.put(f"{home}/authorized_keys", allowed)
+
+
+def take_keys_back(head: LabNode, worker: LabNode) -> None:
+    """Undo `exchange_keys`."""
+    head.sh("rm", "-f", *(f"/home/{USER}/.ssh/{name}" for name in ("id_ed25519_shared", "config")))
+    worker.put(f"/home/{USER}/.ssh/authorized_keys", (KEYS / "client.pub").read_text())

@@ -57,6 +57,10 @@ def rules(profile: Profile, settings: Settings, held: Held) -> Iterator[Remark]:
         setting = "args.kv_cache_free_gpu_memory_fraction=0.7"
         yield Remark(Lint.MEMORY_SHARE, Level.WARNING, where, message, on_key=share is None, setting=setting)
     size = settings.get("--tensor_parallel_size") or settings.get("--pipeline_parallel_size")
+    ranks = (settings.number("--tensor_parallel_size") or 1) * (settings.number("--pipeline_parallel_size") or 1)
     if size is not None:
-        ranks = (settings.number("--tensor_parallel_size") or 1) * (settings.number("--pipeline_parallel_size") or 1)
         yield from together.too_many_ranks(profile, int(ranks), size.where)
+    if ranks < profile.nodes and (size is not None or not has_file):
+        message = f"mpirun starts a rank on each of {profile.nodes} Sparks, and tp_size times pp_size is {int(ranks)}"
+        where, setting = size.where if size is not None else ("args",), f"args.tp_size={profile.nodes}"
+        yield Remark(Lint.BAD_COMBINATION, Level.WARNING, where, message, on_key=size is None, setting=setting)

@@ -84,6 +84,30 @@ def test_a_flag_is_judged(tmp_path: Path, engine: str, args: str, expected: str 
         assert expected in lines[0]
 
 
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ("max_batch_size: 4", None),  # it may be in the file
+        ("tp_size: 1", "9:12: warning[bad-combination]: mpirun starts a rank on each of 2 Sparks"),
+        ("tp_size: 2", None),
+        ("pp_size: 2", None),
+    ],
+)
+def test_mpirun_wants_as_many_ranks_as_sparks(tmp_path: Path, args: str, expected: str | None) -> None:
+    lines = found(tmp_path, HEADS["trtllm"].replace("name: mine\n", "name: mine\nnodes: 2\n") + f"  {args}\n")
+    if expected is None:
+        assert lines == []
+    else:
+        assert len(lines) == 1, lines
+        assert expected in lines[0]
+
+
+def test_mpirun_wants_ranks_where_no_file_may_say_them(tmp_path: Path) -> None:
+    text = HEADS["trtllm"].replace("name: mine\n", "name: mine\nnodes: 2\n")
+    lines = found(tmp_path, text.replace("  config: /c.yaml\n", "  max_batch_size: 8\n"))
+    assert any("mpirun starts a rank on each of 2 Sparks, and tp_size times pp_size is 1" in line for line in lines)
+
+
 def test_of_a_build_that_nobody_knows_only_warnings_are_said(tmp_path: Path) -> None:
     text = HEADS["llamacpp"].replace("engine_version: 0.5.0\n", "") + "  made-up: 1\n"
     unknown, inexact = sorted(found(tmp_path, text), key=lambda line: "made-up" not in line)

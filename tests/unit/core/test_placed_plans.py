@@ -74,3 +74,13 @@ def test_what_the_profile_sets_goes_before_what_was_found() -> None:
 def test_a_network_of_its_own_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"container\.network is bridge"):
         placed(0, replace(PROFILE, container=ContainerOptions(network="bridge")))
+
+
+def test_what_mpirun_logs_in_with_is_mounted_from_the_users_home() -> None:
+    own = replace(PROFILE, engine="trtllm", mounts=("~/models:/models",), args=(("tp_size", "2"),))
+    assert [str(one) for one in placed(0, own).mounts] == ["/home/milo/models:/models", "/home/milo/.ssh:/tmp/.ssh:ro"]
+    assert [str(one) for one in placed(1, own).mounts] == [
+        "/home/milo/models:/models",
+        "/home/milo/.ssh/authorized_keys:/tmp/.ssh/authorized_keys:ro",
+    ]
+    assert placed(0).mounts == ()

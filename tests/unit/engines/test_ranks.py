@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from sparkctl import engines
@@ -49,10 +51,50 @@ def test_llama_reaches_its_workers() -> None:
     assert llama.joined(("llama-server",), Rank(2, trio)) == ("rpc-server", "--host", trio[2], "--port", "50052")
 
 
-@pytest.mark.parametrize("engine", ["trtllm", "container"])
-def test_what_cannot_be_spread_says_so(engine: str) -> None:
+def test_trtllm_is_started_by_mpirun_on_the_head() -> None:
+    trtllm = engines.load("trtllm")
+    words = ("trtllm-serve", "/models/a b; $(reboot)", "--tp_size", "3")
+    trio = (*PAIR, "192.168.200.13")
+    head = trtllm.joined(words, Rank(0, trio))
+    assert head[:2] == ("sh", "-c")
+    assert head[3:7] == ("sh", *trio[1:], "--"), "the workers are words: no shell reads them"
+    assert head[-5:] == ("trtllm-llmapi-launch", *words)
+    mpirun = head[7:-5]
+    assert mpirun[0] == "mpirun"
+    assert mpirun[5:] == ("-np", "3", "--host", "192.168.200.11:1,192.168.200.12:1,192.168.200.13:1", *mpirun[9:])
+    assert mpirun[9:11] == ("sh", "-c")
+    assert "-x" not in mpirun, "what is named there would be seen in a list of processes, and is the head's own"
+    assert not trtllm.begins_with_head(words)
+
+
+def test_a_worker_of_mpirun_is_an_sshd_on_the_link_alone() -> None:
+    trtllm = engines.load("trtllm")
+    worker = trtllm.joined(("trtllm-serve", "m"), WORKER)
+    assert worker[3:5] == ("sh", PAIR[1])
+    assert '"ListenAddress=$1"' in worker[2]
+    assert "AuthenticationMethods=publickey" in worker[2]
+    assert not any("trtllm" in word for word in worker), "its command comes by mpirun"
+
+
+def test_only_the_head_of_mpirun_gets_private_keys() -> None:
+    trtllm = engines.load("trtllm")
+    assert trtllm.login_mounts(HEAD) == ("~/.ssh:/tmp/.ssh:ro",)
+    assert trtllm.login_mounts(WORKER) == ("~/.ssh/authorized_keys:/tmp/.ssh/authorized_keys:ro",)
+    assert [engines.load(name).login_mounts(HEAD) for name in ("sglang", "vllm", "llamacpp")] == [(), (), ()]
+
+
+@pytest.mark.parametrize("rank", [HEAD, WORKER])
+def test_the_scripts_of_mpirun_are_of_any_posix_shell(rank: Rank) -> None:
+    words = engines.load("trtllm").joined(("trtllm-serve", "m"), rank)
+    scripts = [words[2], *([] if rank.is_head else [words[5]])]
+    for script in scripts:
+        read = subprocess.run(["sh", "-n"], input=script, text=True, capture_output=True)
+        assert (read.returncode, read.stderr) == (0, "")
+
+
+def test_what_cannot_be_spread_says_so() -> None:
     with pytest.raises(InvalidInput, match="Spark") as refused:
-        engines.load(engine).joined(("x",), HEAD)
+        engines.load("container").joined(("x",), HEAD)
     assert refused.value.hint
 
 
@@ -70,7 +112,7 @@ def test_what_differs_from_rank_to_rank_is_not_the_profiles(engine: str, own: st
         engines.load(engine).joined(("x", own), WORKER)
 
 
-@pytest.mark.parametrize("engine", ["sglang", "vllm", "llamacpp"])
+@pytest.mark.parametrize("engine", ["sglang", "vllm", "llamacpp", "trtllm"])
 def test_a_script_cannot_be_joined(engine: str) -> None:
     with pytest.raises(InvalidInput, match="script"):
         engines.load(engine).joined(("bash", "-c", "exec something"), HEAD)

@@ -196,3 +196,54 @@ def test_its_command_line() -> None:
         *("--max_batch_size", "64", "--trust_remote_code"),
     )
     assert ENGINE.decoding(("trtllm-serve", "m", "--tp_size", "2")) == Decoding(ranks=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "told"),
+    [
+        # As Open MPI 4.1.4 and OpenSSH 9.2 said them.
+        ("ORTE was unable to reliably start one or more daemons.", Cause.WORKER_LOST, "could not start its daemon"),
+        ("ORTE has lost communication with a remote daemon.", Cause.WORKER_LOST, "lost its daemon"),
+        ("PRTE has lost communication with a remote daemon.", Cause.WORKER_LOST, "lost its daemon"),
+        ("mpirun was unable to find the specified executable file, and therefore", Cause.BAD_VALUE, "ranks' command"),
+        (
+            "mpirun noticed that process rank 1 with PID 77 on node spark2 exited on signal 9 (Killed).",
+            Cause.WORKER_LOST,
+            "lost rank 1: signal 9",
+        ),
+        ("Primary job  terminated normally, but 1 process returned", Cause.WORKER_LOST, "A rank ended"),
+        ("MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD", Cause.CRASHED, "ended itself"),
+        ("root@10.80.0.12: Permission denied (publickey).", Cause.PERMISSION, "refused"),
+        (
+            "Error: cannot log in at the worker 10.80.0.12: root@10.80.0.12: Permission denied (publickey).",
+            Cause.PERMISSION,
+            "(10.80.0.12)",
+        ),
+        (
+            "Error: cannot log in at the worker 10.80.0.12: ssh: connect to host 10.80.0.12 port 2233: Connection refused",
+            Cause.WORKER_LOST,
+            "Connection refused",
+        ),
+        ("error: Bind to port 2233 on 10.80.0.12 failed: Address already in use.", Cause.PORT_IN_USE, "port 2233"),
+        ("Error: the image lacks openssh-server, and it could not be installed", Cause.BAD_VALUE, "openssh-server"),
+        ("sh: 1: exec: trtllm-llmapi-launch: not found", Cause.BAD_VALUE, "trtllm-llmapi-launch"),
+        ("This rank is over: mpirun's daemon ended with 1", Cause.WORKER_LOST, "is over"),
+    ],
+)
+def test_what_ends_ranks_that_mpirun_started(line: str, cause: Cause, told: str) -> None:
+    signal = ENGINE.classify(line)
+    assert signal is not None
+    assert signal.failure is not None
+    assert (signal.failure.cause, told in signal.failure.summary) == (cause, True)
+
+
+def test_a_ranks_own_reason_outweighs_what_mpirun_says_of_it() -> None:
+    said = read("trtllm", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+                          "This rank is over: mpirun's daemon ended with 1\n")  # fmt: skip
+    assert said.root.cause is Cause.CUDA_OUT_OF_MEMORY
+
+
+def test_a_head_that_waits_for_its_workers_is_joining() -> None:
+    signal = ENGINE.classify("Waiting for sshd on 10.80.0.12 port 2233")
+    assert signal is not None
+    assert (signal.phase, signal.step) == (Phase.LOADING, Step("join"))
