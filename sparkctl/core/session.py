@@ -29,6 +29,7 @@ class Session:
         self.link: Link = open_link(node, asker or Nobody())
         self.docker = Docker(self.link)
         self.is_over = False
+        self.home: str | None = None  # of the node's user, once a look has told
         self._reporting: list[Callable[[], None]] = []
 
     def report_to(self, emit: Callable[[NodeStateChanged], None]) -> None:
@@ -67,7 +68,7 @@ class Session:
         """
         done = await self.run(probe.command(*sections), stdin=probe.script(), timeout=timeout)
         try:
-            return probe.decode(done.stdout)
+            seen = probe.decode(done.stdout)
         except ValueError as wrong:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise NodeError(
@@ -75,6 +76,9 @@ class Session:
                 f"{self.node.name} answered a look with something else ({wrong})" + (f": {said[-1]}" if said else ""),
                 "see whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
             ) from wrong
+        if seen.identity is not None:
+            self.home = seen.identity.home
+        return seen
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,7 +103,7 @@ class Lent(Session):
 
     def __init__(self, owner: Session) -> None:
         self.node, self.clock, self.link, self.docker = owner.node, owner.clock, owner.link, owner.docker
-        self.is_over = False
+        self.is_over, self.home = False, owner.home
         self._reporting = []
         self._owner = owner
 

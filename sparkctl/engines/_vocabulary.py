@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from sparkctl.engines.base import Failure, Signal, Weight
 from sparkctl.engines.lines import bar
@@ -48,6 +49,8 @@ _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
 _GOES_ON = re.compile(r"\s*\w")
 
 Groups = Mapping[str, str]
+# An engine has a hundred patterns, and most of its lines need none of them: one is compiled once it is searched for.
+_compiled = cache(re.compile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Rule:
     """
 
     needle: str | None
-    pattern: re.Pattern[str]
+    pattern: str
     cause: Cause
     summary: str
     remedy: str
@@ -78,7 +81,7 @@ class Rule:
         """Return the failure this line tells of, None if it tells of something else."""
         if self.needle is not None and self.needle not in line:
             return None
-        if (found := self.pattern.search(line)) is None:
+        if (found := _compiled(self.pattern).search(line)) is None:
             return None
         groups = {name: shorten(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
         if self.worked_out is not None:
@@ -116,8 +119,7 @@ def rule(
 ) -> Rule:
     """Return a Rule; ``on`` is the profile field to change, ``to`` the value to set, ``change`` which way without one;
     ``needs`` and ``during`` as in `Failure`."""
-    found = re.compile(pattern)
-    return Rule(needle, found, cause, summary, remedy, on, fatal, weight, to, change, worked_out, needs, during)
+    return Rule(needle, pattern, cause, summary, remedy, on, fatal, weight, to, change, worked_out, needs, during)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +127,14 @@ class FactRule:
     """A line that tells a fact: what it begins with, and a pattern whose groups ``says`` may name in braces."""
 
     start: str
-    pattern: re.Pattern[str]
+    pattern: str
     name: FactName
     says: str
     is_fallback: bool = False
 
     def read(self, line: str) -> EngineFact | None:
         """Return the fact, None where the line does not tell it."""
-        if not line.startswith(self.start) or (found := self.pattern.search(line)) is None:
+        if not line.startswith(self.start) or (found := _compiled(self.pattern).search(line)) is None:
             return None
         groups = {name: shorten(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
         said = _fill(self.says, groups)
@@ -141,7 +143,7 @@ class FactRule:
 
 def fact(start: str, pattern: str, name: FactName, says: str = "{it}", *, is_fallback: bool = False) -> FactRule:
     """Return a FactRule; ``{it}`` is the pattern's group of that name."""
-    return FactRule(start, re.compile(pattern), name, says, is_fallback)
+    return FactRule(start, pattern, name, says, is_fallback)
 
 
 def _known(template: str, groups: Groups) -> bool:

@@ -18,7 +18,7 @@ from sparkctl.model.node import Node
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.operations.preflight import refuse_without_docker
 from sparkctl.operations.up_request import UpRequest
-from sparkctl.probe.look import Look
+from sparkctl.probe.look import Lanes
 
 _RUN_LENGTH = 12
 
@@ -37,9 +37,9 @@ async def place(ctx: Context, request: UpRequest, sessions: Sequence[Session]) -
 
     Raises `NodeError`, and `Refused` where no way leads from one to the other.
     """
-    looks = await together(*(_look(session, len(sessions) > 1) for session in sessions))
-    way = None if len(sessions) == 1 else _way(request.nodes, looks)
-    alone = [_launch(ctx, request, node, look) for node, look in zip(request.nodes, looks, strict=True)]
+    found = await together(*(_look(session, len(sessions) > 1) for session in sessions))
+    way = None if len(sessions) == 1 else _way(request.nodes, found)
+    alone = [_launch(ctx, request, session) for session in sessions]
     if way is None:
         return tuple(Launch(one, one) for one in alone), None
     addresses, run = tuple(end.address for end in way.ends), uuid.uuid4().hex[:_RUN_LENGTH]
@@ -49,36 +49,38 @@ async def place(ctx: Context, request: UpRequest, sessions: Sequence[Session]) -
             tuple(one.name for one in request.nodes),
             run,
             environment(way, node.name),
-            look.lanes is not None and look.lanes.has_devices,
+            lanes is not None and lanes.has_devices,
         )
-        for index, (node, look) in enumerate(zip(request.nodes, looks, strict=True))
+        for index, (node, lanes) in enumerate(zip(request.nodes, found, strict=True))
     ]
-    placed = [
-        _launch(ctx, request, node, look, at) for node, look, at in zip(request.nodes, looks, places, strict=True)
-    ]
+    placed = [_launch(ctx, request, session, at) for session, at in zip(sessions, places, strict=True)]
     return tuple(map(Launch, placed, alone)), way
 
 
-async def _look(session: Session, is_of_several: bool) -> Look:
+async def _look(session: Session, is_of_several: bool) -> Lanes | None:
+    """Have the session know its user's home; return what links the node has, where that is asked."""
     await session.link.connect()
-    look = await session.look("identity", "docker", *(["fabric"] if is_of_several else []))
+    asked = [*(["identity", "docker"] if session.home is None else []), *(["fabric"] if is_of_several else [])]
+    if not asked:
+        return None
+    look = await session.look(*asked)
     refuse_without_docker(session.node.name, look)
-    return look
+    return look.lanes
 
 
-def _way(nodes: Sequence[Node], looks: Sequence[Look]) -> Way:
+def _way(nodes: Sequence[Node], found: Sequence[Lanes | None]) -> Way:
     lanes = [
-        NodeLanes(node.name, look.lanes.lanes if look.lanes else (), look.lanes is not None and look.lanes.has_devices)
-        for node, look in zip(nodes, looks, strict=True)
+        NodeLanes(node.name, each.lanes if each else (), each is not None and each.has_devices)
+        for node, each in zip(nodes, found, strict=True)
     ]
     return find_way(lanes, {node.name: node.fabric for node in nodes if node.fabric is not None})
 
 
-def _launch(ctx: Context, request: UpRequest, node: Node, look: Look, place: Place | None = None) -> LaunchPlan:
+def _launch(ctx: Context, request: UpRequest, session: Session, place: Place | None = None) -> LaunchPlan:
     plan = make_plan(
         request.profile,
-        node,
-        home=look.identity.home if look.identity else "~",
+        session.node,
+        home="~" if session.home is None else session.home,
         operator=ctx.operator,
         environ=request.environ,
         engine=request.engine,

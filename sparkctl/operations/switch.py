@@ -29,6 +29,7 @@ from sparkctl.operations.switch_request import SwitchRequest
 from sparkctl.operations.switch_run import SwitchRun
 from sparkctl.operations.timing import Timing
 from sparkctl.operations.up import up
+from sparkctl.wire import docker
 
 _UNCHANGED = "interrupted before anything was changed"
 
@@ -65,6 +66,8 @@ class _Switch:
         async with AsyncExitStack() as stack:
             for node in self.request.known:
                 self.sessions[node.name] = await opened(stack, self.ctx, node, emit)
+            if not self.request.dry_run:
+                docker.get_ready()
             plan = await guard(self._plan(self.ctx), _UNCHANGED)
             emit(SwitchPlanned(self.ctx.clock.now(), plan.nodes[0], plan))
             if plan.obstacles:
@@ -116,7 +119,7 @@ class _Switch:
         )  # fmt: skip
 
     def _goes(self, plan: SwitchPlan) -> Sequence[tuple[NodeName, Container]]:
-        goes = {(change.node, one.container_id) for change in plan.changes for one in change.stops}
+        goes = _stopped(plan)
         return [
             (site.node, one.container)
             for site in self.sites
@@ -142,9 +145,8 @@ class _Switch:
 
     async def _is_as_planned(self, crew: Crew, plan: SwitchPlan) -> None:
         """Look again under the locks: before, somebody may have started or stopped something."""
-        goes = set(self._goes(plan))
         again = await self._plan(crew.inner)
-        if set(self._goes(again)) != goes or again.obstacles:
+        if _stopped(again) != _stopped(plan) or again.obstacles:
             raise Refused("what runs there has changed meanwhile, and nothing was done", f"again: {self.request.again}")
 
     # where nothing has to stop
@@ -163,3 +165,8 @@ class _Switch:
             clock.now(), Outcome.PLANNED, 0, clock.monotonic() - self.began, self.request.nodes[0].name,
             self.request.profile.name,
         )  # fmt: skip
+
+
+def _stopped(plan: SwitchPlan) -> set[tuple[NodeName, str]]:
+    """Return the containers that it stops."""
+    return {(change.node, one.container_id) for change in plan.changes for one in change.stops}

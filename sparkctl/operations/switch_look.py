@@ -57,19 +57,21 @@ async def sites(ctx: Context, request: SwitchRequest, sessions: Sequence[Session
 
 async def _seen(ctx: Context, request: SwitchRequest, session: Session) -> Seen:
     await session.link.connect()
-    first = await session.look("identity", "docker", "journal")
-    refuse_without_docker(session.node.name, first)
-    home = first.identity.home if first.identity else "~"
+    if session.home is None:
+        refuse_without_docker(session.node.name, await session.look("identity", "docker"))
+    home = "~" if session.home is None else session.home
     launch, alone = (_launch(ctx, request, session, home, alone=one) for one in (False, True))
-    if launch is not None:
-        journal.refuse_seen(session.node.name, ctx, first.journal)
-    wanted = [] if alone is None else fitting.sections(request.profile, alone)
-    containers, look = await together(
-        session.docker.list(), session.look("memory", "processes", "gpu", "listen", *wanted)
-    )
-    if launch is None:
+    asked = ["journal", "memory", "processes", "gpu", "listen"]
+    if launch is None or alone is None:
+        containers, look = await together(session.docker.list(), session.look(*asked))
         return Seen(look, containers, None, None, frozenset(), True)
-    comes, image = await together(fitting.loading(session, look, containers), session.docker.image(launch.image))
+    containers, image, look = await together(
+        session.docker.list(),
+        session.docker.image(launch.image),
+        session.look(*asked, *fitting.sections(request.profile, alone)),
+    )
+    journal.refuse_seen(session.node.name, ctx, look.journal)
+    comes = await fitting.loading(session, look, containers)
     return Seen(look, containers, launch, alone, comes, image is not None)
 
 

@@ -32,6 +32,7 @@ from sparkctl.operations.ranks_preflight import refuse_count, refuse_half, refus
 from sparkctl.operations.ranks_watch import Offsets, measure_clocks, watch
 from sparkctl.operations.stream import Emit, opened, stream
 from sparkctl.operations.up_request import UpRequest
+from sparkctl.wire import docker
 
 _UNCHANGED = "interrupted before anything was changed"
 _NOT_STARTED = "interrupted before anything was started"
@@ -68,6 +69,8 @@ class _Gang:
         refuse_count(self.request.profile, self.request.nodes)
         async with AsyncExitStack() as stack:
             sessions = [await opened(stack, self.ctx, node, self.emit) for node in self.request.nodes]
+            if not self.request.dry_run:
+                docker.get_ready()
             ended = await self._prepare(sessions)
             if ended is not None:
                 return ended
@@ -162,9 +165,11 @@ class _Gang:
     async def _start(self) -> Ended:
         """Start it under the locks, and watch it."""
         guard = self.ctx.interrupt.guard
-        # Between the look and the lock somebody may have started something: decide on what is true now.
-        await guard(together(*(rank.look() for rank in self.ranks)), _UNCHANGED)
-        await guard(self._decide(), _UNCHANGED)
+        # Between the look and the lock somebody may have started something: decide on what is true now. A step of another
+        # verb had the locks when it looked.
+        if not all(rank.plan.node in self.ctx.holds for rank in self.ranks):
+            await guard(together(*(rank.look() for rank in self.ranks)), _UNCHANGED)
+            await guard(self._decide(), _UNCHANGED)
         for rank in self.ranks:
             rank.warn_of_decision()
         failed = await self._containers()
@@ -187,7 +192,6 @@ class _Gang:
         nothing = _OLD_GONE if self._stopped_another else _NOT_STARTED
         await self.ctx.interrupt.guard(together(*(self._ready_node(rank) for rank in self.ranks)), nothing)
         self.ctx.interrupt.check(nothing)
-        await self.ctx.interrupt.guard(together(*(rank.fit.begin(rank.session) for rank in self.ranks)), nothing)
         return await self._create_all()
 
     @property
@@ -204,7 +208,7 @@ class _Gang:
     async def _ready_node(self, rank: NodeStart) -> None:
         if rank.plan.drop_caches:
             await rank.drop_caches()
-        await rank.arm()
+        await together(rank.arm(), rank.fit.begin(rank.session))
 
     async def _create_all(self) -> Ended | None:
         """Create the ranks in the order that the engine wants; where one cannot be, those before it are taken back."""
