@@ -20,7 +20,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Verdict
-from sparkctl.operations import earlier, fabric_check, judge
+from sparkctl.operations import earlier, fabric_check, judge, login_check
 from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.create import CreatingTooLong
 from sparkctl.operations.endpoint import endpoint
@@ -142,7 +142,8 @@ class _Gang:
         """Say what is to be minded of the way between the nodes; raises `Refused` where they do not reach each other on it."""
         if self.way is None or self.head.decision.attach is not None:
             return
-        for caution in (*self.way.cautions, *await fabric_check.check(sessions, self.way)):
+        cautions = (*self.way.cautions, *await fabric_check.check(sessions, self.way))
+        for caution in (*cautions, *await login_check.check(self.request.engine, sessions, self.way)):
             self.emit(Warned(self.ctx.clock.now(), None, caution))
 
     async def _already_there(self) -> Ended | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab.bed.lab import why_not
+from tests.nightly import mpirun
 from tests.nightly.engines.install import VLLM, Install
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +59,10 @@ def _jobs(cache: Path, install: Install, recipes: tuple[str, ...]) -> Iterator[J
     yield Job(
         "ray", "a model over two nodes by a real Ray", (python, "-m", "tests.nightly.ray_cluster", "--cache", str(cache)),
         r" s  down: ", _HOUR, why_not,
+    )  # fmt: skip
+    yield Job(
+        "mpirun", "TensorRT-LLM's ranks on two nodes by a real Open MPI", (python, "-m", "tests.nightly.mpirun"),
+        r" s  a rank that ran out of memory: ", _HOUR, mpirun.why_not_here,
     )  # fmt: skip
     yield Job(
         "engines", "a real vLLM and llama-server, started, loaded and broken",

@@ -1,0 +1,224 @@
+"""TensorRT-LLM over two Sparks on a real Open MPI: mpirun logs in at a real sshd, and starts the ranks on both nodes.
+
+``python -m tests.nightly.mpirun`` runs `sparkctl up` of a two-node profile of engine trtllm in the lab, with this machine's
+openmpi-bin and openssh-server in the containers. In place of ``trtllm-llmapi-launch`` and ``trtllm-serve`` small programs meet
+by MPI: the head serves once rank 1 has sent it its address. Then each way in which it can end. Exit 0: all was as it should be,
+or it cannot be run here, which is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.lab.bed.lab import BY_HAND, Lab, alone, why_not
+from tests.lab.bed.names import ADDRESSES, FABRIC, IMAGE, USER
+from tests.lab.bed.node import LabNode
+from tests.lab.bed.shell import await_true
+from tests.lab.command import Sparkctl
+from tests.lab.outcomes import ours
+from tests.lab.ranks import exchange_keys
+from tests.nightly.ray_cluster import Wrong, expect, tell
+
+_WITHIN = 600.0
+_PLACE = "/opt/ranks"
+_TOKEN = "hf_aTokenThatNobodyMaySee"
+_PROCESSES = ("mpirun", "orted", "trtllm-serve")
+_LAUNCH = '#!/bin/sh\nexec "$@"\n'
+_SERVE = """\
+#!/usr/bin/python3
+import ctypes, os, subprocess, sys
+from standin import flags, listen, say, stay
+
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+world, whole = (ctypes.addressof(ctypes.c_char.in_dll(mpi, name)) for name in ("ompi_mpi_comm_world", "ompi_mpi_char"))
+world, whole = ctypes.c_void_p(world), ctypes.c_void_p(whole)
+mpi.MPI_Init(None, None)
+rank, size, words = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(64)
+mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+mpi.MPI_Comm_size(world, ctypes.byref(size))
+own = os.environ["VLLM_HOST_IP"]
+cable, token = os.environ["NCCL_SOCKET_IFNAME"], os.environ["HF_TOKEN"]
+say(f"rank {rank.value} of {size.value} on {own} over {cable}, token of {len(token)}", 1)
+say(f"cores: {len(os.sched_getaffinity(0)) == os.cpu_count()}", 1)
+if rank.value:
+    if os.environ.get("LAB_END") == "cuda-oom":
+        sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+                 "119.70 GiB of which 1.21 GiB is free.")
+    words.value = own.encode()
+    mpi.MPI_Send(words, 64, whole, 0, 7, world)
+    while True:
+        subprocess.run(["sleep", "1000"])
+mpi.MPI_Recv(words, 64, whole, 1, 7, world, None)
+say(f"the ranks stand on {own} {words.value.decode()}", 1)
+listen(flags(sys.argv[1:]) | {"model": sys.argv[1]}, "vllm")
+say("INFO:     Application startup complete.")
+stay()
+"""
+
+
+def main() -> int:
+    """Start, look, break, stop."""
+    argparse.ArgumentParser(prog="python -m tests.nightly.mpirun", description=__doc__).parse_args()
+    if reason := why_not_here():
+        print(f"SKIPPED: mpirun over two nodes, {reason}")
+        return 0
+    with alone(_WITHIN), tempfile.TemporaryDirectory(prefix="sparkctl-nightly-home-") as home:
+        bed = Lab()
+        if not BY_HAND.exists():
+            bed.down()
+        try:
+            bed.up()
+            command = Sparkctl(Path(home))
+            command.configure(fabric=FABRIC)
+            command.env["HF_TOKEN"] = _TOKEN
+            try:
+                play(bed, command)
+            except Wrong as wrong:
+                print(f"WRONG: {wrong}")
+                return 1
+            finally:
+                command("down", "--all", "--json", timeout=_WITHIN)
+                command.end_all()
+        finally:
+            if not BY_HAND.exists():
+                bed.down()
+    return 0
+
+
+def why_not_here() -> str | None:
+    """Return why it cannot be run on this machine, None where it can."""
+    missing = [name for name in ("mpirun", "sshd") if shutil.which(name) is None]
+    return why_not() or (f"there is no {' and no '.join(missing)}: openmpi-bin, openssh-server" if missing else None)
+
+
+def play(bed: Lab, command: Sparkctl) -> None:
+    """Refused without keys; started; ended by the head's death; started again by Docker; stopped; failed. Raises `Wrong`."""
+    head, worker = bed.nodes.values()
+    for node in (head, worker):
+        install(node)
+    without_keys(bed, command)
+    exchange_keys(head, worker)
+    started(bed, command)
+    head_dies(head, worker)
+    kept(head, worker)
+    stopped(bed, command)
+    rank_fails(command)
+
+
+def install(node: LabNode) -> None:
+    """Put the programs on a node."""
+    node.sh("mkdir", "-p", _PLACE)
+    for name, text in (("trtllm-llmapi-launch", _LAUNCH), ("trtllm-serve", _SERVE)):
+        node.put(f"{_PLACE}/{name}", text)
+        node.sh("chmod", "755", f"{_PLACE}/{name}")
+
+
+def without_keys(bed: Lab, command: Sparkctl) -> None:
+    """It is refused while nothing has changed."""
+    began = time.monotonic()
+    ran = command("up", profile(command), "--json", timeout=_WITHIN)
+    said = ran.out + ran.err
+    expect(ran.code == 6 and "ssh-copy-id milo@10.80.0.12" in said, "not refused for want of keys", ran)
+    expect(not any(ours(node) for node in bed.nodes.values()), "a container was made all the same", ran)
+    tell("up: refused, as the head cannot log in at the worker", began)
+
+
+def started(bed: Lab, command: Sparkctl) -> None:
+    """Both ranks are there, each with its own Spark's environment, and the token is nowhere to be seen."""
+    began = time.monotonic()
+    shown = command("up", profile(command), "--dry-run", timeout=_WITHIN)
+    expect(f"/home/{USER}/.ssh/authorized_keys:/tmp/.ssh/authorized_keys:ro" in shown.out, "keys are not shown", shown)
+    ran = command("up", profile(command), "--json", timeout=_WITHIN)
+    expect(ran.code == 0 and ran.result["outcome"] == "ready", "up is not ready", ran)
+    cables = [cable for _, cable in ADDRESSES.values()]
+    for rank, node in enumerate(bed.nodes.values()):
+        log = words_of(node)
+        place = f"rank {rank} of 2 on {cables[rank]} over {FABRIC}, token of {len(_TOKEN)}"
+        expect(place in log and "cores: True" in log, f"{node.name} did not say: {place}\n{log}", ran)
+        expect(f"rank {1 - rank} of" not in log, f"{node.name} has the other's words\n{log}", ran)
+        lines = node.sh("sh", "-c", "cat /proc/[0-9]*/cmdline", check=False)
+        expect(_TOKEN not in lines, f"the token is on a command line on {node.name}", ran)
+    expect(f"the ranks stand on {' '.join(cables)}" in words_of(bed.nodes["spark1"]), "rank 1 has not joined", ran)
+    for one in (shown, ran):
+        expect(_TOKEN not in one.out + one.err, "the token is shown", one)
+    status = command("status", "--json")
+    phases = [one["phase"] for node in json.loads(status.out)["nodes"] for one in node["instances"]]
+    expect(phases == ["ready", "ready"], f"status says {phases}", status)
+    tell(f"up: mpirun's ranks on {' and '.join(cables)}, ready when rank 1 had joined", began)
+
+
+def head_dies(head: LabNode, worker: LabNode) -> None:
+    """The worker's container ends by itself where the head's is killed."""
+    began = time.monotonic()
+    head.docker("kill", *ours(head))
+    await_true("the worker's end", lambda: state(worker) == "exited 1", 30.0, 0.1)
+    tell("the head was killed: the worker's container ended by itself", began)
+
+
+def kept(head: LabNode, worker: LabNode) -> None:
+    """The very same containers serve again, as after a switch that is taken back."""
+    began = time.monotonic()
+    for node in (worker, head):
+        node.docker("start", *ours(node))
+    await_true("both ranks, again", lambda: words_of(head).count("Application startup complete") == 2, 60.0, 0.2)
+    tell("docker start of both: the ranks met again", began)
+
+
+def stopped(bed: Lab, command: Sparkctl) -> None:
+    """Nothing is left of it."""
+    began = time.monotonic()
+    down = command("down", "mpi-pair", "--json", timeout=_WITHIN)
+    expect(down.code == 0, "down did not end well", down)
+    expect(time.monotonic() - began < 20, "a rank did not heed the request to end", down)
+    for node in bed.nodes.values():
+        await_true(f"nothing left on {node.name}", lambda node=node: not any(map(node.pids, _PROCESSES)))  # type: ignore[misc]
+        expect(not node.sh("ss", "-Hltn", "sport = :2233").strip(), f"a port of ours is open on {node.name}", down)
+    tell("down: no container, no rank and no sshd of ours on either node", began)
+
+
+def rank_fails(command: Sparkctl) -> None:
+    """A rank that fails is named with its Spark, though mpirun ends both."""
+    began = time.monotonic()
+    ran = command("up", profile(command, LAB_END="cuda-oom"), "--json", timeout=_WITHIN)
+    verdict = ran.result["verdict"]
+    expect(ran.code == 1 and "Rank 1 of 2, on spark2" in verdict["summary"], "not the worker's own failure", ran)
+    expect(verdict["cause"] == "cuda-out-of-memory", f"cause {verdict['cause']}", ran)
+    tell(f"a rank that ran out of memory: {verdict['summary'][:60]}...", began)
+
+
+def profile(command: Sparkctl, **env: str) -> str:
+    """Write the profile: trtllm's, with small programs in their place."""
+    return command.profile(
+        "mpi-pair",
+        engine="trtllm",
+        nodes=2,
+        image=IMAGE,
+        model={"path": "stand-in"},
+        args={"tp_size": 2},
+        env={"PATH": f"{_PLACE}:/usr/sbin:/usr/bin", "PYTHONPATH": "/opt/engine", "HF_TOKEN": "${HF_TOKEN}", **env},
+        mounts=[
+            *(f"{path}:{path}:ro" for path in ("/usr", _PLACE, "/etc/alternatives", "/etc/openmpi")),
+            *(f"{path}:{path}:ro" for path in ("/etc/passwd", "/etc/group")),
+        ],
+        container={"gpus": "none", "network": "host"},
+    )
+
+
+def words_of(node: LabNode) -> str:
+    """Return the log of the one container of ours on a node, both streams."""
+    return node.sh("sh", "-c", f"docker logs {' '.join(ours(node))} 2>&1", check=False)
+
+
+def state(node: LabNode) -> str:
+    """Return how it is, with its exit code."""
+    return node.docker("inspect", "-f", "{{.State.Status}} {{.State.ExitCode}}", *ours(node))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
