@@ -1,11 +1,12 @@
-"""What a switch costs beside waiting for engines, against the same by hand: docker stop, docker run, poll, over the same ssh.
+"""What a switch costs beside waiting for engines, against the same by hand: docker stop, docker run, poll, over ssh.
 
 A model over both nodes gives way to one on the first, and comes back. The engines are stand-ins that load for a known time;
 from each whole time the engine's own part is taken off, from its (last) container's start to its ready line by Docker's
-clock. By hand: the containers are stopped and removed over a warm ControlMaster, the new ones are run with the line that
-`sparkctl up --dry-run --format docker` prints, /health is asked twice a second, and then one token. Nothing by hand looks,
-proves or keeps anything. Without a model: from the first question to /health that fails to the first that is answered, asked
-a hundred times a second; of that, too, the engine's part is taken off.
+clock. By hand: `ssh NODE docker stop`, `docker rm` and the `docker run` line that `sparkctl up --dry-run --format docker`
+prints, one after the other, as a script does it; /health is asked twice a second, and then one token. Nothing by hand looks,
+proves or keeps anything. Both begin from nothing: a new process, new connections. The same over connections that are open
+already (a warm ControlMaster) is measured beside it. Without a model: from the first question to /health that fails to the
+first that is answered, asked a hundred times a second; of that, too, the engine's part is taken off.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ ROUNDS = 7
 LOAD = 2.0  # seconds that each engine loads
 READY = "The server is fired up and ready to roll!"
 POLL = 0.5
+BY_HAND, OPEN = "by hand", "by hand over open connections"
 Ssh = Mapping[str, list[str]]
 
 
@@ -85,11 +87,12 @@ def _report(taken: Mapping[str, Mapping[str, Sequence[float]]], load: tuple[floa
     median = {one.name: one.median for one in series}
     goals = [
         Goal(
-            f"{what}, switch / by hand, {way.name}",
-            median[f"switch, {way.name}, {what}"] / median[f"by hand, {way.name}, {what}"],
-            1.3 if what == "own" else None,
+            f"{what}, switch / {hand}, {way.name}",
+            median[f"switch, {way.name}, {what}"] / median[f"{hand}, {way.name}, {what}"],
+            1.3 if (hand, what) == (BY_HAND, "own") else None,
         )
         for what in ("own", "without a model")
+        for hand in (BY_HAND, OPEN)
         for way in (TO_ONE, TO_TWO)
     ]
     title = f"engines load for {LOAD:g} s; own and without a model: all but the engines' part"
@@ -134,9 +137,11 @@ class _Gap:
 
 
 def _goers(bed: Bed, warm: Ssh, lines: Mapping[str, Mapping[str, str]]) -> dict[str, Callable[[Way], float]]:
+    new = {name: bed.ssh(name) for name in bed.lab.nodes}
     return {
         "switch": lambda way: timed(bed.sparkctl.argv("switch", *way.words), bed.sparkctl.env),
-        "by hand": lambda way: _by_hand(bed, warm, way, lines[way.new]),
+        BY_HAND: lambda way: _by_hand(bed, new, way, lines[way.new]),
+        OPEN: lambda way: _by_hand(bed, warm, way, lines[way.new]),
     }
 
 
