@@ -81,3 +81,8 @@ _PHASES = frozenset(map(str, Phase))
 def is_duration(value: object) -> bool:
     """Tell whether a median may be made of it: JSON as Python reads it knows NaN and Infinity."""
     return isinstance(value, int | float) and abs(value) < 1e9 and math.isfinite(value) and value >= 0
+
+
+def is_size(value: object) -> bool:
+    """Tell whether a value that was kept is a number of bytes that a machine may have."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 50

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
 from sparkctl.core.diagnosing import Diagnosing
-from sparkctl.core.history import SavedLog
+from sparkctl.core.log_files import SavedLog
 from sparkctl.core.logfile import Bytes, blocks, opened
 from sparkctl.core.session import Session
 from sparkctl.engines import load, names

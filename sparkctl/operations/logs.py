@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from sparkctl.core.context import Context
-from sparkctl.core.history import SavedLog
+from sparkctl.core.log_files import SavedLog
 from sparkctl.core.own_questions import is_ours, others
 from sparkctl.core.session import Session
 from sparkctl.core.together import together

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
-from sparkctl.core.history import LogWriter
+from sparkctl.core.log_files import LogWriter
 from sparkctl.core.logtime import moment
 from sparkctl.core.own_questions import others
 from sparkctl.core.reading import LogReader

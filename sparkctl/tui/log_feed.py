@@ -20,7 +20,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.operations.logs import LogsRequest, logs, read_saved
 
 if TYPE_CHECKING:
-    from sparkctl.core.history import SavedLog
+    from sparkctl.core.log_files import SavedLog
     from sparkctl.tui.room import Room
 
 AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of work

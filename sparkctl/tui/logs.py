@@ -27,7 +27,7 @@ from sparkctl.tui.screen import PanelScreen, bound
 from sparkctl.tui.sheet import Sheet
 
 if TYPE_CHECKING:
-    from sparkctl.core.history import SavedLog
+    from sparkctl.core.log_files import SavedLog
     from sparkctl.engines.base import Engine
     from sparkctl.tui.room import Room
 
