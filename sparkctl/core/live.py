@@ -6,21 +6,20 @@ Pure: nothing is awaited, asked or written. The same events, live or from a reco
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import singledispatchmethod
 
 from sparkctl.core.course import Course, after
 from sparkctl.core.drafting import Drafting
 from sparkctl.core.health.paths import slow_paths
-from sparkctl.core.health.sight import Sight
-from sparkctl.core.health.watch import NodeHealth, between
-from sparkctl.core.kept import kept_by, with_kept
+from sparkctl.core.health.watch import between
+from sparkctl.core.kept import kept_by
+from sparkctl.core.live_node import LiveNode, new_node
 from sparkctl.core.parts import with_heads
 from sparkctl.core.rings import Rings
 from sparkctl.core.store import LoadView
 from sparkctl.core.told_between import Ready, ready_since, still_stops
-from sparkctl.model.container import ContainerState
 from sparkctl.model.events import (
     CachesDropped,
     ContainersListed,
@@ -42,15 +41,12 @@ from sparkctl.model.events import (
 from sparkctl.model.finding import Finding, FindingKind, Severity, worst_first
 from sparkctl.model.guard import GuardAct
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import Label, LaunchPlan
-from sparkctl.model.sample import Sample
+from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.switch import JournalView
 
 _COMES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
-_LEAVES = (Phase.STOPPING, Phase.STOPPED)
 _NOT_LISTED_YET = 60.0  # seconds that a container may be followed by its start before Docker was asked what runs
 
 
@@ -78,38 +74,11 @@ class Topic:
     instance: str | None = None
 
 
-@dataclass(slots=True)
-class _Live:
-    """One node."""
-
-    state: NodeStateChanged
-    when: float
-    rings: Rings = field(default_factory=Rings)
-    arrived: SampleArrived | None = None
-    memory: Memory | None = None  # from a look; a sample tells more
-    listed: ContainersListed | None = None  # the last that Docker answered for
-    docker: ContainersListed | None = None  # the last, answered or not
-    numbers: dict[str, NumbersArrived] = field(default_factory=dict)  # by container id
-    facts: dict[str, FactsLearned] = field(default_factory=dict)  # by container id
-    phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
-    plans: dict[str, LaunchPlan] = field(default_factory=dict)
-    courses: dict[str, Course] = field(default_factory=dict)  # of starts, by instance
-    ready: dict[str, Ready] = field(default_factory=dict)  # by instance, where it was seen getting ready
-    dropped: CachesDropped | None = None  # the last time that its page cache was
-    drafting: dict[str, Drafting] = field(default_factory=dict)  # by container id
-    guarded: tuple[str, ...] | None = None  # instances that a guard watches
-    switch: JournalView | None = None  # what lies there of a switch; None: not known
-    kept: tuple[str, ...] = ()  # ids of the containers that it kept when what runs was listed, and since
-    told: dict[tuple[str, str | None], Found] = field(default_factory=dict)  # findings of asking, not of sampling
-    health: NodeHealth = field(default_factory=NodeHealth)
-    troubles: tuple[Finding, ...] = ()
-
-
 class Store:
     """The state of the nodes as of the last event. Nodes stand in the order given, others behind as they turn up."""
 
     def __init__(self, nodes: Iterable[NodeName] = (), now: float = 0.0) -> None:
-        self._nodes = {name: _new(name, now) for name in nodes}
+        self._nodes = {name: new_node(name, now) for name in nodes}
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
@@ -121,7 +90,7 @@ class Store:
         if event.node is None:
             return ()
         if event.node not in self._nodes:
-            self._nodes[event.node] = _new(event.node, event.ts)
+            self._nodes[event.node] = new_node(event.node, event.ts)
         live = self._nodes[event.node]
         if topics := self._apply(event, live):
             live.when = event.ts
@@ -133,10 +102,8 @@ class Store:
 
     def _findings(self, name: NodeName) -> tuple[Finding, ...]:
         """Return what is wrong with a node: by its samples, beside the others, by what was asked; the worst first."""
-        answering = [
-            (other, one) for other, one in self._nodes.items() if one.state.state is NodeState.OK and one.arrived
-        ]
-        sights = [_sight(other, one, one.arrived.sample) for other, one in answering if one.arrived]
+        answering = [one for one in self._nodes.values() if one.state.state is NodeState.OK and one.arrived]
+        sights = [one.sight(one.arrived.sample) for one in answering if one.arrived]
         are_all = len(sights) == len(self._nodes)
         beside = [finding for finding in between(sights, are_all=are_all) if finding.node == name]
         ready = {one.name for one in self._instances(name) if one.phase is Phase.READY}
@@ -152,11 +119,8 @@ class Store:
 
     def _instances(self, name: NodeName) -> tuple[InstanceView, ...]:
         """Return what stands on a node; of workers what their heads say, as far as the nodes of those answer."""
-        answering = (other for other, live in self._nodes.items() if live.state.state is NodeState.OK)
-        return with_heads(
-            _instances(name, self._nodes[name]),
-            (one for other in answering for one in _instances(other, self._nodes[other])),
-        )
+        answering = (live for live in self._nodes.values() if live.state.state is NodeState.OK)
+        return with_heads(self._nodes[name].instances(), (one for live in answering for one in live.instances()))
 
     def view(self, name: NodeName) -> LoadView:
         """Return the node as it is seen now; of one that does not answer only its state and why. Raises KeyError."""
@@ -237,12 +201,12 @@ class Store:
         return tuple(self._nodes[name].told.values())
 
     @singledispatchmethod
-    def _apply(self, event: Event, live: _Live) -> tuple[Topic, ...]:
+    def _apply(self, event: Event, live: LiveNode) -> tuple[Topic, ...]:
         """What is left is told to the operator as it comes, and changes nothing here."""
         return ()
 
     @_apply.register
-    def _(self, event: NodeStateChanged, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: NodeStateChanged, live: LiveNode) -> tuple[Topic, ...]:
         before, live.state = live.state, event
         if event.state is not NodeState.OK:
             live.numbers.clear()  # what an engine did is of that moment only
@@ -251,11 +215,11 @@ class Store:
         return () if replace(event, ts=before.ts) == before else (Topic(What.STATE, event.node),)
 
     @_apply.register
-    def _(self, event: SampleArrived, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: SampleArrived, live: LiveNode) -> tuple[Topic, ...]:
         if not live.rings.take(event.sample, event.ts, event.boot):
             return ()
         live.arrived = event
-        live.troubles = live.health.judge(_sight(event.node, live, event.sample))
+        live.troubles = live.health.judge(live.sight(event.sample))
         back = live.state.state is not NodeState.OK
         if back:
             live.state = NodeStateChanged(event.ts, event.node, NodeState.OK)
@@ -263,21 +227,21 @@ class Store:
         return (Topic(What.STATE, event.node), *news) if back else news
 
     @_apply.register
-    def _(self, event: MemorySampled, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: MemorySampled, live: LiveNode) -> tuple[Topic, ...]:
         live.memory = event.memory
         return (Topic(What.MEMORY, event.node),)
 
     @_apply.register
-    def _(self, event: CachesDropped, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: CachesDropped, live: LiveNode) -> tuple[Topic, ...]:
         live.memory, live.dropped = event.after, event
         return (Topic(What.MEMORY, event.node),)
 
     @_apply.register
-    def _(self, event: ContainersListed, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: ContainersListed, live: LiveNode) -> tuple[Topic, ...]:
         live.docker, before = event, live.listed
         if event.known:
             if before is not None and _alive(event) - _alive(before):
-                _guard_unknown(live)
+                live.lose_sight_of_guard()
             live.listed = event
             live.kept = kept_by(live.switch)
             live.phases = {
@@ -294,7 +258,7 @@ class Store:
         return (Topic(What.INSTANCES, event.node),)
 
     @_apply.register
-    def _(self, event: NumbersArrived, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: NumbersArrived, live: LiveNode) -> tuple[Topic, ...]:
         live.numbers[event.container] = event
         live.drafting.setdefault(event.container, Drafting()).take(event.ts, event.numbers)
         listed = live.listed.instances if live.listed else ()
@@ -302,22 +266,22 @@ class Store:
         return tuple(Topic(What.NUMBERS, event.node, name) for name in names)
 
     @_apply.register
-    def _(self, event: FactsLearned, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: FactsLearned, live: LiveNode) -> tuple[Topic, ...]:
         live.facts[event.container] = event
         listed = live.listed.instances if live.listed else ()
         names = [one.name for one in listed if one.container_id == event.container]
         return tuple(Topic(What.INSTANCES, event.node, name) for name in names)
 
     @_apply.register
-    def _(self, event: PlanMade, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: PlanMade, live: LiveNode) -> tuple[Topic, ...]:
         live.plans[event.plan.instance] = event.plan
         return (Topic(What.PHASE, event.node, event.plan.instance),)
 
     @_apply.register
-    def _(self, event: PhaseChanged, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: PhaseChanged, live: LiveNode) -> tuple[Topic, ...]:
         before = live.phases.get(event.instance)
         if event.phase in _COMES and (before is None or before.phase not in _COMES):
-            _guard_unknown(live)
+            live.lose_sight_of_guard()
         live.phases[event.instance] = event
         if event.phase is not Phase.READY:
             live.ready.pop(event.instance, None)
@@ -331,7 +295,7 @@ class Store:
         return (Topic(What.PHASE, event.node, event.instance),)
 
     @_apply.register
-    def _(self, event: GuardActed, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: GuardActed, live: LiveNode) -> tuple[Topic, ...]:
         topics: tuple[Topic, ...] = ()
         if live.memory is not None and event.available is not None and event.free is not None:
             live.memory = replace(live.memory, available=event.available, free=event.free)
@@ -348,57 +312,43 @@ class Store:
         return topics
 
     @_apply.register
-    def _(self, event: GuardStood, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: GuardStood, live: LiveNode) -> tuple[Topic, ...]:
         before, live.guarded = live.guarded, event.watched
         return (Topic(What.GUARD, event.node),) if before != event.watched else ()
 
     @_apply.register
-    def _(self, event: SwitchFound, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: SwitchFound, live: LiveNode) -> tuple[Topic, ...]:
         before, live.switch = live.switch, event.view
         live.kept = kept_by(event.view) or live.kept
         return (Topic(What.SWITCH, event.node),) if before != event.view else ()
 
     @_apply.register
-    def _(self, event: Ended, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: Ended, live: LiveNode) -> tuple[Topic, ...]:
         if event.verdict is None or event.instance is None:
             return ()
         return _ended_by(live, event.instance, event.verdict.summary)
 
     @_apply.register
-    def _(self, event: LogArrived, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: LogArrived, live: LiveNode) -> tuple[Topic, ...]:
         return (Topic(What.LOG, event.node, event.instance),) if event.lines else ()
 
     @_apply.register
-    def _(self, event: Found, live: _Live) -> tuple[Topic, ...]:
+    def _(self, event: Found, live: LiveNode) -> tuple[Topic, ...]:
         live.told[event.check, event.instance] = event
-        return (Topic(What.FINDINGS, live.state.node),)
+        return (Topic(What.FINDINGS, live.name),)
 
 
 def _alive(listed: ContainersListed) -> set[str | None]:
     return {one.container_id for one in listed.instances if one.ours and one.is_alive}
 
 
-def _guard_unknown(live: _Live) -> None:
-    """That no guard ran was so before something began to start: it may have brought one, which was not asked for yet."""
-    live.guarded = live.guarded or None
-
-
-def _ended_by(live: _Live, instance: str, why: str) -> tuple[Topic, ...]:
+def _ended_by(live: LiveNode, instance: str, why: str) -> tuple[Topic, ...]:
     """Keep why a start that was followed has ended."""
     phase = live.phases.get(instance)
     if phase is None:
         return ()
     live.phases[instance] = replace(phase, step=None, detail=why)
-    return (Topic(What.PHASE, live.state.node, instance),)
-
-
-def _new(name: NodeName, now: float) -> _Live:
-    return _Live(NodeStateChanged(now, name, NodeState.UNKNOWN), now)
-
-
-def _sight(node: NodeName, live: _Live, sample: Sample) -> Sight:
-    known = live.docker is not None and live.docker.known
-    return Sight(node, sample, _instances(node, live) if known else None)
+    return (Topic(What.PHASE, live.name, instance),)
 
 
 def _finding(found: Found) -> Finding | None:
@@ -417,42 +367,3 @@ def _words(state: NodeStateChanged) -> str | None:
     if state.attempt is not None and state.next_try is not None:
         words += f"; attempt {state.attempt}, next try in {state.next_try:.1f} s"
     return words or None
-
-
-def _instances(node: NodeName, live: _Live) -> tuple[InstanceView, ...]:
-    """Return what was listed as it is now, and what is being started and was not listed yet."""
-    listed = with_kept(live.listed.instances if live.listed else (), live.kept)
-    kept = {one.name for one in listed if one.is_kept}
-    names = {one.name for one in listed if one.ours and not one.is_kept}
-    coming = [
-        _coming(node, phase, live.plans.get(name))
-        for name, phase in live.phases.items()
-        if name not in names and not (name in kept and phase.phase in _LEAVES)
-    ]
-    names |= {one.name for one in coming}
-    # Where the new one has the name of the one that is kept for it, that name means the new one.
-    shown = [one for one in listed if not (one.is_kept and one.name in names)]
-    return tuple(_now(one, live) for one in (*shown, *coming))
-
-
-def _now(one: InstanceView, live: _Live) -> InstanceView:
-    held = live.arrived.sample.held_by(one.container_id) if live.arrived and one.container_id else None
-    told = live.numbers.get(one.container_id or "")
-    numbers, hint = (told.numbers, told.metrics_hint) if told else (None, None)
-    facts = live.facts.get(one.container_id or "")
-    one = replace(one, memory=held, numbers=numbers, metrics_hint=hint, facts=facts.facts if facts else ())
-    phase = live.phases.get(one.name) if one.ours else None
-    if one.is_kept and phase is not None and phase.phase is Phase.STOPPED:
-        return one
-    return one if phase is None else replace(one, phase=phase.phase, step=phase.step, detail=phase.detail)
-
-
-def _coming(node: NodeName, phase: PhaseChanged, plan: LaunchPlan | None) -> InstanceView:
-    labels = {} if plan is None else dict(plan.labels)
-    nodes = tuple(NodeName(name) for name in labels.get(Label.NODES, "").split(",") if name)
-    return InstanceView(
-        phase.instance, node, plan.container_name if plan else "", plan.image if plan else "", ContainerState.UNKNOWN, "",
-        ours=True, memory=None, phase=phase.phase, profile=plan.profile if plan else None,
-        engine=plan.engine if plan else None, port=plan.node_port if plan else None, rank=labels.get(Label.RANK),
-        nodes=nodes, run=labels.get(Label.RUN),
-    )  # fmt: skip
