@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from sparkctl.core.logtime import Moment, moment
+from sparkctl.core.log_seen import Seen, has_aftermath, has_room, weight, weightiest
+from sparkctl.core.log_timeline import Timeline
 from sparkctl.core.logwords import (
     ANSWERED,
     ASKED,
@@ -35,7 +36,7 @@ from sparkctl.model.plan import ReadyRule
 from sparkctl.model.text import clean, shorten
 from sparkctl.model.verdict import Cause
 
-_MOST_FAILURES, _MOST_PARTS = 64, 64
+_MOST_TOOK = 64
 # Lines of an engine at work after a failure that it has lived through: a dying one prints hardly any.
 LIVED_ON, _LIVED_ON_FATAL = 3, 50
 # Lines that tell of tokens made since: a dying engine's front prints at most one, of the seconds before.
@@ -43,20 +44,6 @@ _MADE_ON = 2
 _BANNER = 40  # lines between an engine's name with its version and its settings, at most
 _TAIL = 6  # lines of tidying up that may follow the last error
 _ONLY_ASKED = (ASKED,)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A line that may be evidence. ``serving``: the engine was ready by then. ``life`` and ``moves`` count what the
-    log had told of it at work and of its progress until then, ``made`` the lines that told of tokens made."""
-
-    number: int
-    text: str
-    failure: Failure | None = None
-    serving: bool = False
-    life: int = 0
-    moves: int = 0
-    made: int = 0
 
 
 @dataclass(slots=True)
@@ -91,9 +78,7 @@ class LogReader:
     _banner: tuple[int, EngineFact] | None = None
     _has_old_version: bool = False
     _moves: int = 0
-    _moments: list[tuple[Phase, str | None, Moment | None]] = field(default_factory=list)
-    _last_moment: Moment | None = None
-    _ready_at: Moment | None = None
+    _times: Timeline = field(default_factory=Timeline)
     _begun: set[str] = field(default_factory=set)
     _preparer: LinePreparer = field(default_factory=LinePreparer)
     _is_ready_line: Callable[[str], object] | None = None
@@ -167,13 +152,11 @@ class LogReader:
     @property
     def root(self) -> Seen | None:
         """The failure that explains the others: the most concrete, among equals the first."""
-        found = _weightiest(self.standing)
-        if found is None or _weight(found) > Weight.DYING:
+        found = weightiest(self.standing)
+        if found is None or weight(found) > Weight.DYING:
             return found
         # Only that it died is left: what another of its processes went on after may yet be the reason.
-        return _weightiest(
-            [seen for seen in self.failures if seen.serving is found.serving and seen.life == found.life]
-        )
+        return weightiest([seen for seen in self.failures if seen.serving is found.serving and seen.life == found.life])
 
     @property
     def has_begun(self) -> bool:
@@ -216,7 +199,7 @@ class LogReader:
         fresh.run_began = min(self._opened_at or opens.number, opens.number)
         earlier = [seen for seen in self.standing if seen.number < fresh.run_began]
         if any(seen.failure is not None and seen.failure.fatal for seen in earlier):
-            fresh.run_began, fresh.before = opens.number, _weightiest(earlier)
+            fresh.run_began, fresh.before = opens.number, weightiest(earlier)
         for seen in self.failures:
             if seen.number >= fresh.run_began:
                 fresh.failures.append(replace(seen, serving=False, life=0, moves=1, made=0))
@@ -240,9 +223,7 @@ class LogReader:
     @property
     def parts(self) -> tuple[PartTime, ...]:
         """What each part of the start took by the stamps of its lines, as far as they have any."""
-        ends = [*(at for _, _, at in self._moments[1:]), self._ready_at or self._last_moment][: len(self._moments)]
-        taken = ((p, s, end.since(began)) for (p, s, began), end in zip(self._moments, ends, strict=True) if end)
-        return tuple(PartTime(phase, step, seconds) for phase, step, seconds in taken if seconds is not None)
+        return self._times.parts
 
     def _lived_through(self, seen: Seen, failure: Failure) -> bool:
         if self.whole and self.was_ready and not seen.serving:
@@ -254,7 +235,7 @@ class LogReader:
             if since >= _LIVED_ON_FATAL:
                 return True
             # A model's own text may quote an error. Of a real one some other part of the engine speaks as well.
-            return seen.serving and self._made - seen.made >= _MADE_ON and not self._has_aftermath(seen)
+            return seen.serving and self._made - seen.made >= _MADE_ON and not has_aftermath(seen, self.failures)
         return since >= LIVED_ON or self._moves > seen.moves
 
     def _is_of_a_start(self, seen: Seen) -> bool:
@@ -262,15 +243,6 @@ class LogReader:
         if failure is None or not seen.serving or failure.cause not in OF_A_START or failure.weight < Weight.CONCRETE:
             return False
         return self.stopped is not None or seen is self.root or failure.cause is Cause.UNKNOWN_FLAG
-
-    def _has_aftermath(self, of: Seen) -> bool:
-        return of.failure is not None and (
-            of.failure.weight <= Weight.DEATH
-            or any(
-                one.serving and one.failure is not None and one.failure.fatal and one.failure.weight <= Weight.DEATH
-                for one in self.failures
-            )
-        )
 
     def _lives(self, number: int) -> None:
         self._lived_at, self._opened_at = number, None
@@ -296,7 +268,7 @@ class LogReader:
             and self._says_ready(text)
         ):
             self.ready_line_seen = True
-            self._ready_at = moment(line.when, line.text) or self._last_moment
+            self._times.be_ready(line)
             self._move(Phase.WARMING, Step("first token"), line)
         if text.startswith(signs.serving):
             self._life += 1
@@ -319,7 +291,7 @@ class LogReader:
         self._look_at_level(signal, line, text)
         if (
             not self.ready_line_seen
-            and len(self.took) < _MOST_PARTS
+            and len(self.took) < _MOST_TOOK
             and tells_time(text)
             and (found := TOOK.match(text))
         ):
@@ -394,7 +366,7 @@ class LogReader:
             return False
         if self.fatal is not None and not self.was_ready:
             return True
-        return step.fraction >= 1 and any(name == step.name for _, name, _ in self._moments)
+        return step.fraction >= 1 and self._times.has(step.name)
 
     def _note(self, failure: Failure, line: LogLine, text: str) -> None:
         """Keep a failure; of those that say the same again the first is enough, unless it was lived through."""
@@ -403,19 +375,15 @@ class LogReader:
             return  # what a server's parts say of each other while it stops
         if now and REFUSED_REQUEST.search(text):
             return
-        self._last_moment = moment(line.when, line.text) or self._last_moment
+        self._times.reach(line)
         for at, seen in enumerate(self.failures):
             if seen.failure is not None and (seen.failure.cause, seen.failure.weight, seen.failure.fatal) == (
                 failure.cause, failure.weight, failure.fatal
             ) and self._lived_through(seen, seen.failure):  # fmt: skip
                 del self.failures[at]
                 break
-        if len(self.failures) >= _MOST_FAILURES:
-            # a client that asks for nonsense for days: the last place is for what is new
-            weakest = min(self.failures, key=lambda seen: (_weight(seen), -seen.number))
-            if failure.weight <= _weight(weakest):
-                return
-            self.failures.remove(weakest)
+        if not has_room(self.failures, failure):
+            return
         self.failures.append(Seen(line.number, clean(text), failure, now, self._life, self._moves, self._made))
 
     def _move(self, phase: Phase, step: Step | None, line: LogLine) -> None:
@@ -425,15 +393,7 @@ class LogReader:
         if not is_new:
             return
         self._moves += 1
-        now = moment(line.when, line.text) or self._last_moment
-        self._last_moment = now
-        if len(self._moments) < _MOST_PARTS and not (self.ready_line_seen and self.ready.line):
-            self._moments.append((phase, name, now))
-
-
-def _weight(seen: Seen) -> int:
-    return seen.failure.weight if seen.failure else 0
-
-
-def _weightiest(some: list[Seen]) -> Seen | None:
-    return max(some, key=_weight, default=None)
+        if self.ready_line_seen and self.ready.line:
+            self._times.reach(line)
+        else:
+            self._times.begin(phase, name, line)

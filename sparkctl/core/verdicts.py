@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkctl.core.edits import edit
-from sparkctl.core.reading import LogReader, Seen
+from sparkctl.core.log_seen import Seen
+from sparkctl.core.reading import LogReader
 from sparkctl.engines.base import Failure
 from sparkctl.model.engine_facts import FactName
 from sparkctl.model.plan import LaunchPlan

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from sparkctl.core import verdicts
 from sparkctl.core.edits import edit
-from sparkctl.core.reading import LogReader, Seen
+from sparkctl.core.log_seen import Seen
+from sparkctl.core.reading import LogReader
 from sparkctl.engines.base import Engine
 from sparkctl.errors import DiskFull, DockerDenied, DockerError, ImageMissing, NoGpuRuntime, PortBusy
 from sparkctl.model.container import Container
