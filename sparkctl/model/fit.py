@@ -144,6 +144,17 @@ class Fit:
         return max(0, -(self.margin or 0))
 
     @property
+    def guessed(self) -> int:
+        """What of the sum is only estimated."""
+        return sum(part.size or 0 for part in self.parts if part.obtained is Obtained.ESTIMATE and not part.within)
+
+    @property
+    def is_tight(self) -> bool:
+        """Tell whether it fits with less to spare than half of what is only estimated: it may not."""
+        fits = self.answer in (Answer.FITS, Answer.AFTER_DROP_CACHES)
+        return fits and self.margin is not None and self.margin < self.guessed // 2
+
+    @property
     def is_refused(self) -> bool:
         """Tell whether a start is refused: by `up` only where the model is there, for what cannot be loaded takes nothing."""
         return self.answer in (Answer.IF_STOPPED, Answer.SHORT, Answer.SEVERAL)

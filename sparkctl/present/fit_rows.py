@@ -54,7 +54,7 @@ def last_lines(fits: Sequence[Fit]) -> list[str]:
     if not fits or (len(fits) == 1 and fits[0].sparks == 1):
         return []
     names = max(len(one.node) for one in fits)
-    lines = [f"{one.node:<{names}}  {_briefly(one)}" for one in fits] if len(fits) > 1 else []
+    lines = [f"{one.node:<{names}}  {briefly(one)}" for one in fits] if len(fits) > 1 else []
     return [*lines, *together_lines(fits)]
 
 
@@ -80,7 +80,8 @@ def together_lines(fits: Sequence[Fit]) -> list[str]:
     return [what + end, *way]
 
 
-def _briefly(one: Fit) -> str:
+def briefly(one: Fit) -> str:
+    """Return an answer in a few words."""
     match one.answer:
         case Answer.FITS:
             return f"fits, {gib(one.margin)} to spare"

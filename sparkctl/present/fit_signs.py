@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparkctl.model.fit import Answer, Fit
 from sparkctl.model.text import clean
 from sparkctl.model.units import gib
-from sparkctl.present.fit_rows import note_lines, sum_lines
+from sparkctl.present.fit_rows import briefly, note_lines, sum_lines, together_lines
 from sparkctl.present.fold import fold
-from sparkctl.present.spans import Row, Span, Tone, row, said
+from sparkctl.present.spans import Row, Span, Tone, row, said, width
 
 _SIGNS = {
     Answer.FITS: ("✓", "+", Tone.GOOD), Answer.AFTER_DROP_CACHES: ("↓", "v", Tone.GOOD),
@@ -16,11 +18,18 @@ _SIGNS = {
 }  # fmt: skip
 
 
+_TIGHT = "△", "~", Tone.ATTENTION
+
+
+def _look(fit: Fit) -> tuple[str, str, Tone]:
+    return _TIGHT if fit.is_tight else _SIGNS[fit.answer]
+
+
 def fit_sign(fit: Fit | None, ascii_only: bool) -> Span:
     """Return the one character for an answer; one that is still being counted is a dot."""
     if fit is None:
         return Span("." if ascii_only else "·", Tone.STALE)
-    sign, plain, tone = _SIGNS[fit.answer]
+    sign, plain, tone = _look(fit)
     return Span(plain if ascii_only else sign, tone)
 
 
@@ -31,6 +40,7 @@ def fit_legend(ascii_only: bool) -> Row:
         (Answer.SHORT, "too big"), (Answer.SEVERAL, "for several"),
     )  # fmt: skip
     parts = [(_SIGNS[answer], words) for answer, words in told]
+    parts[1:1] = [(_TIGHT, "tight")]
     signs = [(plain if ascii_only else sign, tone, words) for (sign, plain, tone), words in parts]
     return tuple(
         span for sign, tone, words in signs for span in (Span(f"  {sign}", tone), Span(f" {words}", Tone.LABEL))
@@ -41,8 +51,10 @@ def fit_words(fit: Fit | None) -> Span:
     """Return an answer in a few words."""
     if fit is None:
         return Span("being counted", Tone.STALE)
-    tone = _SIGNS[fit.answer][2]
+    tone = _look(fit)[2]
     match fit.answer:
+        case Answer.FITS | Answer.AFTER_DROP_CACHES if fit.is_tight:
+            return Span(f"tight, {gib(fit.margin)}", tone)
         case Answer.FITS:
             return Span(f"fits, {gib(fit.margin)} left", Tone.LABEL)
         case Answer.AFTER_DROP_CACHES:
@@ -61,12 +73,36 @@ def fit_line(fit: Fit | None, columns: int, ascii_only: bool) -> list[Row]:
     """Return the answer as a sentence, with its sign."""
     if fit is None:
         return [row(Span("fit  ", Tone.LABEL), Span("being counted ...", Tone.STALE))]
-    tone = _SIGNS[fit.answer][2]
+    tone = _look(fit)[2]
     value = Tone.VALUE if tone is Tone.GOOD else tone
     why = f": {fit.cautions[0]}" if fit.answer is Answer.UNKNOWN and not fit.parts and fit.cautions else ""
+    why += f": it is tight, {gib(fit.guessed)} of the sum are estimates" if fit.is_tight else ""
     lines = fold(clean(fit.sentence + why), max(8, columns - 7), 0)
     head = row(Span("fit  ", Tone.LABEL), fit_sign(fit, ascii_only), Span(" "))
     return [row(*(head if not at else (Span(" " * 7),)), said(line, value)) for at, line in enumerate(lines)]
+
+
+def worst_of(fits: Sequence[Fit]) -> Fit:
+    """Return the answer that decides where all of them have to be good: what is refused, not known, or tight."""
+    return max(fits, key=lambda one: (one.is_refused, one.answer is Answer.UNKNOWN, one.is_tight))
+
+
+def share_lines(fits: Sequence[Fit | None], columns: int, ascii_only: bool) -> list[Row]:
+    """Return whether the Sparks have room for a model together: what it comes to, then each one's share with its sign."""
+    known = [one for one in fits if one is not None]
+    if len(known) < len(fits) or not known:
+        return fit_line(None, columns, ascii_only)
+    told = [part for line in together_lines(known) for part in fold(clean(line), max(8, columns - 7), 0)]
+    worst = worst_of(known)
+    tone = Tone.VALUE if _look(worst)[2] is Tone.GOOD else _look(worst)[2]
+    head = row(Span("fit  ", Tone.LABEL), fit_sign(worst, ascii_only), Span(" "))
+    rows = [row(*(head if not at else (Span(" " * 7),)), said(line, tone)) for at, line in enumerate(told)]
+    names = max(len(one.node) for one in known)
+    for one in known:
+        begin = row(" " * 5, fit_sign(one, ascii_only), Span(" "), said(f"{one.node:<{names}}  ", Tone.LABEL))
+        words = fold(clean(briefly(one)), max(8, columns - width(begin)), 0)
+        rows += [row(*(begin if not at else (Span(" " * width(begin)),)), said(line)) for at, line in enumerate(words)]
+    return rows
 
 
 def fit_sum(fit: Fit | None, columns: int) -> list[Row]:

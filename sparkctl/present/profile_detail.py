@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sparkctl.core.profiles import ProfileEntry
 from sparkctl.model.finding import Severity
+from sparkctl.model.fit import Fit
 from sparkctl.model.lint import Level
 from sparkctl.model.profile import Profile
 from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
 from sparkctl.present.check_rows import check_row, check_rows, fault_rows
-from sparkctl.present.fit_signs import fit_legend, fit_line, fit_sign, fit_sum
+from sparkctl.present.fit_signs import fit_legend, fit_line, fit_sign, fit_sum, share_lines
 from sparkctl.present.fold import fold
 from sparkctl.present.frame import framed
 from sparkctl.present.scrolled import Page, scrolled
@@ -71,7 +72,10 @@ def _whole(shelf: Shelf, profile: Profile, columns: int, lines: int) -> list[Row
     rows.append(_nodes_row(shelf, profile, columns))
     fit = None if shelf.node is None else shelf.fits.get((profile.name, shelf.node))
     is_fitted = (profile.name, shelf.node) in shelf.fits
-    rows += fit_line(fit, columns, shelf.ascii_only) if is_fitted else []
+    if is_fitted and 1 < profile.nodes <= len(shelf.names):
+        rows += share_lines(_shares(shelf, profile), columns, shelf.ascii_only)
+    elif is_fitted:
+        rows += fit_line(fit, columns, shelf.ascii_only)
     view = next((view for view in shelf.views if view.name == shelf.node), None)
     if view is not None:
         standing = [cut(each, columns) for each in standing_rows(profile, view, shelf.ascii_only, columns, fit)]
@@ -98,6 +102,13 @@ def _whole(shelf: Shelf, profile: Profile, columns: int, lines: int) -> list[Row
     legend = [cut(fit_legend(shelf.ascii_only), columns)] if shelf.fits else []
     blocks = [[*later, *legend], [*_SUM_HEAD, *sums] if sums else [], infos]
     return [*rows, *command, *(each for block in blocks if block for each in ((), *block))]
+
+
+def _shares(shelf: Shelf, profile: Profile) -> list[Fit | None]:
+    """Return the answers for the Sparks on which its ranks would be: the selected one and the next ones."""
+    at = shelf.names.index(shelf.node) if shelf.node in shelf.names else 0
+    there = [shelf.names[(at + each) % len(shelf.names)] for each in range(profile.nodes)]
+    return [shelf.fits.get((profile.name, name)) for name in there]
 
 
 def _warning_rows(shelf: Shelf, columns: int) -> list[Row]:

@@ -22,11 +22,18 @@ _BESIDE = 38  # columns that the words beside a bar take
 
 
 def standing_rows(
-    profile: Profile, view: LoadView, ascii_only: bool = False, columns: int = 80, fit: Fit | None = None
+    profile: Profile,
+    view: LoadView,
+    ascii_only: bool = False,
+    columns: int = 80,
+    fit: Fit | None = None,
+    *,
+    is_counting: bool = False,
 ) -> list[Row]:
     """Return what stands on the node, and its memory now and as it is expected then.
 
-    ``fit``: the sum, where it is known: it says better than the profile's figure whether there is room.
+    ``fit``: the sum, where it is known: it says better than the profile's figure whether there is room. ``is_counting``: it
+    will be known in a moment, so that no other figure is shown meanwhile.
     """
     cells = max(8, min(_BAR, columns - _BESIDE))
     rows = [row(Span("     ", Tone.LABEL), *_words(one, profile)) for one in view.instances if one.is_alive]
@@ -34,7 +41,9 @@ def standing_rows(
     if bar is None:
         return rows or [row(Span("     "), said(f"{view.name} was not looked at yet", Tone.STALE))]
     rows.append(_memory("now", bar, cells, ascii_only))
-    if fit is not None and (counted := _counted(fit, bar)) is not None:
+    if fit is None and is_counting:
+        rows.append(row(Span(f"{'then':<5}", Tone.LABEL), Span("being counted ...", Tone.STALE)))
+    elif fit is not None and (counted := _counted(fit, bar)) is not None:
         rows.append(_memory("then", counted, cells, ascii_only, expected=True))
     elif profile.expected_memory is not None:
         back, coming = _given_back(profile, view), _to_come(profile, view)

@@ -50,15 +50,20 @@ async def _show_fit(panel: Panel, started: Started) -> None:
 
 
 def fit_answer(told: Sequence[Event], columns: int, ascii_only: bool = False) -> list[Row]:
-    """Return what ``plan`` has told: of each Spark the answer, the sum, and what to do; then of all of them; then trouble."""
+    """Return what ``plan`` has told: what comes of it for all Sparks, then the sum of each, what to do, and trouble."""
     judged = [one for one in told if isinstance(one, FitJudged)]
-    rows: list[Row] = []
+    rows = [
+        row(said(part, Tone.STRONG))
+        for line in last_lines([one.fit for one in judged])
+        for part in within(line, columns, 2)
+    ]
     for one in judged:
+        rows += [()] if rows else []
         rows += [row(said(line, Tone.STRONG)) for line in within(said(one.fit.sentence).text, columns, 0)]
         rows += [row(said(line, Tone.LABEL)) for line in (*sum_lines(one.fit, columns), *note_lines(one.fit, columns))]
-        rows += [row(said(line)) for each in one.commands for line in within(f"then: {each}", columns, 6)]
-        rows.append(())
-    rows += [row(said(part)) for line in last_lines([one.fit for one in judged]) for part in within(line, columns, 2)]
+    commands = dict.fromkeys(each for one in judged for each in one.commands)
+    rows += [()] if commands else []
+    rows += [row(said(line)) for each in commands for line in within(f"then: {each}", columns, 6)]
     sign = symbol(Severity.WARNING, ascii_only)
     for event in told:
         if isinstance(event, Warned):

@@ -127,7 +127,8 @@ class Fits:
     def _judge(
         self, wanted: Sequence[Profile], plans: Sequence[LaunchPlan | None], view: LoadView, is_looked_at: bool
     ) -> bool:
-        """Count what has other premises than the last time; return whether there is a new answer. ``is_looked_at``: files that
+        """Count what has other premises than the last time; return whether there is a new answer. Of a profile for several
+        Sparks it is whether its share fits, where there are as many. ``is_looked_at``: files that
         were not seen yet are going to be."""
         from sparkctl.core.fit.subject import places
         from sparkctl.model.fit import Answer, Fit
@@ -149,7 +150,8 @@ class Fits:
             premises = (_rough(there), tuple(found))
             if self._counted.get(key) != premises:
                 self._counted[key] = premises
-                self._answers[key] = fit_of(self._room.context, one, plan, found, there)
+                asked = one.nodes if len(self._room.bridge.store.nodes) >= one.nodes else 1
+                self._answers[key] = fit_of(self._room.context, one, plan, found, there, asked)
                 is_news = True
         return is_news
 

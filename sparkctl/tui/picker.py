@@ -13,7 +13,7 @@ from sparkctl.model.fit import Fit
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import gib
-from sparkctl.present.fit_signs import fit_line
+from sparkctl.present.fit_signs import fit_line, fit_sign, share_lines, worst_of
 from sparkctl.present.fold import fold
 from sparkctl.present.spans import Row, Span, Tone, cells, cut, ends, row, said, width
 from sparkctl.present.starting import for_several, obstacles, standing_rows
@@ -77,15 +77,12 @@ class Picker(Dialog[tuple[str, ...]]):
         """See anew the Sparks that there were; one that went since stays as it was last seen, and says so when it is asked."""
         fresh = {view.name: view for view in self._seen()}
         views = [fresh.get(view.name, view) for view in self._views]
-        fit = self._answer()
-        if fit != self._answered:
-            self._answered = fit
-            self.draw()
-        if views != self._views:
-            self._views = views
+        fits = [self._worst(one.profile) for one in self._offers if one.profile is not None]
+        if fits != self._answered or views != self._views:
+            self._answered, self._views = fits, views
             self.draw()
 
-    _answered: Fit | None = None
+    _answered: Sequence[Fit | None] = ()
 
     @property
     def view(self) -> LoadView:
@@ -112,13 +109,17 @@ class Picker(Dialog[tuple[str, ...]]):
         name = cut(row(said(one.name)), wide, "~" if self.panel.ascii_only else "…")[0].text
         if one.profile is None:
             return row(Span(f"{mark} ", Tone.ACCENT), said(f"{name:<{wide}}   {one.trouble}", Tone.STALE))
-        size = one.profile.expected_memory
+        fit = self._worst(one.profile)
+        size = "counting" if fit is None else gib(fit.need or one.profile.expected_memory)
         left = row(
             Span(f"{mark} ", Tone.ACCENT), said(f"{name:<{wide}}", Tone.STRONG if mine else Tone.VALUE),
             said(f"   {_about(one.profile)}", Tone.LABEL),
         )  # fmt: skip
-        columns = min(self.room[0], wide + widest + 17)
-        return ends(left, row(Span("" if size is None else f"{gib(size):>10}", Tone.UNIT)), columns)
+        columns = min(self.room[0], wide + widest + 20)
+        right = row(
+            Span(f"{size:>10}  ", Tone.STALE if fit is None else Tone.UNIT), fit_sign(fit, self.panel.ascii_only)
+        )
+        return ends(left, right, columns)
 
     def _nodes_row(self) -> Row:
         spans: list[Span] = [Span("on   ", Tone.LABEL)]
@@ -141,8 +142,8 @@ class Picker(Dialog[tuple[str, ...]]):
         if chosen.nodes > 1:
             return self._of_several(chosen)
         return [
-            *standing_rows(chosen, self.view, plain, wide, fit),
-            *(fit_line(fit, wide, plain) if fit is not None else []),
+            *standing_rows(chosen, self.view, plain, wide, fit, is_counting=True),
+            *fit_line(fit, wide, plain),
         ]
 
     def _of_several(self, chosen: Profile) -> list[Row]:
@@ -150,12 +151,13 @@ class Picker(Dialog[tuple[str, ...]]):
         wide, views = self.room[0], self._ranks(chosen)
         tone = Tone.LABEL if len(views) == chosen.nodes else Tone.ATTENTION
         rows = [row(said(line, tone)) for line in fold(for_several(chosen, [view.name for view in views]), wide, 0)]
-        for view in views:
-            fit = self._fit(chosen, view.name)
-            standing = standing_rows(chosen, view, self.panel.ascii_only, max(20, wide - len(view.name) - 2), fit)
+        fits = [self._fit(chosen, view.name) for view in views]
+        for view, fit in zip(views, fits, strict=True):
+            standing = standing_rows(
+                chosen, view, self.panel.ascii_only, max(20, wide - len(view.name) - 2), fit, is_counting=True
+            )
             rows += [row(said(f"{view.name}  ", Tone.LABEL), *standing[-1])] if standing else []
-            rows += fit_line(fit, wide, self.panel.ascii_only) if fit is not None and fit.is_refused else []
-        return rows
+        return rows + (share_lines(fits, wide, self.panel.ascii_only) if len(views) == chosen.nodes else [])
 
     def _ranks(self, chosen: Profile) -> list[LoadView]:
         """Return the Sparks of its ranks, the head's first: the one that is selected, and the next ones."""
@@ -166,6 +168,12 @@ class Picker(Dialog[tuple[str, ...]]):
         """Return whether the chosen one fits there, as far as it was counted."""
         chosen = self._offers[self._at].profile if self._offers else None
         return None if chosen is None else self._fit(chosen, self.view.name)
+
+    def _worst(self, profile: Profile) -> Fit | None:
+        """Return the answer that decides for a profile on the Sparks of its ranks; None until all were counted."""
+        fits = [self._fit(profile, view.name) for view in self._ranks(profile)]
+        known = [one for one in fits if one is not None]
+        return worst_of(known) if known and len(known) == len(fits) else None
 
     def answers(self) -> Sequence[Row]:
         """Return what keys do."""

@@ -110,7 +110,8 @@ async def test_the_figures_behind_its_bars_stay_whole(
         on_sparks(sparks, tmp_path, monkeypatch, size=size) as pilot,
     ):
         await until(pilot, "● ready")
-        shown = await picked(pilot, "qwen36")
+        await picked(pilot, "qwen36")
+        shown = await until(pilot, "est.")
         (then,) = [line for line in shown.splitlines() if "≈" in line]
         assert re.search(r"≈ +[0-9.]+ of [0-9.]+ GiB est\.", then), shown
 
@@ -135,3 +136,32 @@ async def test_it_begins_with_what_was_started_last_and_says_how_many_more_there
         shown = await until(pilot, "start a profile")
         assert "▸ qwen36 " in shown
         assert re.search(r"↓ \d+ more", shown)
+
+
+async def test_each_row_has_its_sign_and_no_figure_is_shown_that_changes_a_moment_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        seen: list[tuple[str, str]] = []
+
+        def is_counted(shown: str) -> bool:
+            row = next((line for line in shown.splitlines() if "▸ " in line), "")
+            then = next((line for line in shown.splitlines() if "then " in line), "")
+            if row and (row, then) not in seen:
+                seen.append((row, then))
+            return "GiB" in row and "≈" in then
+
+        await pilot.press("u")
+        shown = await until(pilot, is_counted)
+        for row, then in seen[:-1]:
+            assert "counting" in row or "GiB" in row
+            assert "being counted" in then or "≈" in then
+        figures = {re.search(r"[0-9.]+ GiB", row).group() for row, _ in seen if "GiB" in row}  # type: ignore[union-attr]
+        assert len(figures) == 1, "the profile's own figure was not shown first"
+        shown = await until(pilot, lambda text: "counting" not in text)
+        rows = [line for line in shown.splitlines() if " GiB  " in line and "holds" not in line]
+        assert sum(any(f" GiB  {sign}" in line for sign in "✓△↓▲✕") for line in rows) >= 10, shown

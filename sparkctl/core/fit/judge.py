@@ -66,7 +66,8 @@ def judge(
     if fits(standing, claim.share):
         at_once = standing.to_be_had - standing.droppable
         answer = Answer.FITS if made.need + floor <= at_once else Answer.AFTER_DROP_CACHES
-        return replace(fit, answer=answer, cautions=(*cautions, *_tight(fit), *_doubts(claim, standing, fits)))
+        fit = replace(fit, answer=answer)
+        return replace(fit, cautions=(*cautions, *_tight(fit), *_doubts(claim, standing, fits)))
     if unknown := [one.name for one in standing.holders if one.is_replaced and one.held is None]:
         what = f"what {unknown[0]} holds is not known, and so what comes back when it is replaced"
         return replace(fit, lacking=0, cautions=(*cautions, what))
@@ -108,11 +109,9 @@ def _unknown(made: Sum) -> list[str]:
 
 def _tight(fit: Fit) -> list[str]:
     """Say where less is to spare than half of what is only estimated in the sum."""
-    guessed = sum(part.size or 0 for part in fit.parts if part.obtained is Obtained.ESTIMATE and not part.within)
-    margin = fit.margin or 0
-    return (
-        [f"tight: {gib(margin)} to spare, and {gib(guessed)} of the sum are estimates"] if margin < guessed // 2 else []
-    )
+    if not fit.is_tight:
+        return []
+    return [f"tight: {gib(fit.margin)} to spare, and {gib(fit.guessed)} of the sum are estimates"]
 
 
 def _doubts(claim: Claim, standing: Standing, fits: Fits) -> list[str]:

@@ -15,7 +15,7 @@ from sparkctl.core.linting import Checked, Diagnostic
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
 from sparkctl.model.container import ContainerState
-from sparkctl.model.fit import Answer, Fit, Obtained, Part
+from sparkctl.model.fit import Answer, Fit, Obtained, Part, Standing
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.lint import Level, Lint
 from sparkctl.model.memory import Memory
@@ -24,6 +24,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.units import GIB
 from sparkctl.operations.preview import planned
 from sparkctl.present.docker_line import docker_line
+from sparkctl.present.fit_signs import fit_sign
 from sparkctl.present.profile_rows import shelf_rows
 from sparkctl.present.shelf import Preview, Shelf
 from sparkctl.present.shelf_order import HEADS
@@ -257,7 +258,7 @@ def test_the_signs_of_the_fit_have_a_legend_and_the_words_name_their_spark(shelf
     shelf = answered(shelf)
     for columns in (80, 120):
         words = shown(shelf, columns, 140)
-        assert "✓ fits  ↓ drop caches  ▲ stop first  ✕ too big" in words
+        assert "✓ fits  △ tight  ↓ drop caches  ▲ stop first  ✕ too big" in words
         assert "[ spark1 ] ▲   spark2   ✓" in words
     assert "▲✓ spark1: stop qwen36-ngram" in shown(shelf, 200, 40)
 
@@ -267,3 +268,45 @@ def test_the_command_comes_before_the_sum_which_says_what_adds_up(shelf: Shelf) 
         assert "docker run" in shown(answered(shelf), columns, lines), "without a key"
     words = shown(answered(shelf), 120, 80)
     assert words.index("docker run") < words.index("figures on the left add up") < words.index("two files")
+
+
+def share(node: NodeName, free: int, answer: Answer, stops: tuple[str, ...] = ()) -> Fit:
+    """Of a model over two Sparks: 90 GiB on each."""
+    there = Standing(122 * GIB, free * GIB, 0)
+    parts = (Part("share", 90 * GIB, Obtained.FLAGS),)
+    return Fit(node, "minimax-m27", answer, parts, there, GIB, stops, sparks=2)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_of_a_model_for_two_sparks_it_is_said_whether_both_have_room_for_it(shelf: Shelf, columns: int) -> None:
+    shelf = replace(shelf, chosen="minimax-m27")
+    both = {("minimax-m27", node): share(node, 110, Answer.FITS) for node in (ONE, TWO)}
+    words = " ".join(shown(replace(shelf, fits=both), columns, 60).replace("│", " ").split())
+    assert "minimax-m27 needs 2 Sparks: 90.0 GiB on each; it fits on spark1 and spark2 together" in words
+    assert "✓ spark1 fits, 19.0 GiB to spare" in words
+    assert "✓ spark2 fits, 19.0 GiB to spare" in words
+    one = both | {("minimax-m27", TWO): share(TWO, 40, Answer.IF_STOPPED, ("qwen36",))}
+    words = " ".join(shown(replace(shelf, fits=one), columns, 60).replace("│", " ").split())
+    assert "fit ▲ minimax-m27 needs 2 Sparks: 90.0 GiB on each; it does not fit on spark2 now" in words
+    assert "▲ spark2 fits only without qwen36, short by 51.0 GiB" in words
+    half: dict[tuple[str, NodeName], Fit | None] = {**both, ("minimax-m27", TWO): None}
+    words = shown(replace(shelf, fits=half), columns, 60)
+    assert "being counted" in words, "of one alone nothing is said of both"
+    alone = shown(
+        replace(shelf, names=(ONE,), fits={("minimax-m27", ONE): share(ONE, 110, Answer.SEVERAL)}), columns, 60
+    )
+    assert "does not fit on spark1 alone" in alone
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_what_fits_with_little_to_spare_looks_like_nothing_else(shelf: Shelf, ascii_only: bool) -> None:
+    parts = (Part("weights", 80 * GIB, Obtained.MEASURED), Part("runtime", 10 * GIB, Obtained.ESTIMATE))
+    tight = Fit(ONE, "qwen36", Answer.FITS, parts, Standing(122 * GIB, 93 * GIB, 0), GIB)
+    roomy = replace(tight, standing=Standing(122 * GIB, 110 * GIB, 0))
+    assert (tight.is_tight, roomy.is_tight) == (True, False)
+    assert not replace(tight, answer=Answer.SHORT).is_tight, "what does not fit is more than tight"
+    signs = {fit_sign(one, ascii_only).text for one in (tight, roomy, None, replace(tight, answer=Answer.IF_STOPPED))}
+    assert len(signs) == 4
+    words = shown(replace(shelf, names=(ONE,), fits={("qwen36", ONE): tight}, ascii_only=ascii_only), 200, 60)
+    assert "spark1: tight, 2.0 GiB" in words
+    assert "it is tight, 10.0 GiB of the sum are estimates" in words
