@@ -108,10 +108,9 @@ async def restore(crew: Crew) -> str:
         for row in rows:
             is_back = sys.exc_info()[0] is None
             row.end(str(Outcome.DONE if is_back else Outcome.INTERRUPTED), 0 if is_back else None, why="started again")
-    serves = "serves" if len(crew.journal.stops) == 1 else "serve"
-    story = f"{' and '.join(crew.journal.stops)} {serves} again after {spoken(crew.ctx.clock.monotonic() - began)}"
-    crew.tell(SwitchStep.RESTORING, story)
-    return story
+    took, is_one = spoken(crew.ctx.clock.monotonic() - began), len(crew.journal.stops) == 1
+    crew.tell(SwitchStep.RESTORING, f"started again and ready after {took}")
+    return f"{' and '.join(crew.journal.stops)} {'serves' if is_one else 'serve'} again after {took}"
 
 
 async def _kept(crew: Crew, node: NodeName, container: str) -> Old:

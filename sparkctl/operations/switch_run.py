@@ -130,7 +130,7 @@ class SwitchRun:
             return self._wreck(no, story, ended, asked=asked)
         except SparkctlError as worse:
             return self._wreck(worse, story, ended, asked=asked)
-        crew.tell(SwitchStep.RESTORED, serves)
+        crew.tell(SwitchStep.RESTORED, "nothing of the switch is left")
         if asked:
             return self._ended(Outcome.DONE, message=serves)
         return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")

@@ -181,7 +181,7 @@ def _step(one: Taken, course: SwitchCourse, scene: SwitchScene, columns: int, *,
         head, hang = row(*head, Span(f"{_DONE[one.step]:<{_WORD}}", Tone.PLAIN)), _HANG + _WORD
     else:
         words = words_of(one.step, course, is_done=one.ended is not None)
-        told = [(words, Tone.STRONG if goes_on else Tone.PLAIN), *told]
+        told = told if told and one.step in _REACHED else [(words, Tone.STRONG if goes_on else Tone.PLAIN), *told]
     lines = [(line, kind) for words, kind in told for line in fold(said(words).text, max(16, columns - hang), 0)]
     rows = [row(*(head if not at else row(" " * hang)), Span(line, kind)) for at, (line, kind) in enumerate(lines)]
     return rows + (_live(course, scene, columns) if goes_on else [])
@@ -246,10 +246,10 @@ def _end(course: SwitchCourse, end: Ended, scene: SwitchScene, columns: int) -> 
             rows += _sentences(f"{where}: {proof.text}", columns, " ", Tone.VALUE)
         rows += _ways(end.verdict.remedy, columns)
     restored = next((one for one in course.steps if one.step is SwitchStep.RESTORED), None)
-    if end.message is not None:
+    if end.message is not None and not (rows and restored is not None):  # it would say both once more
         tone = Tone.ATTENTION if rows or restored is not None else Tone.BAD
         rows += _sentences(end.message, columns, bad if not rows else " ", tone)
-    if restored is not None:
+    elif restored is not None:
         proofs = "; ".join(one.text for one in restored.proofs)
         old = words_of(SwitchStep.RESTORED, course, is_done=True)
         rows += _sentences(f"{old}{f': {proofs}' if proofs else ''}", columns, good, Tone.GOOD)

@@ -17,7 +17,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch import SwitchStep
 from sparkctl.model.verdict import Cause
 from sparkctl.operations.switch import switch
-from sparkctl.operations.switch_finish import resume
+from sparkctl.operations.switch_finish import abort, resume
 from tests.sim.clients import eventually
 from tests.sim.test_switch import FAULT, NEW, OLD, Bed, divided, run
 
@@ -90,3 +90,11 @@ async def test_what_does_not_come_back_has_its_verdict_too(bed: Bed) -> None:
     _, ended = await run(resume(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0, ended
     assert bed.is_old()
+
+
+async def test_that_the_old_one_serves_again_is_said_once(bed: Bed) -> None:
+    await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    seen, ended = await run(abort(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0
+    told = [one.proof or "" for one in seen if isinstance(one, SwitchStepped)] + [ended.message or ""]
+    assert sum("serves again" in one for one in told) == 1, told

@@ -168,13 +168,18 @@ def test_a_rollback_tells_both_stories() -> None:
     )
     made = course(
         step(101, SwitchStep.CHECKING), step(104, SwitchStep.CHECKING, "all is there"), step(104, SwitchStep.STARTING),
-        step(160, SwitchStep.UNDOING), step(165, SwitchStep.RESTORING), step(400, SwitchStep.RESTORED, "a token came"),
-        Ended(401.0, Outcome.FAILED, 1, 301.0, ONE, "qwen36", verdict=verdict),
+        step(160, SwitchStep.UNDOING), step(165, SwitchStep.RESTORING),
+        step(400, SwitchStep.RESTORED, "nothing of the switch is left"),
+        Ended(
+            401.0, Outcome.FAILED, 1, 301.0, ONE, "qwen36", verdict=verdict,
+            message="qwen36 did not start; minimax-m27 serves again after 235 s",
+        ),
     )  # fmt: skip
     seen = shown(replace(SCENE, course=made, now=500.0), 80, 40)
     assert "✕ qwen36 failed: The workspace did not fit" in seen
     assert "line 412: CUDA out of memory" in seen
-    assert "● minimax-m27 serves again: a token came" in seen
+    assert "● minimax-m27 serves again: nothing of the switch is left" in seen
+    assert seen.count("serves again") == 1, "once is enough"
     assert "✓  0:03  checked   all is there" in seen
     assert "✕        starting qwen36" in seen
     assert "spark1 before" in seen
