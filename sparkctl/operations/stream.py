@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
 from sparkctl.errors import ExitCode, SparkctlError
-from sparkctl.model.events import Ended, Event, Outcome
+from sparkctl.model.events import Ended, Event, Outcome, Warned
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.text import clean
 
 Emit = Callable[[Event], None]
 Job = Callable[[Emit], Coroutine[Any, Any, Ended]]
@@ -67,6 +68,23 @@ async def passed_on(events: AsyncGenerator[Event, None], emit: Emit) -> Ended:
                 emit(event)
     assert ended is not None, "a verb ends with its end"
     return ended
+
+
+def told_once(emit: Emit, said: Iterable[str] = ()) -> Emit:
+    """Return an emit that passes each warning on once. ``said``: sentences that were told already, those of one Spark with its
+    name in front."""
+    before = frozenset(said)
+    told: set[tuple[NodeName | None, str]] = set()
+
+    def once(event: Event) -> None:
+        if isinstance(event, Warned):
+            words, key = clean(event.message), (event.node, event.message)
+            if key in told or before & {words, f"{event.node}: {words}"}:
+                return
+            told.add(key)
+        emit(event)
+
+    return once
 
 
 async def opened(stack: AsyncExitStack, ctx: Context, node: Node, emit: Emit) -> Session:

@@ -20,7 +20,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.secrets import redact_words
 from sparkctl.model.switch import Journal, SwitchPlan, SwitchStep
 from sparkctl.operations.chronicled import Subject, chronicled
-from sparkctl.operations.stream import Emit, opened, passed_on, stream
+from sparkctl.operations.stream import Emit, opened, passed_on, stream, told_once
 from sparkctl.operations.switch_back import restart_order
 from sparkctl.operations.switch_checks import check, of_flags
 from sparkctl.operations.switch_crew import Crew
@@ -70,6 +70,7 @@ class _Switch:
                 docker.get_ready()
             plan = await guard(self._plan(self.ctx), _UNCHANGED)
             emit(SwitchPlanned(self.ctx.clock.now(), plan.nodes[0], plan))
+            emit = self.emit = told_once(emit, plan.cautions)
             if plan.obstacles:
                 first, *more = plan.obstacles
                 raise Refused(first, "\n".join(more) or None)

@@ -10,12 +10,12 @@ from sparkctl.core.context import Context, NodeLock
 from sparkctl.core.session import Lent, Session
 from sparkctl.core.together import together
 from sparkctl.errors import LinkLost, Refused
-from sparkctl.model.events import Event, SwitchStepped, Warned
+from sparkctl.model.events import SwitchStepped, Warned
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.switch import Found, Journal, SwitchStep
 from sparkctl.operations import journal as journals
 from sparkctl.operations.lock import StartLock, StepLock, Taken, acquire
-from sparkctl.operations.stream import Emit
+from sparkctl.operations.stream import Emit, told_once
 
 _PATIENCE = 60.0  # seconds for a node to be back before the next step is given up
 
@@ -57,21 +57,12 @@ class Crew:
         is_new: bool = False,
     ) -> None:
         self.ctx, self.sessions, self.journal, self.began, self.guarded = ctx, sessions, journal, began, guarded
-        self._emit = emit
-        self._warned: set[tuple[NodeName | None, str]] = set()
+        self.emit = told_once(emit)  # the same warning of two steps is no news
         self._locks: dict[NodeName, StartLock | StepLock] = {}
         # What may lie on each node, as far as we know: None for no journal; nothing known for one that another left.
         self._lies: dict[NodeName, tuple[Journal | None, ...]] = dict.fromkeys(
             journal.touched, (None,) if is_new else ()
         )
-
-    def emit(self, event: Event) -> None:
-        """Tell what happened; the same warning of two steps is told once."""
-        if isinstance(event, Warned):
-            if (event.node, event.message) in self._warned:
-                return
-            self._warned.add((event.node, event.message))
-        self._emit(event)
 
     @property
     def inner(self) -> Context:
