@@ -5,6 +5,7 @@ Only what conflicts goes, whole models only, and never what sparkctl did not sta
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -16,6 +17,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.switch import Conflict, NodeChange, SwitchPlan, Tenant
 from sparkctl.model.text import clean
+from sparkctl.model.units import gib
 
 _FEW = 8  # instances of which every choice is tried; of more only one alone, and the largest together
 _BETWEEN = (ContainerState.REMOVING, ContainerState.UNKNOWN)
@@ -153,7 +155,7 @@ def _in_the_way(draft: _Draft, site: Site) -> None:
                     draft.obstacles.append(_named(node, part.container.name))
                 continue
             reasons = {
-                Conflict.INSTANCE: part.name == launch.instance,
+                _same(whole, launch): part.name == launch.instance,
                 Conflict.PORT: takes_port,
                 Conflict.GROUP: coming.group is not None and part.container.label(Label.GROUP) == coming.group,
                 Conflict.NAME: part.container.name == launch.container_name and part.name != launch.instance,
@@ -166,6 +168,13 @@ def _in_the_way(draft: _Draft, site: Site) -> None:
             f"port {launch.node_port} on {node} is in use by a process that is no container of sparkctl's: end it there, "
             f"or start on another port: --set port={launch.node_port + 1}"
         )
+
+
+def _same(whole: Whole, launch: LaunchPlan) -> Conflict:
+    """Return in what a model of the same name is not the one that is to come."""
+    if whole.label(Label.HASH) != launch.profile_hash:
+        return Conflict.INSTANCE
+    return Conflict.PART if whole.missing else Conflict.PLACES
 
 
 def _named(node: NodeName, name: str) -> str:
@@ -279,9 +288,30 @@ def _doubts(draft: _Draft, site: Site, fit: Fit) -> None:
     if fit.absent is not None:
         draft.obstacles.append(f"no weights lie in {clean(fit.absent)} on {site.node}: put the model there first")
         return
+    more = fit.cautions
     if fit.answer is Answer.UNKNOWN:
-        draft.cautions.append(fit.sentence)
-    draft.cautions.extend(f"{site.node}: {clean(one)}" for one in fit.cautions)
+        why, more = fit.cautions[:1], fit.cautions[1:]
+        draft.cautions += [clean(": ".join((fit.sentence, *why))), *_unsummed(draft, site)]
+    draft.cautions.extend(f"{site.node}: {clean(one)}" for one in more)
+
+
+def _unsummed(draft: _Draft, site: Site) -> list[str]:
+    """Say that nothing stops for memory that cannot be summed up, who holds most of it, and what gives it back."""
+    stays = [whole for whole in draft.all if whole not in draft.goes and any(one.held for one in whole.on(site.node))]
+    if not stays:
+        return []
+    most = max(stays, key=lambda whole: sum(one.held or 0 for one in whole.on(site.node)))
+    held, name = gib(sum(one.held or 0 for one in most.on(site.node))), clean(most.name)
+    way = f"sparkctl down {shlex.quote(name)}"
+    way = (
+        (way if len(most.parts) > 1 else f"{way} --node {site.node}")
+        if most.ours
+        else f"docker stop {shlex.quote(name)}"
+    )
+    where = "" if most.ours else f", on {site.node}"
+    return [
+        f"so nothing stops for memory on {site.node}, where {name} holds most: {held}. To have it first{where}: {way}"
+    ]
 
 
 def _change(draft: _Draft, site: Site, fit: Fit | None) -> NodeChange | None:

@@ -16,6 +16,8 @@ class Conflict(StrEnum):
     PORT = "port"
     GROUP = "group"  # of one exclusive group
     INSTANCE = "instance"  # another version of the same
+    PLACES = "places"  # the very same, its ranks in another order or on other Sparks
+    PART = "part"  # the very same, and not all of its ranks are there
     NAME = "name"  # its container has the name that the new one's is to have
     NODES = "nodes"  # another of its ranks has to go, and none is left behind
 

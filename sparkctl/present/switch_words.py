@@ -11,6 +11,8 @@ _WHY = {
     Conflict.PORT: "the same port",
     Conflict.GROUP: "of the same exclusive group",
     Conflict.INSTANCE: "another version of the same",
+    Conflict.PLACES: "the same, its ranks placed otherwise",
+    Conflict.PART: "the same, and not all of it runs",
     Conflict.NAME: "the same container name",
     Conflict.NODES: "no half of it is left behind",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -226,3 +227,50 @@ def _assert_none_too_many(targets: Sequence[NodeName], sites: Sequence[Site], ma
         if why_ and why_ <= {Conflict.MEMORY, Conflict.NODES}:
             kept = frozenset(goes - whole.ids)
             assert any(one.coming.fit(kept).is_refused for one in sites if one.coming is not None)
+
+
+def test_the_very_same_with_its_ranks_in_another_order_or_in_part_is_called_so() -> None:
+    def rank(node: NodeName, label: str, hash_: str) -> Occupant:
+        return occupant(node, 90, container(f"{label[0]}", instance="new", rank=label, run="r1", hash=hash_))
+
+    same = "feedfacecafe"  # of what is to come
+    turned = [
+        site(NODES[1], rank(NODES[1], "1/2", same), need=60),
+        site(NODES[0], rank(NODES[0], "0/2", same), need=60),
+    ]
+    assert set(why(plan("new", NODES[::-1], turned)).values()) == {(Conflict.PLACES,)}
+    half = [site(NODES[0], rank(NODES[0], "0/2", same), need=60), site(NODES[1], need=60)]
+    assert why(plan("new", NODES, half)) == {"0": (Conflict.PART,)}
+    older = [site(node, rank(node, f"{at}/2", "older"), need=60) for at, node in enumerate(NODES)]
+    assert set(why(plan("new", NODES, older)).values()) == {(Conflict.INSTANCE,)}
+
+
+def test_where_the_sum_is_not_known_who_holds_most_is_named_with_what_frees_it() -> None:
+    def asked(*there: Occupant, others: Sequence[Site] = ()) -> tuple[str, ...]:
+        def fit(gone: frozenset[str]) -> Fit:
+            return Fit(NODES[0], "new", Answer.UNKNOWN, cautions=("$SHARE is not there yet", "another thing"))
+
+        made = plan(
+            "new",
+            NODES[:1],
+            [replace(site(NODES[0], *there, need=1), coming=Coming(launch(NODES[0]), True, fit)), *others],
+        )
+        assert made.stops == ()
+        return made.cautions
+
+    said = asked(
+        occupant(NODES[0], 10, container("tts", instance="tts")),
+        occupant(NODES[0], 70, container("llm", instance="llm")),
+    )
+    assert said == (
+        "whether new fits on spark1 is not known: $SHARE is not there yet",
+        "so nothing stops for memory on spark1, where llm holds most: 70.0 GiB. To have it first: sparkctl down llm --node spark1",
+        "spark1: another thing",
+    )
+    assert "on spark1: docker stop comfyui" in asked(occupant(NODES[0], 70, container("comfyui")))[1]
+    ranks = [
+        occupant(node, 90, container(f"r-{node}", instance="big", rank=f"{at}/2", run="r"))
+        for at, node in enumerate(NODES)
+    ]
+    assert asked(ranks[0], others=[site(NODES[1], ranks[1])])[1].endswith("sparkctl down big"), "all of it"
+    assert len(asked()) == 2, "nobody holds anything"
