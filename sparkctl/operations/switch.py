@@ -153,12 +153,15 @@ class _Switch:
     # where nothing has to stop
 
     async def _start(self) -> Ended:
-        """Start it as `up` does."""
+        """Start it as `up` does; in the history it is that start, and nothing beside."""
 
         def lend(node: Node) -> Session:
             return Lent(self.sessions[node.name])
 
-        return await passed_on(up(replace(self.ctx, lend=lend), self.request.start()), self.emit)
+        if self.ctx.operation is not None:
+            self.ctx.operation.drop()
+        alone = replace(self.ctx, lend=lend, operation=None)
+        return await passed_on(up(alone, self.request.start()), self.emit)
 
     def _planned(self) -> Ended:
         clock = self.ctx.clock

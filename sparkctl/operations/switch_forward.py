@@ -9,13 +9,14 @@ from typing import Any
 from sparkctl.core.owed import Owed, OwedStops
 from sparkctl.core.together import together
 from sparkctl.core.wholes import Occupant, wholes
-from sparkctl.errors import DockerError, NoSuchContainer, Refused
+from sparkctl.errors import DockerError, NodeError, NoSuchContainer, Refused
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Outcome
 from sparkctl.model.fit import Fit
 from sparkctl.model.node import NodeName
 from sparkctl.model.plan import Label
 from sparkctl.model.switch import SwitchStep
+from sparkctl.model.text import clean
 from sparkctl.model.units import gib, spoken
 from sparkctl.operations.halting import stop_all
 from sparkctl.operations.labels import port_of
@@ -119,6 +120,24 @@ async def clear_old(crew: Crew) -> None:
     kept = gone.count(False)
     proof = "their logs are saved, their containers are gone" if not kept else f"{kept} stayed, as said above"
     crew.tell(SwitchStep.CLEARING, proof)
+
+
+async def what_stays(crew: Crew) -> tuple[str, ...]:
+    """Return what is on the Sparks that only lost something, a sentence for each: nothing that runs, or who."""
+
+    async def of(node: NodeName) -> str:
+        try:
+            there = await crew.sessions[node].docker.list()
+        except (NodeError, DockerError):
+            return f"what else is on {node} is not known"
+        ours = sorted({one.label(Label.INSTANCE) or one.name for one in there if one.is_ours and one.is_alive})
+        others = sorted(clean(one.name) for one in there if one.is_alive and not one.is_ours)
+        names = [*map(clean, ours), *(f"{name} (not sparkctl's)" for name in others)]
+        return (
+            f"{' and '.join(names)} {'stays' if len(names) == 1 else 'stay'} on {node}" if names else f"{node} is free"
+        )
+
+    return await together(*(of(node) for node in crew.journal.touched if node not in crew.journal.nodes))
 
 
 def _owe(crew: Crew, old: Sequence[tuple[NodeName, Container]]) -> None:

@@ -62,9 +62,8 @@ class SwitchRun:
         gave_way = " and ".join(crew.journal.stops)
         where = " and ".join(crew.journal.nodes)
         crew.tell(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
-        others = [node for node in crew.journal.touched if node not in crew.journal.nodes]
-        free = f"; {' and '.join(others)} {'is' if len(others) == 1 else 'are'} rid of it" if others else ""
-        message = f"{crew.journal.instance} serves on {where} in place of {gave_way}{free}"
+        left = await guard(forward.what_stays(crew), f"interrupted, but {crew.journal.instance} serves on {where}")
+        message = "; ".join((f"{crew.journal.instance} serves on {where} in place of {gave_way}", *left))
         return self._ended(Outcome.READY, message=message, endpoint=None if ended is None else ended.endpoint)
 
     async def _start(self) -> Ended:

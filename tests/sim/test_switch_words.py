@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from sparkctl import engines
+from sparkctl.core.history import History
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.history import Kind
+from sparkctl.operations.switch import switch
+from sparkctl.operations.up import up
+from sparkctl.sim import SimulatedSparks
 from tests.sim.test_command import demo
+from tests.sim.test_switch import NEW, OLD, SPEED, Bed, divided, run
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncGenerator[Bed, None]:
+    async with divided(tmp_path / "state") as made:
+        yield made
 
 
 def test_what_the_plan_has_cautioned_of_is_not_told_again_by_the_start() -> None:
@@ -17,3 +37,29 @@ def test_what_the_plan_has_cautioned_of_is_not_told_again_by_the_start() -> None
     assert warned, "of its flags"
     assert len(warned) == len(set(warned))
     assert not set(warned) & set(plan["cautions"])
+    assert events[-1]["message"] == "qwen36 serves on spark1 in place of minimax-m27; spark2 is free"
+
+
+async def test_what_stays_on_the_spark_that_only_lost_something_is_named(bed: Bed) -> None:
+    profile = ProfileLibrary(shipped_profiles_dir()).load("orpheus-tts")
+    tts = replace(
+        bed.request().start(), profile=profile, engine=engines.load(profile.engine), nodes=(bed.nodes[1],),
+        words=("orpheus-tts",), forced=True,
+    )  # fmt: skip
+    _, ended = await run(up(bed.ctx(), tts))
+    assert ended.exit_code == 0, ended
+    _, ended = await run(switch(bed.ctx(), bed.request()))
+    assert ended.message == f"{NEW} serves on spark1 in place of {OLD}; orpheus-tts stays on spark2"
+
+
+async def test_a_switch_that_has_nothing_to_stop_is_a_start_in_the_history_and_nothing_beside(tmp_path: Path) -> None:
+    async with SimulatedSparks("empty", speed=SPEED, decode_speed=200.0) as sparks:
+        bed = Bed(sparks, tmp_path / "state")
+        _, ended = await run(switch(bed.ctx(), bed.request()))
+        assert ended.exit_code == 0, ended
+        (row,) = History(bed.state).operations()
+        assert (row.kind, row.instance, row.is_good) == (Kind.START, NEW, True)
+        assert History(bed.state).parts_of(row) == ()
+        _, ended = await run(switch(bed.ctx(), bed.request()))
+        assert ended.exit_code == 0, "it runs already"
+        assert len(History(bed.state).operations()) == 1
