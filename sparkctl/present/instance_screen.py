@@ -29,7 +29,7 @@ from sparkctl.present.instance_parts import (
 from sparkctl.present.level import chosen_rows, with_curves
 from sparkctl.present.numbers import IDLE
 from sparkctl.present.scrolled import Page, scrolled
-from sparkctl.present.spans import Row, Span, Tone, cut, row, said, toned
+from sparkctl.present.spans import Row, Span, Tone, cut, row, said, toned, width
 from sparkctl.present.start_parts import course_parts, start_parts, took_row
 from sparkctl.present.symbols import symbol
 from sparkctl.present.tile_curves import gpu_parts, speed_part
@@ -54,6 +54,7 @@ from sparkctl.present.tile_parts import (
 _WIDE = 110  # columns from which on the plan stands beside
 _LOG = 8  # lines of a box of the log, or of the plan, that is worth its frame beside the other
 _LEAST = 4  # lines of a box that says something
+_FRAME = 6  # columns of a frame beside its title
 _TALL = 40  # lines from which on there is room for all of a start above the rest
 
 
@@ -130,9 +131,10 @@ def _stacked(scene: InstanceScene, columns: int, lines: int) -> list[Row]:
     state, memory = _state_parts(scene, space, roomy=lines >= _TALL), _memory_parts(scene, space)
     first = min(lines, _height(state) + 2)
     left = lines - first
+    title = _leading_on(_title(scene), columns)
     if left < _LEAST:
-        return list(_box(scene, _title(scene), chosen_rows(state, lines - 2), columns, lines))
-    rows = [*_box(scene, _title(scene), chosen_rows(state, first - 2), columns, first)]
+        return list(_box(scene, title, chosen_rows(state, lines - 2), columns, lines))
+    rows = [*_box(scene, title, chosen_rows(state, first - 2), columns, first)]
     if memory and left >= _LEAST:
         high = min(_height(memory) + 2, max(3, left - _LEAST))
         if left - high < _LEAST:
@@ -182,6 +184,13 @@ def _title(scene: InstanceScene) -> Row:
         said(scene.seen.name, Tone.TITLE), dash, Span(f"{badge.sign} {badge.word}", badge.tone), dash,
         said(scene.name, Tone.TITLE),
     )  # fmt: skip
+
+
+def _leading_on(title: Row, columns: int) -> Row:
+    """Return a title with the key by which one reads on: there is always more than is seen below each other."""
+    whole = row(Span("   pgdn", Tone.KEY), Span(" reads on", Tone.LABEL))
+    fits = (one for one in (whole, whole[:1]) if width(title) + width(one) <= columns - _FRAME)
+    return (*title, *next(fits, ()))
 
 
 def _badge(scene: InstanceScene) -> Badge:

@@ -146,11 +146,12 @@ async def test_what_has_no_room_is_read_on_to(size: tuple[int, int], tmp_path: P
         await pilot.press("enter")
         first = await until(pilot, lambda text: "› qwen36-ngram" in text and "decode" in text)
         assert "--mem-fraction-static" not in first, "there is no room for that at once"
+        assert ("pgdn reads on" if size[0] == 80 else "pgdn") in first
         await pilot.press("pagedown")
-        await until(pilot, "pgdn")
+        await until(pilot, "more   pgup and pgdn")
         await pilot.press("G")
         await until(pilot, "the end")
         await pilot.press("pageup", "pageup")
         await until(pilot, "--mem-fraction-static")
         await pilot.press("g")
-        await until(pilot, lambda text: "the end" not in text and "pgdn" not in text)
+        await until(pilot, lambda text: "the end" not in text and "more" not in text and "pgdn" in text)
