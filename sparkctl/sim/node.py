@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -116,7 +115,6 @@ class SimNode:
         self.processes: dict[int, str] = {}  # pid to the container's id
         self.ports: dict[int, Handler] = {}  # who listens on 127.0.0.1
         self.locks: dict[str, str] = {}  # path to the holder's words
-        self.lapse = asyncio.Event()  # set: who holds a lock has been silent for too long
         self.journal: str | None = None  # of a switch, as it lies under its user's home
         self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
         self.spread: set[int] = set()  # pids whose model is on other nodes, too

@@ -6,6 +6,7 @@ import asyncio
 import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from sparkctl.probe import journal
 from sparkctl.sim.cabling import PINGS_LINE, pings
@@ -19,6 +20,7 @@ from sparkctl.sim.remains import UNLINK_LINE, unlink
 
 DROP = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 HELD_BY_ANOTHER = 75
+LOCK_SILENT = 30.0  # seconds by the node's clock after which a lock's holder is taken for gone
 NO_SHELL = 255  # as ssh says that it could not connect
 
 
@@ -110,23 +112,32 @@ async def _python(node: SimNode, argv: list[str], streams: Streams) -> int:
 
 
 async def _lock(node: SimNode, path: str, info: str, streams: Streams) -> int:
-    """Hold a lock until stdin ends, or the node gives it up; the holder's words and status 75 to whoever comes second."""
+    """Hold a lock until stdin ends, also with its connection, or is silent for 30 s; the holder's words and status 75 to
+    whoever comes second."""
     if path in node.locks:
         streams.stdout.write(f"@@ taken\n{node.locks[path]}\n".encode())
         return HELD_BY_ANOTHER
     node.locks[path] = info
     try:
         streams.stdout.write(b"@@ held\n")
-        waits = [asyncio.ensure_future(streams.all_input()), asyncio.ensure_future(node.lapse.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        while await _is_heard(node, streams.stdin):
+            pass
     finally:
         del node.locks[path]
     return 0
+
+
+async def _is_heard(node: SimNode, stdin: Reader) -> bool:
+    """Wait for a beat of the holder's; False where none comes in time, or none can come any more."""
+    beat, silence = asyncio.ensure_future(stdin.read(1)), asyncio.ensure_future(node.clock.sleep(LOCK_SILENT))
+    waits: tuple[asyncio.Future[Any], ...] = (beat, silence)
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        return beat.done() and beat.exception() is None and bool(beat.result())
+    finally:
+        for one in waits:
+            one.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
 
 async def _sync(_node: SimNode, _argv: list[str], _streams: Streams) -> int:

@@ -10,7 +10,7 @@ import pytest
 from sparkctl.errors import LinkLost, UnknownHostKey, Unreachable
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.probe import look as probe
-from sparkctl.sim import SimulatedSparks
+from sparkctl.sim import SimClock, SimulatedSparks
 from sparkctl.wire.link import Link
 from sparkctl.wire.open import open_link
 from tests.sim import clients
@@ -48,6 +48,33 @@ async def test_a_look_and_a_lock(link: Link) -> None:
     assert await second.readline() == b"me\n"
     await second.release()
     await held.release()
+
+
+async def test_a_lock_lapses_as_a_sparks_does() -> None:
+    """30 s after its holder's last beat, and at once with its connection."""
+    clock = SimClock(rate=20.0, elastic=True)
+    async with SimulatedSparks("empty", clock=clock) as sparks:
+        node, lock = sparks.nodes["spark1"], ["sh", "-c", "x", "sparkctl-lock", "/tmp/l"]
+        link = open_link(_node(sparks))
+        await link.connect()
+        held = await link.hold([*lock, "me"])
+        assert await held.readline() == b"@@ held\n"
+        began = clock.monotonic()
+        while clock.monotonic() - began < 40:
+            await held.write(b".")
+            await asyncio.sleep(0.05)
+        assert node.locks == {"/tmp/l": "me"}
+        began = clock.monotonic()
+        assert await asyncio.wait_for(held.readline(), clients.PATIENCE) == b"", "its command has ended"
+        assert clock.monotonic() - began > 20
+        assert node.locks == {}
+        clock.go(0.001)
+        again = await link.hold([*lock, "you"])
+        assert await again.readline() == b"@@ held\n"
+        sparks.sshd["spark1"].cut()
+        await clients.eventually(lambda: not node.locks)
+        clock.go(1.0)
+        await link.close()
 
 
 async def test_who_wants_the_connection_back_is_not_taken_for_the_one_who_gave_up_just_before(

@@ -29,7 +29,7 @@ from sparkctl.operations.switch_request import SwitchRequest
 from sparkctl.operations.up import up
 from sparkctl.operations.up_request import UpRequest
 from sparkctl.present.status_table import status_lines
-from sparkctl.sim import SimulatedSparks
+from sparkctl.sim import SimClock, SimulatedSparks
 from sparkctl.sim.scenarios import _ranks as ranks
 from sparkctl.sim.scenarios import _start as start
 from tests.sim.clients import eventually
@@ -108,9 +108,9 @@ class Bed:
 
 
 @asynccontextmanager
-async def divided(state: Path, speed: float = SPEED) -> AsyncGenerator[Bed, None]:
+async def divided(state: Path, speed: float = SPEED, clock: SimClock | None = None) -> AsyncGenerator[Bed, None]:
     """Two Sparks that share one model, ranks of SGLang: they wait ten minutes for each other, those of Ray half a minute."""
-    async with SimulatedSparks("empty", speed=speed, decode_speed=200.0) as sparks:
+    async with SimulatedSparks("empty", speed=speed, decode_speed=200.0, clock=clock) as sparks:
         nodes = list(sparks.docker.values())
         begun = [start(docker, made, 3600.0) for docker, made in zip(nodes, ranks(OLD, nodes), strict=True)]
         for process in begun:

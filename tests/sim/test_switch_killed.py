@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sparkctl.sim import SimClock
 from tests.sim.clients import PATIENCE, eventually
 from tests.sim.test_switch import NEW, Bed, divided
 
@@ -67,7 +68,8 @@ async def test_killed_in_the_middle_another_finishes_or_undoes_it(tmp_path: Path
 
 async def test_an_owner_who_stood_still_for_too_long_touches_nothing_of_the_next_ones(tmp_path: Path) -> None:
     """A laptop that sleeps, its connection as it was: the node gives its lock to another, who undoes it and switches."""
-    async with divided(tmp_path / "state") as bed:
+    clock = SimClock(elastic=True)
+    async with divided(tmp_path / "state", clock=clock) as bed:
         milo, ada = Hand(bed, tmp_path / "milo", "milo@laptop"), Hand(bed, tmp_path / "ada", "ada@desk")
         process = await milo.start("switch", NEW, "--node", "spark1", "--no-guard")
         assert process.stdout is not None
@@ -77,11 +79,9 @@ async def test_an_owner_who_stood_still_for_too_long_touches_nothing_of_the_next
                 if event["event"] == "switch" and event["step"] == "starting":
                     os.kill(process.pid, signal.SIGSTOP)
                     break
-        for node in bed.sparks.nodes.values():
-            node.lapse.set()
+        clock.go(100.0)
         await eventually(lambda: not any(node.locks for node in bed.sparks.nodes.values()))
-        for node in bed.sparks.nodes.values():
-            node.lapse.clear()
+        clock.go(1.0)
         ended = await ada.run("abort")
         assert ended["exit_code"] == 0, ended
         assert bed.is_old()
