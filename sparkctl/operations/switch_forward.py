@@ -103,10 +103,12 @@ async def start_new(crew: Crew, request: SwitchRequest) -> Ended:
 
 
 async def clear_old(crew: Crew) -> None:
-    """Remove the containers that were kept, their logs saved; one whose log cannot be saved stays, and is named."""
+    """Remove the containers that were kept, their logs saved; one whose log cannot be saved stays, and is named.
+
+    The step has just asked whether the switch is still ours, and all are cleared at once.
+    """
 
     async def clear(node: NodeName, container: Container) -> bool:
-        await crew.ensure(node)
         try:
             await sweep(crew.sessions[node], crew.inner, crew.emit, container)
         except (Refused, DockerError) as why:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 _LOOK = 0.1  # seconds between two looks whether the panel has ended
+USUAL = (700, 10, 10)  # the thresholds that CPython begins with: while it runs, the panel collects often and little
 MUCH = 512
 REMEMBERED = (
     Strip.render_ansi, cached_cell_len, Region.intersection, Region.overlaps, Region.translate, Region.union
@@ -78,6 +79,7 @@ def look_no_more() -> None:
     Else it looks through that again and again while log lines pour in, and no key is answered meanwhile.
     """
     gc.freeze()
+    gc.set_threshold(*USUAL)
 
 
 def forget_much() -> None:
