@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from sparkctl.core.context import Context
@@ -16,6 +16,7 @@ from sparkctl.core.together import together
 from sparkctl.core.wholes import Occupant
 from sparkctl.engines.base import Rank
 from sparkctl.errors import DockerError, NodeError
+from sparkctl.model.checkpoint import Checkpoint
 from sparkctl.model.container import Container
 from sparkctl.model.fit import Fit
 from sparkctl.model.plan import LaunchPlan
@@ -57,22 +58,25 @@ async def sites(ctx: Context, request: SwitchRequest, sessions: Sequence[Session
 
 async def _seen(ctx: Context, request: SwitchRequest, session: Session) -> Seen:
     await session.link.connect()
-    if session.home is None:
-        refuse_without_docker(session.node.name, await session.look("identity", "docker"))
+    once = ["identity", "docker"] if session.home is None else []
+    look = await session.look(*once, "journal", "memory", "processes", "gpu", "listen")
+    refuse_without_docker(session.node.name, look)
     home = "~" if session.home is None else session.home
     launch, alone = (_launch(ctx, request, session, home, alone=one) for one in (False, True))
-    asked = ["journal", "memory", "processes", "gpu", "listen"]
     if launch is None or alone is None:
-        containers, look = await together(session.docker.list(), session.look(*asked))
-        return Seen(look, containers, None, None, frozenset(), True)
-    containers, image, look = await together(
-        session.docker.list(),
-        session.docker.image(launch.image),
-        session.look(*asked, *fitting.sections(request.profile, alone)),
-    )
+        return Seen(look, await session.docker.list(), None, None, frozenset(), True)
     journal.refuse_seen(session.node.name, ctx, look.journal)
+    containers, image, models = await together(
+        session.docker.list(), session.docker.image(launch.image), _models(session, request, alone)
+    )
+    look = replace(look, models=models)
     comes = await fitting.loading(session, look, containers)
     return Seen(look, containers, launch, alone, comes, image is not None)
+
+
+async def _models(session: Session, request: SwitchRequest, launch: LaunchPlan) -> tuple[Checkpoint, ...]:
+    wanted = fitting.sections(request.profile, launch)
+    return (await session.look(*wanted)).models if wanted else ()
 
 
 def _launch(ctx: Context, request: SwitchRequest, session: Session, home: str, *, alone: bool) -> LaunchPlan | None:
