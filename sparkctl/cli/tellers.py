@@ -218,6 +218,8 @@ class WordTeller:
             narrate.error(_of_its_node(event, event.message), event.hint)
         if event.log and event.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
             narrate.say(f"  log     {event.log}", _VERDICT_HANG)
+            for _, path in event.more_logs:  # the path names its Spark
+                narrate.say(f"          {path}", _VERDICT_HANG)
         if event.endpoint:
             output.text(event.endpoint)
 

@@ -321,6 +321,7 @@ class Ended:
     hint: str | None = None
     verdict: Verdict | None = None
     log: str | None = None  # path of the saved log
+    more_logs: tuple[tuple[NodeName, str], ...] = ()  # of the other ranks, by their nodes
     file: str | None = None  # path of what was asked for as a file
 
 

@@ -154,6 +154,8 @@ class _Clerk:
                 self._share(node, instance, parts=parts)
         if event.log is not None and event.node is not None:
             self._share(event.node, event.instance, log=event.log)
+        for node, log in event.more_logs:
+            self._share(node, event.instance, log=log)
         self.entry.end(
             str(event.outcome), event.exit_code, seconds=event.seconds,
             why=event.message, hint=event.hint, verdict=event.verdict,

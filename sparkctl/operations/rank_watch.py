@@ -164,14 +164,16 @@ class WatchedRank:
                 f"when it answers again: sparkctl down {self.plan.instance}",
             )
 
-    async def ended_after(self, other: NodeName) -> None:
-        """Say that it was stopped because another rank had failed, and have its whole log."""
+    async def ended_after(self, other: NodeName) -> str | None:
+        """Say that it was stopped because another rank had failed, and have its whole log; return where that lies."""
+        log = None if self._watch is None or self._watch.saved is None else str(self._watch.saved.path)
         with suppress(DockerError, NodeError):
             container = await self.session.docker.inspect(self.container_id)
             if not container.is_alive:
-                await save_log(self.session, self.ctx, self.emit, container, secrets_of(self.plan))
+                log = (await save_log(self.session, self.ctx, self.emit, container, secrets_of(self.plan))).path or log
                 if self._watch is not None:
                     self._watch.report(Phase.STOPPED, f"its rank on {other} failed")
+        return log
 
     async def _receipt(self) -> Receipt | None:
         return await (self.guard.receipt() if self.guard else receipts.of(self.session, self.container_id))

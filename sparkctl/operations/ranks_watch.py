@@ -31,6 +31,7 @@ class End:
     verdict: Verdict | None = None
     timed_out: bool = False
     log: str | None = None
+    more_logs: tuple[tuple[NodeName, str], ...] = ()  # of the other ranks
 
 
 async def measure_clocks(ranks: Sequence[WatchedRank]) -> Offsets:
@@ -107,10 +108,14 @@ async def _failed(
     ]
     first = _root(failures, clocks | now)
     rank, failed = next(each for each in failures if each[0].plan.node == first)
+    logs = {one.plan.node: each.log for one, each in failures}
     for other in ranks:
         if all(other is not one for one, _ in failures):
-            await other.ended_after(first)
-    return End(rank, _one(rank, failed, failures), log=failed.log)
+            logs[other.plan.node] = await other.ended_after(first)
+    more = tuple(
+        (node, log) for node in (one.plan.node for one in ranks) if node != first and (log := logs[node]) is not None
+    )
+    return End(rank, _one(rank, failed, failures), log=failed.log, more_logs=more)
 
 
 def _is_heard(rank: WatchedRank) -> bool:

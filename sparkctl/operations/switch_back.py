@@ -226,7 +226,8 @@ def _not_back(end: End, verdict: Verdict) -> NotBack:
     plan = end.rank.plan
     proof = "".join(f"\n  {one.text}" for one in verdict.evidence[:1])
     see = f"see why: sparkctl diagnose {plan.instance} --node {plan.node}"
-    log = None if end.log is None else f"its log: {end.log}"
+    paths = [*filter(None, (end.log,)), *(path for _, path in end.more_logs)]
+    log = f"{'its log' if len(paths) == 1 else 'the logs of its ranks'}: {' '.join(paths)}" if paths else None
     return NotBack(
         f"{plan.instance} did not come back: {verdict.summary}{proof}",
         "\n".join(filter(None, (verdict.remedy, see, log))), verdict, plan.instance,

@@ -170,5 +170,5 @@ class SwitchRun:
         return Ended(
             clock.now(), outcome, int(code), clock.monotonic() - self.crew.began, self.crew.journal.nodes[0],
             self.crew.journal.instance, endpoint, message, hint, verdict=None if of is None else of.verdict,
-            log=None if of is None else of.log,
+            log=None if of is None else of.log, more_logs=() if of is None else of.more_logs,
         )  # fmt: skip

@@ -260,7 +260,7 @@ class _Gang:
         has_failed = not end.timed_out
         earlier.remember_failure(self.ctx, root.plan, root.container_id, verdict, root.warn, counts=has_failed)
         outcome = Outcome.TIMED_OUT if end.timed_out else Outcome.FAILED
-        return self._ended(outcome, root, verdict=verdict, log=end.log)
+        return replace(self._ended(outcome, root, verdict=verdict, log=end.log), more_logs=end.more_logs)
 
     # saying
 

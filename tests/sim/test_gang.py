@@ -158,6 +158,9 @@ async def test_a_rank_that_fails_ends_the_other_and_is_named(ctx: Context, broke
         assert ended.verdict.cause is Cause.CUDA_OUT_OF_MEMORY
         assert ended.verdict.summary.startswith(f"Rank {BOTH.index(broken)} of 2, on {broken}: ")
         assert f"/{broken}/" in (ended.log or "")
+        ((where, log),) = ended.more_logs
+        assert where == other
+        assert log in [str(one.path) for one in ctx.history.saved_logs("qwen36-tp2", [NodeName(other)])]
         assert states(sparks) == ["exited", "exited"], "kept, as a failed start of one keeps its own"
         assert phases(events, broken)[-1] is Phase.FAILED
         assert phases(events, other)[-1] in (Phase.STOPPED, Phase.FAILED)
