@@ -17,21 +17,26 @@ class FitTeller(WordTeller):
     def __init__(self) -> None:
         super().__init__()
         self._fits: list[Fit] = []
+        self._shared: dict[str, None] = {}  # commands that are for all Sparks together
 
     def tell(self, event: Event) -> None:
         """Print the answer when it comes, and what comes of all of them at the end."""
         if isinstance(event, Ended) and (lines := last_lines(self._fits)):
             output.text()
             output.texts(lines)
+            output.texts(f"then: {command}" for command in self._shared)
         if not isinstance(event, FitJudged):
             return super().tell(event)
         if self._fits:
             output.text()
-        self._fits.append(event.fit)
         output.text(event.fit.sentence)
-        output.texts(sum_lines(event.fit, output.width()))
-        output.texts(note_lines(event.fit, output.width()))
-        output.texts(f"then: {command}" for command in event.commands)
+        output.texts(sum_lines(event.fit, output.width(), self._fits))
+        output.texts(note_lines(event.fit, output.width(), self._fits))
+        self._fits.append(event.fit)
+        if event.fit.sparks > 1:
+            self._shared |= dict.fromkeys(event.commands)
+        else:
+            output.texts(f"then: {command}" for command in event.commands)
         return None
 
 

@@ -22,13 +22,20 @@ _OBTAINED = {
 _FIGURE = 9
 
 
-def sum_lines(one: Fit, columns: int | None = None) -> list[str]:
-    """Return the sum, a part a line with how it is known and its formula; broken to ``columns`` where there are any."""
-    lines = [f"{one.profile} claims" + (f" of each of {one.sparks} Sparks" if one.sparks > 1 else "")]
-    names = max((len(clean(part.name)) + 2 * part.within for part in one.parts), default=0)
-    lines += [line for part in one.parts for line in _part(part, names, columns)]
-    if one.need is not None:
-        lines.append(f"{_figure(one.need)}  together")
+def sum_lines(one: Fit, columns: int | None = None, before: Sequence[Fit] = ()) -> list[str]:
+    """Return the sum, a part a line with how it is known and its formula; broken to ``columns`` where there are any.
+
+    ``before`` were written out already: of one that claims what one of them does only what its Spark has is.
+    """
+    claim = _claim_lines(one, None)
+    same = next((other for other in before if _claim_lines(other, None) == claim), None)
+    if same is not None:
+        lines = [
+            f"{one.profile} claims the same on {one.node} as on {same.node}"
+            + (f": {gib(one.need)}" if one.need else "")
+        ]
+    else:
+        lines = _claim_lines(one, columns)
     if one.standing is not None:
         lines.append(f"{one.node} has")
         lines += _standing(one.standing)
@@ -39,14 +46,26 @@ def sum_lines(one: Fit, columns: int | None = None) -> list[str]:
     return lines
 
 
-def note_lines(one: Fit, columns: int | None = None) -> list[str]:
-    """Return what is to be said beside the sum."""
+def _claim_lines(one: Fit, columns: int | None) -> list[str]:
+    names = max((len(clean(part.name)) + 2 * part.within for part in one.parts), default=0)
+    lines = [f"{one.profile} claims" + (f" of each of {one.sparks} Sparks" if one.sparks > 1 else "")]
+    lines += [line for part in one.parts for line in _part(part, names, columns)]
+    return lines if one.need is None else [*lines, f"{_figure(one.need)}  together"]
+
+
+def note_lines(one: Fit, columns: int | None = None, before: Sequence[Fit] = ()) -> list[str]:
+    """Return what is to be said beside the sum, and was not of one ``before``."""
+    told = {note for other in before for note in _notes(other)}
+    return [line for note in _notes(one) if note not in told for line in _broken(f"note: {note}", 6, columns)]
+
+
+def _notes(one: Fit) -> list[str]:
     notes = [clean(caution) for caution in one.cautions]
     if one.largest is not None:
         notes.append(f"the largest {one.largest.field.removeprefix('args.')} that fits now is {one.largest.value}")
     if one.least is not None:
         notes.append(f"the smallest {one.least.field.removeprefix('args.')} that holds it is {one.least.value}")
-    return [line for note in notes for line in _broken(f"note: {note}", 6, columns)]
+    return notes
 
 
 def last_lines(fits: Sequence[Fit]) -> list[str]:

@@ -57,10 +57,12 @@ def fit_answer(told: Sequence[Event], columns: int, ascii_only: bool = False) ->
         for line in last_lines([one.fit for one in judged])
         for part in within(line, columns, 2)
     ]
-    for one in judged:
+    for at, one in enumerate(judged):
+        before = [other.fit for other in judged[:at]]
         rows += [()] if rows else []
         rows += [row(said(line, Tone.STRONG)) for line in within(said(one.fit.sentence).text, columns, 0)]
-        rows += [row(said(line, Tone.LABEL)) for line in (*sum_lines(one.fit, columns), *note_lines(one.fit, columns))]
+        lines = (*sum_lines(one.fit, columns, before), *note_lines(one.fit, columns, before))
+        rows += [row(said(line, Tone.LABEL)) for line in lines]
     commands = dict.fromkeys(each for one in judged for each in one.commands)
     rows += [()] if commands else []
     rows += [row(said(line)) for each in commands for line in within(f"then: {each}", columns, 6)]

@@ -116,6 +116,18 @@ def test_a_model_for_two_sparks_is_judged_over_both_and_its_start_is_the_next_st
     assert "needs 2 Sparks: 98.1 GiB on each; it fits on spark1 and spark2 together" in told
 
 
+def test_what_each_of_two_sparks_has_to_give_is_written_out_once() -> None:
+    ran = demo("plan", "minimax-m27")
+    assert ran.returncode == 0
+    assert ran.stdout.count("share of vLLM") == 1
+    assert "minimax-m27 claims the same on spark2 as on spark1: 98." in ran.stdout
+    assert [ran.stdout.count(f"{node} has\n") for node in ("spark1", "spark2")] == [1, 1]
+    assert ran.stdout.count("then: sparkctl up minimax-m27 --node spark1 --node spark2") == 1
+    told = json.loads(demo("plan", "minimax-m27", "--json").stdout)
+    first, second = told["nodes"]
+    assert first["parts"] == second["parts"] != []
+
+
 def test_plan_and_up_say_the_same_of_too_few_sparks() -> None:
     for verb in ("plan", "up"):
         ran = demo(verb, "minimax-m27", "--node", "spark1")
