@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sparkctl.core.own_questions import marked
 from sparkctl.wire import http
 from sparkctl.wire.link import Link
 
 # what a server says that compares whole targets: it is asked once more, without the query that it does not take
 _NOT_TAKEN = (400, 404, 405)
+
+
+@dataclass(slots=True)
+class Manners:
+    """What is known of how one server takes our questions, kept by whoever asks it more than once.
+
+    A question without the query stands in the engine's own log as anybody's does. It is not asked any more of a server that
+    ``takes_queries``: one that compares whole targets never answers one with success.
+    """
+
+    takes_queries: bool = False
 
 
 async def ask(
@@ -19,11 +32,12 @@ async def ask(
     body: bytes | None = None,
     headers: http.Headers = (),
     timeout: float,
-    once: bool = False,
+    manners: Manners | None = None,
 ) -> http.Response:
-    """Ask the engine on that port of the node; ``timeout`` in seconds for each of at most two askings. ``once``: it is known
-    that the query is no obstacle, so an answer is not doubted. Raises as `http.request`."""
+    """Ask the engine on that port of the node; ``timeout`` in seconds for each of at most two askings. Raises as `http.request`."""
+    manners = manners or Manners()
     answer = await http.request(link, port, method, marked(path), body=body, headers=headers, timeout=timeout)
-    if answer.status in _NOT_TAKEN and not once:
+    manners.takes_queries = manners.takes_queries or answer.ok
+    if answer.status in _NOT_TAKEN and not manners.takes_queries:
         answer = await http.request(link, port, method, path, body=body, headers=headers, timeout=timeout)
     return answer

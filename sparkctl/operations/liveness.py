@@ -17,6 +17,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.plan import Label, ReadyRule, Service
 from sparkctl.operations import readiness
+from sparkctl.operations.asking import Manners
 from sparkctl.operations.inspecting import Inspections
 from sparkctl.operations.labels import rule_of
 from sparkctl.operations.numbers import Told, is_measurable
@@ -83,11 +84,12 @@ class Liveness:
         watched.proved, watched.patience = self._session.clock.monotonic(), self._patience()  # whatever comes of it
         if container is None or rule is None or one.port is None:
             return
-        model = await readiness.served_model(self._session.link, one.port)
+        manners = Manners()
+        model = await readiness.served_model(self._session.link, one.port, manners)
         if model is None:
             return  # nobody to ask for: a wrong name would be our own fault
         began = self._session.clock.now() + ahead
-        answer = await readiness.one_token(self._session.link, Service(one.port, rule, model))
+        answer = await readiness.one_token(self._session.link, Service(one.port, rule, model), manners)
         watched.proved = self._session.clock.monotonic()
         if answer.good or makes_tokens(told().get(container.id, Told(None)).numbers):
             self._all_well(watched)

@@ -18,6 +18,7 @@ from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Cause, Change, Evidence, Verdict
 from sparkctl.operations import earlier, fitting, journal, readiness
+from sparkctl.operations.asking import Manners
 from sparkctl.operations.chronicled import of_scene
 from sparkctl.operations.create import CreatingTooLong, create
 from sparkctl.operations.drop_caches import NoRight, drop
@@ -88,9 +89,10 @@ class NodeStart(WatchedRank):
     async def is_ready(self) -> bool:
         """Ask an instance that runs already whether it is ready; raises `Refused` where it is up and gives no token."""
         plan = self.plan
-        if not (await readiness.health(self.session.link, plan.service)).good:
+        manners = Manners()
+        if not (await readiness.health(self.session.link, plan.service, manners=manners)).good:
             return False
-        answer = await readiness.one_token(self.session.link, plan.service)
+        answer = await readiness.one_token(self.session.link, plan.service, manners)
         if not answer.good:
             raise Refused(
                 f"{plan.instance} already runs on {plan.node} and its health answers, but "

@@ -21,7 +21,7 @@ from sparkctl.errors import DockerDown, DockerError, MetricsUnreadable, NodeErro
 from sparkctl.model.log import LogLine
 from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.phase import Phase
-from sparkctl.operations.asking import ask
+from sparkctl.operations.asking import Manners, ask
 from sparkctl.wire import http
 from sparkctl.wire.logs import LogFollower
 
@@ -111,7 +111,7 @@ class _Meter:
         self._source = Source.UNASKED
         self._asked = 0.0
         self._readings = 0
-        self._is_query_taken = False  # or is no obstacle: without it the answer was the same
+        self._manners = Manners()
         self._log: _Log | None = None
 
     async def count(self) -> None:
@@ -126,11 +126,9 @@ class _Meter:
         self._asked = now
         self._readings += 1
         try:
-            answer = await ask(self._session.link, self._port, "GET", path, timeout=_TIMEOUT, once=self._is_query_taken)
+            answer = await ask(self._session.link, self._port, "GET", path, timeout=_TIMEOUT, manners=self._manners)
             if answer.status in _IS_OFF:
-                self._is_query_taken = (
-                    True  # asked again, it is not said again: that would stand in the engine's own log
-                )
+                self._manners.takes_queries = True  # or it is no obstacle: without it the answer was the same
             if answer.ok:
                 page = answer.body.decode("utf-8", "replace")
                 self._window.add(self._clock.monotonic(), self._engine.metrics(page))

@@ -10,7 +10,7 @@ from sparkctl.errors import DockerError, LinkLost
 from sparkctl.model.plan import Service
 from sparkctl.model.secrets import redact
 from sparkctl.model.text import clean, shorten
-from sparkctl.operations.asking import ask
+from sparkctl.operations.asking import Manners, ask
 from sparkctl.wire import http
 from sparkctl.wire.link import Link
 
@@ -39,14 +39,17 @@ class Answer:
         return f"{self.what} {shorten(redact(self.said, secrets), _SHOWN)}".rstrip()
 
 
-async def health(link: Link, service: Service, timeout: float = _HEALTH_TIMEOUT) -> Answer:
+async def health(
+    link: Link, service: Service, timeout: float = _HEALTH_TIMEOUT, manners: Manners | None = None
+) -> Answer:
     """Ask the health path once. Raises `LinkLost`; everything the engine can do wrong is an `Answer`."""
     port = service.port
     if service.ready.health is None or port is None:
         return Answer(True, "health is not asked")
     path = service.ready.health
     try:
-        response = await ask(link, port, "GET", path, headers=list(_headers(service).items()), timeout=timeout)
+        headers = list(_headers(service).items())
+        response = await ask(link, port, "GET", path, headers=headers, timeout=timeout, manners=manners)
     except LinkLost:
         raise
     except ConnectionRefusedError:
@@ -60,37 +63,40 @@ async def health(link: Link, service: Service, timeout: float = _HEALTH_TIMEOUT)
     return Answer(False, f"GET {path} answered {response.status}", said=_line(response.body))
 
 
-async def served_model(link: Link, port: int) -> str | None:
+async def served_model(link: Link, port: int, manners: Manners | None = None) -> str | None:
     """Return the first name that an engine serves under, None where it does not say."""
     try:
-        answer = await ask(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT)
+        answer = await ask(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT, manners=manners)
         name = json.loads(answer.body)["data"][0]["id"] if answer.ok else None
     except (OSError, http.BadAnswer, ValueError, LookupError, TypeError, DockerError):
         return None
     return name if isinstance(name, str) else None
 
 
-async def named(link: Link, service: Service) -> Service:
+async def named(link: Link, service: Service, manners: Manners | None = None) -> Service:
     """Return it with the name that it serves under, asked of itself where nobody says it. Raises `LinkLost`."""
     if service.served_model is not None or service.port is None or service.ready.probe == "none":
         return service
-    return replace(service, served_model=await served_model(link, service.port))
+    return replace(service, served_model=await served_model(link, service.port, manners))
 
 
-async def one_token(link: Link, service: Service) -> Answer:
+async def one_token(link: Link, service: Service, manners: Manners | None = None) -> Answer:
     """Ask for one token by the rule's API; a server without /v1/completions is asked for a chat answer instead."""
+    manners = manners or Manners()
     if service.ready.probe == "none":
         return Answer(True, "no token is asked of this engine")
     if service.ready.probe == "completions":
-        answer, status = await _ask(link, service, "/v1/completions", {"prompt": service.ready.prompt})
+        answer, status = await _ask(link, service, manners, "/v1/completions", {"prompt": service.ready.prompt})
         if status != 404:
             return answer
     messages = [{"role": "user", "content": service.ready.prompt}]
-    answer, _ = await _ask(link, service, "/v1/chat/completions", {"messages": messages})
+    answer, _ = await _ask(link, service, manners, "/v1/chat/completions", {"messages": messages})
     return answer
 
 
-async def _ask(link: Link, service: Service, path: str, body: dict[str, object]) -> tuple[Answer, int | None]:
+async def _ask(
+    link: Link, service: Service, manners: Manners, path: str, body: dict[str, object]
+) -> tuple[Answer, int | None]:
     port = service.port
     if port is None:
         return Answer(False, "the profile gives no port to ask"), None
@@ -98,8 +104,9 @@ async def _ask(link: Link, service: Service, path: str, body: dict[str, object])
     headers = [("Content-Type", "application/json"), *_headers(service).items()]
     try:
         response = await ask(
-            link, port, "POST", path, body=json.dumps(question).encode(), headers=headers, timeout=_TOKEN_TIMEOUT
-        )
+            link, port, "POST", path, body=json.dumps(question).encode(), headers=headers, timeout=_TOKEN_TIMEOUT,
+            manners=manners,
+        )  # fmt: skip
     except LinkLost:
         raise
     except ConnectionRefusedError:

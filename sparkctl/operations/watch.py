@@ -24,6 +24,7 @@ from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations import judge, readiness
+from sparkctl.operations.asking import Manners
 from sparkctl.operations.masking import masked
 from sparkctl.operations.start_guard import loads_weights
 from sparkctl.operations.stream import Emit
@@ -211,14 +212,14 @@ class StartWatch:
         while not self.log.ready_line_seen:
             self._moved.clear()
             await self._moved.wait()
-        service = self.plan.service
+        service, manners = self.plan.service, Manners()
         for question in (readiness.health, readiness.one_token):
             while True:
                 self._why_not = self._why_not or f"{question.__name__.replace('_', ' ')}: asked, no answer yet"
                 try:
                     if question is readiness.one_token:
-                        service = await readiness.named(self.session.link, service)
-                    answer = await question(self.session.link, service)
+                        service = await readiness.named(self.session.link, service, manners)
+                    answer = await question(self.session.link, service, manners=manners)
                 except LinkLost:
                     await self.session.link.reconnect()
                     continue

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pytest
 
 from sparkctl.core.own_questions import MARK
 from sparkctl.model.node import Node, NodeName
-from sparkctl.operations.asking import ask
+from sparkctl.model.plan import ReadyRule, Service
+from sparkctl.operations import readiness
+from sparkctl.operations.asking import Manners, ask
 from sparkctl.operations.numbers import _Meter
 from sparkctl.wire.local import LocalLink
 
@@ -74,3 +78,29 @@ async def test_what_is_not_there_either_way_is_asked_for_unmarked_once() -> None
             await meter.count()
             clock.seconds += 61.0
     assert heard == [f"GET /metrics?{MARK}", "GET /metrics", *[f"GET /metrics?{MARK}"] * 3]
+
+
+async def test_a_server_that_has_answered_one_question_of_ours_is_asked_no_other_twice() -> None:
+    """What it has not is not there; an unmarked line in its log would be nobody's."""
+    service = Service(0, ReadyRule(None, "/health"), "m")
+    async with server(lambda target: "200 OK" if target.startswith("/health") else "404 Not Found") as (port, heard):
+        service, manners = replace(service, port=port), Manners()
+        assert (await readiness.health(LINK, service, manners=manners)).good
+        assert not (await readiness.one_token(LINK, service, manners)).good
+    assert heard == [f"GET /health?{MARK}", f"POST /v1/completions?{MARK}", f"POST /v1/chat/completions?{MARK}"]
+
+
+@pytest.mark.parametrize("early", ["404 Not Found", "503 Loading"])
+async def test_one_that_compares_whole_targets_is_asked_without_a_query_however_often(early: str) -> None:
+    loaded: list[bool] = []
+
+    def status(target: str) -> str:
+        return early if not loaded else "200 OK" if target == "/health" else "404 Not Found"
+
+    async with server(status) as (port, heard):
+        service, manners = Service(port, ReadyRule(None, "/health"), "m"), Manners()
+        assert not (await readiness.health(LINK, service, manners=manners)).good
+        loaded.append(True)
+        for _ in range(2):
+            assert (await readiness.health(LINK, service, manners=manners)).good
+    assert heard[-4:] == [f"GET /health?{MARK}", "GET /health"] * 2
