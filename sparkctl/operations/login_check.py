@@ -13,20 +13,9 @@ from sparkctl.engines.base import Engine, Rank
 from sparkctl.errors import Refused, Starved
 from sparkctl.model.fabric import End, Way
 from sparkctl.model.text import clean, shorten
+from sparkctl.probe import login
 
-_WHO = b"""\
-id -un
-echo "${SSH_CONNECTION##* }"
-[ -f ~/.ssh/authorized_keys ] && echo listed
-"""
 _LONGEST = 200  # characters of what ssh says
-_USUAL = "22"
-# The container has no agent, and none of the node's known hosts; and nothing may change on the node.
-_SSH = (
-    *("env", "-u", "SSH_AUTH_SOCK", "ssh", "-n", "-T", "-a", "-x"),
-    *("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
-    *("-o", "LogLevel=ERROR", "-o", "ConnectTimeout=8", "-o", "ControlPath=none", "-o", "ProxyCommand=none"),
-)
 
 
 async def check(engine: Engine, sessions: Sequence[Session], way: Way) -> tuple[str, ...]:
@@ -44,24 +33,24 @@ async def check(engine: Engine, sessions: Sequence[Session], way: Way) -> tuple[
 async def _log_in(head: Session, worker: Session, end: End) -> str | None:
     where = f"{worker.node.name} ({end.address})"
     try:
-        said = (await worker.run(["sh", "-s"], stdin=_WHO)).stdout.decode("utf-8", "replace").split("\n")
-        user, port, *more = said
-        if "listed" not in more:
+        entry = login.decode((await worker.run(login.COMMAND, stdin=login.SCRIPT)).stdout)
+        if not entry.has_keys:
             raise Refused(
-                f"{user} on {worker.node.name} has no ~/.ssh/authorized_keys, by which mpirun is to log in there",
-                _remedy(head, user, end),
+                f"{entry.user} on {worker.node.name} has no ~/.ssh/authorized_keys, by which mpirun is to log in there",
+                _remedy(head, entry.user, end),
             )
-        words = (*_SSH, "-p", port.strip() if port.strip().isdigit() else _USUAL, "-l", user, end.address, "true")
-        done = await head.run(words)
+        done = await head.run(login.attempt(entry, end.address))
     except (Starved, ValueError):
-        return f"whether {head.node.name} can log in at {where}, as mpirun will, is not known: no answer in time"
+        return (
+            f"whether {head.node.name} can log in at {where}, as mpirun will, is not known: no answer, or another one"
+        )
     if done.status == 0:
         return None
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"ssh ended with {done.status}"]
     raise Refused(
         f"mpirun starts the ranks by SSH, and {head.node.name} cannot log in at {where} without a password: "
         f"{shorten(clean(lines[-1]), _LONGEST)}",
-        _remedy(head, user, end),
+        _remedy(head, entry.user, end),
     )
 
 

@@ -89,6 +89,18 @@ ENGINES = {
         small_scripts.out_of_memory_trtllm,
         small_scripts.bad_flag_trtllm,
         small_scripts.farewell,
+        small_scripts.alone_trtllm,
+        small_scripts.apart_trtllm,
+    ),
+    Kind.MPI: Engine(
+        small_scripts.TRTLLM_TIME,
+        small_scripts.start_mpi,
+        small_scripts.out_of_memory_trtllm,
+        small_scripts.bad_flag_trtllm,
+        small_scripts.farewell,
+        None,
+        small_scripts.apart_mpi,
+        small_scripts.follow_mpi,
     ),
     Kind.TTS: Engine(
         small_scripts.TIME_FORMAT,

@@ -109,7 +109,7 @@ class Fabric:
         self._reaches = reaches
         self._is_cable = is_cable
         self._open: dict[Place, Group] = {}  # where heads wait
-        self._serving: dict[Place, Member] = {}  # where workers of llama.cpp wait
+        self._serving: dict[Place, Member] = {}  # where workers wait to be found
         self._news = asyncio.Event()
 
     def reaches(self, node: str, address: str) -> bool:
@@ -127,8 +127,11 @@ class Fabric:
     async def join(self, member: Member, sleep: Sleep) -> Group:
         """Find the other ranks, or raise `NotMet` when its patience is at an end; ``sleep`` is the node's time."""
         joining = member.joining
-        if joining.bond is Bond.RPC:
-            return self._dial(member) if joining.is_head else await self._be_dialled(member)
+        if joining.bond.is_dialled:
+            if not joining.is_head:
+                return await self._be_dialled(member)
+            await self._within(self._all_there(joining), sleep(joining.patience or 0.0))
+            return self._dial(member)
         assert joining.patience is not None
         if joining.is_head:
             group = member.group or self.open(member)
@@ -158,6 +161,10 @@ class Fabric:
         while member.group is None:
             await self._news.wait()
         return member.group
+
+    async def _all_there(self, joining: Joining) -> None:
+        while joining.patience and any(place not in self._serving for place in joining.places):
+            await self._news.wait()
 
     async def _head_of(self, member: Member) -> Group:
         place = member.joining.place

@@ -12,6 +12,7 @@ Place = tuple[str, int]  # address and port
 
 RAY_PORT, STORE_PORT, SGLANG_PORT = 6379, 29501, 20000  # where nothing else is said
 RAY_FOR, STORE_FOR = 1800.0, 600.0  # seconds for which a head waits for its workers
+MPI_PORT, MPI_FOR = 2233, 600.0  # and for which mpirun's head waits for the sshds
 GCS_FOR = 30.0  # seconds for which `ray start --address` looks for a head
 
 
@@ -21,6 +22,12 @@ class Bond(StrEnum):
     RAY = "ray"
     STORE = "store"  # torch's own, at the head's address
     RPC = "rpc"  # llama.cpp: the workers listen, the head dials
+    MPI = "mpi"  # mpirun: the same, by SSH
+
+    @property
+    def is_dialled(self) -> bool:
+        """Tell whether it is the head that looks for its workers."""
+        return self in (Bond.RPC, Bond.MPI)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,20 @@ def unwrapped(argv: tuple[str, ...]) -> tuple[tuple[str, ...], Sequence[str] | N
     start = shlex.split(argv[2].partition("&&")[0])
     words = start[start.index("ray") :]
     return (argv[4:] if "--head" in words else ()), words
+
+
+def by_mpirun(argv: tuple[str, ...]) -> tuple[tuple[str, ...], Joining] | None:
+    """Return the engine's own words and how the ranks find each other, None where no mpirun starts them.
+
+    A worker has no words of an engine's: it is an sshd.
+    """
+    if argv[:2] != ("sh", "-c") or "sparkctl-ranks" not in argv[2]:
+        return None
+    if "--" not in argv:
+        return (), Joining(Bond.MPI, ((argv[4], MPI_PORT),), argv[4], None, is_head=False, count=0)
+    workers = tuple((address, MPI_PORT) for address in argv[4 : argv.index("--")])
+    words = argv[argv.index("trtllm-llmapi-launch") + 1 :]
+    return words, Joining(Bond.MPI, workers, None, MPI_FOR, is_head=True, count=1 + len(workers))
 
 
 def joining_of(

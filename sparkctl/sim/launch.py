@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkctl.sim.joining import Bond, Joining, joining_of, unwrapped
+from sparkctl.sim.joining import Bond, Joining, by_mpirun, joining_of, unwrapped
 from sparkctl.sim.node import Fault
 
 READ = 196e9  # bytes a second that decoding reads on a GB10 in life: Qwen3.6 27B FP8, 12.7 tok/s at 1.75 tokens a step
@@ -28,6 +28,7 @@ class Kind(StrEnum):
     TRTLLM = "trtllm"
     RAY = "ray"  # a worker of vLLM over Ray: what it loads, the head tells it
     RPC = "rpc"  # a worker of llama.cpp
+    MPI = "mpi"  # a worker that mpirun logs in at
     TTS = "tts"  # uvicorn with a small model behind it, and anything else
 
 
@@ -101,11 +102,13 @@ class Launch:
 def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: Fault | None) -> Launch:
     """Read a launch out of a container's image, argv and environment; ``SIM_FAULT`` wins over ``fault``."""
     argv, ray = unwrapped(tuple(command))
+    spread = by_mpirun(argv)
+    argv = argv if spread is None else spread[0]
     kind = _kind(image, argv)
     flags = _flags(argv)
-    joining = joining_of(flags, argv, ray, env)
+    joining = joining_of(flags, argv, ray, env) if spread is None else spread[1]
     if joining is not None and not joining.is_head and joining.bond is not Bond.STORE:
-        kind = Kind.RAY if joining.bond is Bond.RAY else Kind.RPC
+        kind = Kind(joining.bond.value)
     model = (
         _first(flags, "model-path", "model", "m", "hf-repo", "hf") or _positional_model(argv) or "/models/unnamed-3B"
     )

@@ -13,7 +13,6 @@ from sparkctl.sim.decode_lines import decode_lines, earlier_lines
 from sparkctl.sim.decoding import Decoding
 from sparkctl.sim.engines import ENGINES, following, script_of
 from sparkctl.sim.fabric import Fabric, How, Loss, Member, NotMet
-from sparkctl.sim.joining import Bond
 from sparkctl.sim.launch import Kind, Launch, read_launch
 from sparkctl.sim.node import SimNode, Trouble
 from sparkctl.sim.serving import Serving
@@ -74,8 +73,8 @@ class EngineProcess:
         joining = self.launch.joining
         if joining is None:
             return None
-        rank = self.launch.rank if self.launch.kind not in (Kind.RAY, Kind.RPC) else None
-        listens = joining.is_head != (joining.bond is Bond.RPC)  # of llama.cpp it is the worker that does
+        rank = self.launch.rank if self.launch.kind not in (Kind.RAY, Kind.RPC, Kind.MPI) else None
+        listens = joining.is_head != joining.bond.is_dialled  # where the head looks for them it is the worker that does
         own = joining.own or (joining.place[0] if listens else self.node.address)
         return Member(self.launch, self.node.name, joining, own, lambda: self.decoding.running, rank)
 

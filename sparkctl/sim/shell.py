@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sparkctl.probe import journal
+from sparkctl.probe import journal, login
 from sparkctl.sim.cabling import PINGS_LINE, pings
 from sparkctl.sim.carrying import carry, survey
 from sparkctl.sim.collect import collected
 from sparkctl.sim.http import Reader
 from sparkctl.sim.look import FIRST_LINE, look, whole
-from sparkctl.sim.node import SUDO_PASSWORD, Output, SimNode, Sudo
+from sparkctl.sim.node import SUDO_PASSWORD, USER, Output, SimNode, Sudo
 from sparkctl.sim.probe import run_probe
 from sparkctl.sim.remains import UNLINK_LINE, unlink
 
@@ -78,6 +78,17 @@ async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
         streams.stdout.write(node.guard.found())
         return 0
     return await _unknown(node, argv, streams)
+
+
+def _entry(node: SimNode, _words: list[str]) -> str:
+    return f"{USER}\n22\nlisted\n@@ end\n"
+
+
+async def _env(node: SimNode, argv: list[str], streams: Streams) -> int:
+    """A login at another node, whose sshd knows the keys; nothing else is run in another environment here."""
+    if "ssh" not in argv or argv[-1] != "true":
+        return await _unknown(node, argv, streams)
+    return 0
 
 
 def _journal(node: SimNode, words: list[str]) -> str:
@@ -206,7 +217,13 @@ async def _true(_node: SimNode, _argv: list[str], _streams: Streams) -> int:
     return 0
 
 
-_SCRIPTS = {FIRST_LINE: look, PINGS_LINE: pings, UNLINK_LINE: unlink, journal.FIRST_LINE: _journal}
+_SCRIPTS = {
+    FIRST_LINE: look,
+    PINGS_LINE: pings,
+    UNLINK_LINE: unlink,
+    journal.FIRST_LINE: _journal,
+    login.FIRST_LINE: _entry,
+}
 _COMMANDS: dict[str, Command] = {
     "sh": _sh,
     "python3": _python,
@@ -215,4 +232,5 @@ _COMMANDS: dict[str, Command] = {
     "cat": _cat,
     "date": _date,
     "true": _true,
+    "env": _env,
 }

@@ -98,6 +98,11 @@ def bad_flag_rpc(launch: Launch) -> Script:
 def start_trtllm(launch: Launch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
     """Yield a start of trtllm-serve 1.3: the port is bound before the load, and answers after it."""
     tag, total = f"[{NOW}] [TRT-LLM] [I]", launch.shards * 50
+    if launch.joining is not None:
+        for place in launch.joining.places:
+            yield Say(2, f"Waiting for sshd on {place[0]} port {place[1]}")
+        yield Join()
+        yield Depend()
     yield Say(9, "[TensorRT-LLM] TensorRT-LLM version: 1.3.0rc13")
     if port_taken():
         where = f"{launch.host}:{launch.port}"
@@ -124,6 +129,48 @@ def start_trtllm(launch: Launch, available: Callable[[], int], port_taken: Calla
     yield Listen(ready=True)
     yield Say(1, "INFO:     Application startup complete.")
     yield Say(0, f"INFO:     Uvicorn running on http://{launch.host}:{launch.port} (Press CTRL+C to quit)")
+
+
+def alone_trtllm(launch: Launch, _have: int, _of: int) -> Script:
+    """Yield the end of a head that reaches no sshd of a worker."""
+    assert launch.joining is not None
+    address, port = launch.joining.place
+    said = f"ssh: connect to host {address} port {port}: Connection refused"
+    yield Say(0, f"Error: cannot log in at the worker {address}: {said}")
+    yield Exit(1)
+
+
+def apart_trtllm(_launch: Launch, loss: Loss) -> Script:
+    """Yield mpirun's end where another Spark's daemon is gone; of a cable that is, only its keepalive tells it."""
+    yield Say(0.4 if loss.how is How.DIED else 480, "-" * 74)
+    yield Say(0, "ORTE has lost communication with a remote daemon.")
+    yield Exit(1)
+
+
+def start_mpi(launch: Launch, _available: Callable[[], int], _port_taken: Callable[[], bool]) -> Script:
+    """Yield the sshd of a worker: mpirun logs in there, and its rank does the rest."""
+    assert launch.joining is not None
+    address, port = launch.joining.place
+    yield Say(1, f"Server listening on {address} port {port}.")
+    yield Join()
+    yield Depend()
+    yield Say(1, "Accepted publickey for root from 192.168.200.11 port 51122 ssh2: ED25519 SHA256:c2ltdWxhdGVk")
+    yield Say(9, "[TensorRT-LLM] TensorRT-LLM version: 1.3.0rc13")
+    yield Follow()
+
+
+def follow_mpi(launch: Launch) -> Script:
+    """Yield what a rank that mpirun started loads."""
+    for done in range(1, launch.shards + 1):
+        yield Load(4, done, launch.shards, launch.weights // launch.shards)
+    yield Say(1, f"Model init total -- {launch.shards * 4 + 1:.2f}s")
+    yield Grow(30, gpu=8 * GIB)
+
+
+def apart_mpi(_launch: Launch, loss: Loss) -> Script:
+    """Yield the end of a worker whose head is gone: its daemon of mpirun ends, and the container with it."""
+    yield Say(0.4 if loss.how is How.DIED else 480, "This rank is over: mpirun's daemon ended with 1")
+    yield Exit(1)
 
 
 def out_of_memory_trtllm(_launch: Launch, wanted: int, free: int, held: int) -> Script:

@@ -53,10 +53,10 @@ def ctx(tmp_path: Path) -> Context:
     return Context(History(tmp_path / "state"), "milo@desk")
 
 
-def request(sparks: SimulatedSparks, *sets: str, **more: object) -> UpRequest:
-    profile = ProfileLibrary(user=shipped_profiles_dir()).load("qwen36-tp2", overrides=sets)
+def request(sparks: SimulatedSparks, *sets: str, name: str = "qwen36-tp2", **more: object) -> UpRequest:
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load(name, overrides=sets)
     nodes = load_config(sparks.config_path).nodes
-    return UpRequest(profile, engines.load("sglang"), tuple(nodes), words=("qwen36-tp2",), **more)  # type: ignore[arg-type]
+    return UpRequest(profile, engines.load(profile.engine), tuple(nodes), words=(name,), **more)  # type: ignore[arg-type]
 
 
 async def run(ctx: Context, asked: UpRequest) -> list[Event]:
@@ -165,6 +165,18 @@ async def test_a_rank_that_fails_ends_the_other_and_is_named(ctx: Context, broke
         assert phases(events, broken)[-1] is Phase.FAILED
         assert phases(events, other)[-1] in (Phase.STOPPED, Phase.FAILED)
         assert all(ctx.history.saved_logs("qwen36-tp2", [NodeName(node)]) for node in BOTH)
+
+
+async def test_a_rank_that_mpirun_started_is_named_where_it_fails(ctx: Context) -> None:
+    async with SimulatedSparks(faults={"spark2": "cuda-oom"}, speed=3) as sparks:
+        events = await run(ctx, request(sparks, name="trtllm-qwen3-235b"))
+        ended = end_of(events)
+        assert (ended.outcome, ended.exit_code, ended.node) == (Outcome.FAILED, 1, "spark2")
+        assert ended.verdict is not None
+        assert ended.verdict.cause is not Cause.WORKER_LOST
+        assert ended.verdict.summary.startswith("Rank 1 of 2, on spark2: ")
+        assert states(sparks) == ["exited", "exited"]
+        assert not [one.message for one in events if isinstance(one, Warned) and "log in" in one.message]
 
 
 async def test_a_guard_that_ends_one_rank_ends_the_model_and_is_the_verdict(ctx: Context) -> None:

@@ -17,7 +17,7 @@ from sparkctl.model.node import Node, NodeName
 
 LIBRARY = ProfileLibrary(Path("/nonexistent"))
 NAMES = LIBRARY.names()
-TWO_SPARKS = {"qwen36-tp2", "minimax-m27"}
+TWO_SPARKS = {"qwen36-tp2", "minimax-m27", "trtllm-qwen3-235b"}
 WANTED = {
     "qwen36", "qwen36-nextn", "qwen36-ngram", "qwen36-vllm", "qwen36-tp2", "minimax-m27", "qwen35-35b-awq", "qwen35-35b-mtp",
     "qwen35-35b-dflash", "qwen3-coder-next-dflash", "qwen35-122b", "qwen35-122b-tq", "gpt-oss-120b", "orpheus-tts",

@@ -1,0 +1,46 @@
+"""How a node is entered by SSH from another, and the attempt itself: no agent, no prompt, nothing written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkctl.model.text import clean
+
+FIRST_LINE = "# sparkctl login 1"
+COMMAND = ("sh", "-s", "--")
+SCRIPT = f"""\
+{FIRST_LINE}
+id -un
+echo "${{SSH_CONNECTION##* }}"
+[ -f ~/.ssh/authorized_keys ] && echo listed
+echo "@@ end"
+""".encode()
+_USUAL = "22"
+_SSH = (
+    *("env", "-u", "SSH_AUTH_SOCK", "ssh", "-n", "-T", "-a", "-x"),
+    *("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
+    *("-o", "LogLevel=ERROR", "-o", "ConnectTimeout=8", "-o", "ControlPath=none", "-o", "ProxyCommand=none"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Who we are on a node, and the port of the sshd by which we came; ``has_keys``: there is a list of who may log in."""
+
+    user: str
+    port: str
+    has_keys: bool
+
+
+def decode(answer: bytes) -> Entry:
+    """Return what a node said; raises ValueError for anything else."""
+    lines = [clean(line) for line in answer.decode("utf-8", "replace").splitlines()]
+    if len(lines) < 3 or lines[-1] != "@@ end":
+        raise ValueError("the answer is not whole")
+    return Entry(lines[0], lines[1] if lines[1].isdigit() else _USUAL, "listed" in lines[2:])
+
+
+def attempt(entry: Entry, address: str) -> tuple[str, ...]:
+    """Return the command that logs in there and does nothing. As in a container of ours no agent helps it, and a host that was
+    never seen is taken; what the node knows of hosts is left as it is."""
+    return (*_SSH, "-p", entry.port, "-l", entry.user, address, "true")
