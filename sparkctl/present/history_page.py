@@ -18,6 +18,7 @@ from sparkctl.present.scrolled import Page, scrolled, seen
 from sparkctl.present.spans import Row, Span, Tone, cells, cut, fit, row, said
 from sparkctl.present.wrap import wrapped
 
+_HANG = 4  # columns by which what has no room in a line goes on
 _SIGNS = {Tone.GOOD: ("●", "+"), Tone.BAD: ("✕", "x"), Tone.ATTENTION: ("▲", "!"), Tone.ACCENT: ("◐", "*")}
 _GAP = 2
 _LONGEST = 24  # columns of a profile's name
@@ -173,13 +174,13 @@ def _detail(past: Past, one: Operation, columns: int, lines: int) -> Page:
             rows.append(row(Span(section.title, Tone.LABEL)))
         share = _share(section, told.operation)
         made = list(section.rows) if share is None else phase_rows(told.operation, share, inner, past.ascii_only)
-        rows += wrapped(made, inner)
+        rows += wrapped(made, inner, _HANG)
     page = scrolled(rows, past.further, lines - 2, past.ascii_only)
     return Page(framed(title, page.rows, columns, lines, chosen=False, ascii_only=past.ascii_only), page.further)
 
 
 def _rank(one: Section) -> int:
-    order = ("why", _PHASES, "changed", "steps", "memory", "seen", "files", "node")
+    order = ("why", "how it ended", _PHASES, "changed", "steps", "memory", "seen", "files", "node")
     return next((at for at, name in enumerate(order) if one.title.startswith(name)), len(order))
 
 

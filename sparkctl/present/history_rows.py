@@ -146,7 +146,7 @@ def history_detail(
     ``parts``: what a switch was made of."""
     sections = [
         Section(f"{one.id}: {one.kind} of {clean(one.profile or one.instance or 'everything')}", tuple(_head(one))),
-        Section("why", tuple(_why(one))),
+        Section("how it ended" if one.is_good else "why", tuple(_why(one))),
         *(Section(_of(one, "phases", share), tuple(_phases(one, share))) for share in one.shares),
         Section("steps", tuple(_steps(one))),
         Section("made of", tuple(_made_of(parts))),

@@ -179,7 +179,7 @@ def _step(one: Taken, course: SwitchCourse, scene: SwitchScene, columns: int, *,
     ]
     if told and one.ended is not None and one.step in _DONE:
         head, hang = row(*head, Span(f"{_DONE[one.step]:<{_WORD}}", Tone.PLAIN)), _HANG + _WORD
-    else:
+    elif not told or one.step is not SwitchStep.DONE:  # what proves the last one says it
         words = words_of(one.step, course, is_done=one.ended is not None)
         told = told if told and one.step in _REACHED else [(words, Tone.STRONG if goes_on else Tone.PLAIN), *told]
     lines = [(line, kind) for words, kind in told for line in fold(said(words).text, max(16, columns - hang), 0)]

@@ -11,12 +11,14 @@ from textual.binding import Binding, BindingType
 from sparkctl.core.store import LoadView
 from sparkctl.model.fit import Fit
 from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import gib
 from sparkctl.present.fit_signs import fit_line, fit_sign, share_lines, worst_of
 from sparkctl.present.fold import fold
 from sparkctl.present.spans import Row, Span, Tone, cells, cut, ends, row, said, width
 from sparkctl.present.starting import for_several, obstacles, standing_rows
+from sparkctl.present.symbols import symbol
 from sparkctl.tui.dialogs import Choice, Dialog, paragraph
 
 _ANYWAY = "anyway"
@@ -36,6 +38,10 @@ class Offer:
 
 def _about(profile: Profile) -> str:
     return profile.title or profile.engine
+
+
+def _runs(profile: Profile, view: LoadView) -> bool:
+    return any(one.ours and one.is_alive and one.name == profile.name for one in view.instances)
 
 
 class Picker(Dialog[tuple[str, ...]]):
@@ -109,16 +115,16 @@ class Picker(Dialog[tuple[str, ...]]):
         name = cut(row(said(one.name)), wide, "~" if self.panel.ascii_only else "…")[0].text
         if one.profile is None:
             return row(Span(f"{mark} ", Tone.ACCENT), said(f"{name:<{wide}}   {one.trouble}", Tone.STALE))
-        fit = self._worst(one.profile)
-        size = "counting" if fit is None else gib(fit.need or one.profile.expected_memory)
+        plain, fit = self.panel.ascii_only, self._worst(one.profile)
         left = row(
             Span(f"{mark} ", Tone.ACCENT), said(f"{name:<{wide}}", Tone.STRONG if mine else Tone.VALUE),
             said(f"   {_about(one.profile)}", Tone.LABEL),
         )  # fmt: skip
         columns = min(self.room[0], wide + widest + 20)
-        right = row(
-            Span(f"{size:>10}  ", Tone.STALE if fit is None else Tone.UNIT), fit_sign(fit, self.panel.ascii_only)
-        )
+        size = one.profile.expected_memory  # a claim by a share of what is free changes with what stands there
+        right = row(Span("" if size is None else f"{gib(size):>10}", Tone.UNIT), Span("  "), fit_sign(fit, plain))
+        if all(_runs(one.profile, view) for view in self._ranks(one.profile)):
+            right = row(Span(f"{'runs':>10}  ", Tone.GOOD), Span(symbol(Phase.READY, plain), Tone.GOOD))
         return ends(left, right, columns)
 
     def _nodes_row(self) -> Row:
@@ -219,7 +225,7 @@ class Picker(Dialog[tuple[str, ...]]):
         if len(ranks) < chosen.nodes:
             self.panel.bell()  # why is said below
             return
-        runs = any(one.ours and one.is_alive and one.name == chosen.name for each in ranks for one in each.instances)
+        runs = any(_runs(chosen, each) for each in ranks)
         nodes = [word for each in ranks for word in ("--node", each.name)]
         words = ("up", self._offers[self._at].name, *nodes, *(("--replace",) if runs else ()))
         against = [why for each in ranks for why in obstacles(chosen, each, self._fit(chosen, each.name))]

@@ -467,7 +467,9 @@ class Room:
         if isinstance(event, PlanMade) and not self.is_replaying:
             self._panel.prefer(event.plan.node, event.plan.instance)  # what is being started is what is watched
         if isinstance(event, Warned) and not self.is_replaying:
-            self.notice(*warning_notice(event, self._panel.ascii_only))  # now: not when minutes were spent on it
+            front = self._panel.front  # now: not when minutes were spent on it
+            is_told = front is not None and front.tells(event.message)
+            self.notice(*warning_notice(event, self._panel.ascii_only), is_shown=is_told)
         if isinstance(event, GuardActed) and (notice := guard_notice(event, self._panel.ascii_only)) is not None:
             self.notice(*notice)
         if isinstance(event, SwitchFound):

@@ -92,6 +92,11 @@ class PanelScreen(CalmScreen):
     def picture(self) -> None:
         """Show the state as it is now."""
 
+    def tells(self, message: str) -> bool:
+        """Tell whether this very thing is said here anyway, so that it needs no corner."""
+        del message
+        return False
+
     def hold(self) -> None:
         """Hold the picture, or let it go on. Another screen goes on by itself."""
         self.held_at = self.panel.now() if self.held_at is None else None

@@ -94,6 +94,10 @@ class Switch(ReadOnScreen):
         silent = [node_silent(replace(now, node=name)) for name in self._plan.nodes if name in now.names]
         return next((one for one in silent if one is not None), None)
 
+    def tells(self, message: str) -> bool:
+        """Tell whether the plan has said it: what it warned of was read before it was agreed to."""
+        return any(words.endswith(message) for words, _ in self._cautions)
+
     def body(self) -> Widget:
         """Return the one sheet."""
         return ReadOn(self.panel.tones, id="switch")

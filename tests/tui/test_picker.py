@@ -146,22 +146,23 @@ async def test_each_row_has_its_sign_and_no_figure_is_shown_that_changes_a_momen
         on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
     ):
         await until(pilot, lambda text: text.count("● ready") == 2)
-        seen: list[tuple[str, str]] = []
+        figures: dict[str, set[str]] = {"row": set(), "then": set()}
 
         def is_counted(shown: str) -> bool:
-            row = next((line for line in shown.splitlines() if "▸ " in line), "")
-            then = next((line for line in shown.splitlines() if "then " in line), "")
-            if row and (row, then) not in seen:
-                seen.append((row, then))
-            return "GiB" in row and "≈" in then
+            for line in shown.splitlines():
+                if "▸ " in line:
+                    figures["row"] |= set(re.findall("[0-9.]+ GiB", line))
+                if "then " in line:
+                    figures["then"] |= set(re.findall("≈ +([0-9.]+)", line))
+            rows = [line for line in shown.splitlines() if re.search(r" GiB  [✓△↓▲✕]", line)]
+            return bool(figures["then"]) and len(rows) >= 10
 
-        await pilot.press("u")
+        await picked(pilot, "gpt-oss-120b")
         shown = await until(pilot, is_counted)
-        for row, then in seen[:-1]:
-            assert "counting" in row or "GiB" in row
-            assert "being counted" in then or "≈" in then
-        figures = {re.search(r"[0-9.]+ GiB", row).group() for row, _ in seen if "GiB" in row}  # type: ignore[union-attr]
-        assert len(figures) == 1, "the profile's own figure was not shown first"
-        shown = await until(pilot, lambda text: "counting" not in text)
-        rows = [line for line in shown.splitlines() if " GiB  " in line and "holds" not in line]
-        assert sum(any(f" GiB  {sign}" in line for sign in "✓△↓▲✕") for line in rows) >= 10, shown
+        assert {len(each) for each in figures.values()} == {1}, (
+            "neither the profile's own figure first, nor another later"
+        )
+        (runs,) = [line for line in shown.splitlines() if "runs  ●" in line]
+        assert "qwen36-ngram" in runs
+        await pilot.press("tab")
+        await until(pilot, lambda text: any("qwen36-vllm" in line and "runs  ●" in line for line in text.splitlines()))

@@ -38,6 +38,13 @@ async def test_each_spark_is_shown_before_and_after_and_what_stops_is_asked_for_
         assert "○ nothing: it is free" in shown
         assert "▲ spark1: " in shown, "what is said of its flags"
         assert "try: sparkctl switch qwen36 --node spark1 --set " in shown
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        assert panel.front is not None
+        told = "dies of that with a TypeError"
+        said = next(line for line in " ".join(shown.split()).split("▲ spark1: ")[1:] if told in line)
+        assert panel.front.tells(said.partition(told)[0] + told), "no toast says that again"
+        assert not panel.front.tells("the guard has dropped the page cache")
         await pilot.press("y")
         assert pilot.app.clipboard.startswith("sparkctl switch qwen36 --node spark1 --set args.")
         assert "," not in pilot.app.clipboard

@@ -193,6 +193,13 @@ def test_what_was_before_is_shown_as_it_was_sampled_when_it_began() -> None:
     assert "other 12.0" in seen
 
 
+def test_the_last_step_is_said_once_by_what_proves_it() -> None:
+    made = course(step(101, SwitchStep.DONE, "qwen36 serves on spark1"))
+    seen = shown(replace(SCENE, course=made, now=500.0), 80, 40)
+    assert "✓        qwen36 serves on spark1" in seen
+    assert " done" not in seen
+
+
 def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
     line = text(course_line(course(step(101, SwitchStep.RELEASING)), 142.0, "s"))
     assert "switch to qwen36, step 3 of 6 · 0:42   s shows it   waiting for its memory to be back" in line
