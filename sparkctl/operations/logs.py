@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from sparkctl.core.context import Context
+from sparkctl.core.in_order import Batches, in_order
 from sparkctl.core.log_files import SavedLog
 from sparkctl.core.own_questions import is_ours, others
 from sparkctl.core.session import Session
@@ -36,6 +37,7 @@ from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
 from sparkctl.operations import receipts
+from sparkctl.operations.clock_offset import measure
 from sparkctl.operations.judge import fall
 from sparkctl.operations.labels import nodes_of, rank_of, run_of
 from sparkctl.operations.masking import masked
@@ -116,8 +118,8 @@ class _Logs:
     # live
 
     async def _whole(self, session: Session, container: Container) -> Ended:
-        """Show the log of an instance, or those of all its ranks on the nodes that were asked for: one after the other, or
-        followed together."""
+        """Show the log of an instance, or those of all its ranks on the nodes that were asked for: as one, by time, or followed
+        together."""
         names = nodes_of(container)
         others = [one for one in self.request.nodes if one.name in names and one.name != session.node.name]
         async with AsyncExitStack() as stack:
@@ -129,9 +131,9 @@ class _Logs:
                 self.ranks = {there.node.name: rank_of(one) for there, one in ranks}
                 ranks.sort(key=lambda rank: names.index(rank[0].node.name))
             if self.request.follow:
-                ends = await together(*(self._live(*rank) for rank in ranks))
+                ends = await together(*(self._follow(*rank) for rank in ranks))
             else:
-                ends = tuple([await self._live(*rank) for rank in ranks])
+                ends = (await self._read_all(ranks),)
         messages = [one.message for one in ends if one.message]
         if others and self.failures:
             return self._ended(ends[0].node or session.node.name, "; ".join(messages) or None, unreachable=True)
@@ -150,18 +152,39 @@ class _Logs:
             return None
         return None if found is None or run_of(found) != run_of(of) else (session, found)
 
-    async def _live(self, session: Session, container: Container) -> Ended:
+    async def _read_all(self, ranks: Sequence[tuple[Session, Container]]) -> Ended:
+        """Show what there is of these logs now: by the nodes' clocks, as far as they differ by what they say themselves."""
+        clocks = await together(*(measure(session) for session, _ in ranks)) if len(ranks) > 1 else (None,)
+        ahead = {
+            session.node.name: clock.ahead
+            for (session, _), clock in zip(ranks, clocks, strict=True)
+            if clock is not None
+        }
+        async with AsyncExitStack() as stack:
+            sources = {
+                session.node.name: await stack.enter_async_context(aclosing(self._lines(session, container)))
+                for session, container in ranks
+            }
+            await self._show_in_order(sources, ahead)
+        for session, container in ranks:
+            if not container.is_alive:
+                await self._ask_guard(session, container)
+        return self._ended(ranks[0][0].node.name)
+
+    async def _show_in_order(self, sources: Mapping[NodeName, Batches], ahead: Mapping[NodeName, float]) -> None:
+        async with aclosing(in_order(sources, ahead)) as runs:
+            async for node, lines in runs:
+                await self._show(node, lines)
+
+    async def _lines(self, session: Session, container: Container) -> AsyncGenerator[tuple[LogLine, ...], None]:
         secrets = await session.docker.secrets(container.id)
-        if self.request.follow:
-            return await self._follow(session, container, secrets)
-        follower = await self._begin(session, container, secrets)
-        if not self._looks_back:
-            async with aclosing(follower.read()) as batches:
-                async for batch in batches:
-                    await self._show(session.node.name, masked(batch, secrets))
-        if not container.is_alive:
-            await self._ask_guard(session, container)
-        return self._ended(session.node.name)
+        last, follower = await self._begin(session, container)
+        if last is not None:
+            yield masked(last, secrets)
+            return
+        async with aclosing(follower.read()) as batches:
+            async for batch in batches:
+                yield masked(batch, secrets)
 
     async def _ask_guard(self, session: Session, container: Container) -> None:
         """Say it where the guard ended it: the log cannot know."""
@@ -179,11 +202,11 @@ class _Logs:
         """Whether the last N lines are not simply those that Docker counts: it counts our own questions, too."""
         return bool(self.request.tail) and not self.request.everything
 
-    async def _begin(self, session: Session, container: Container, secrets: frozenset[str]) -> LogFollower:
-        """Return what reads the log. Where the last N lines of others are wanted they were shown, and it goes on there."""
+    async def _begin(self, session: Session, container: Container) -> tuple[tuple[LogLine, ...] | None, LogFollower]:
+        """Return what reads the log. Where the last N lines of others are wanted, those, and it goes on there."""
         since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
         if not self._looks_back:
-            return LogFollower(session.link, container.id, since=since, tail=self.request.tail)
+            return None, LogFollower(session.link, container.id, since=since, tail=self.request.tail)
         wanted = self.request.tail or 0
         asked = max(_AT_FIRST, 2 * wanted)
         while True:
@@ -195,13 +218,12 @@ class _Logs:
                     read += len(batch)
                     found.extend(others(batch))
             if len(found) == wanted or read < asked or asked >= _AT_MOST:
-                await self._show(session.node.name, masked(tuple(found), secrets))
-                return follower
+                return tuple(found), follower
             asked *= _FURTHER
 
-    async def _follow(self, session: Session, container: Container, secrets: frozenset[str]) -> Ended:
+    async def _follow(self, session: Session, container: Container) -> Ended:
         """Follow through breaks and restarts until the container has ended; an outage of Docker is told once."""
-        name = session.node.name
+        name, secrets = session.node.name, await session.docker.secrets(container.id)
         out, refusals = False, 0
         follower: LogFollower | None = None
         while True:
@@ -209,7 +231,9 @@ class _Logs:
                 if out:
                     await session.docker.inspect(container.id)
                     out = False
-                follower = follower or await self._begin(session, container, secrets)
+                if follower is None:
+                    last, follower = await self._begin(session, container)
+                    await self._show(name, masked(last or (), secrets))
                 async with aclosing(follower.follow()) as batches:
                     async for batch in batches:
                         refusals = 0
@@ -253,23 +277,32 @@ class _Logs:
         if len(ranks) > 1:
             self.ranks = {NodeName(one.node): f"{index}/{count}" for one, index, count in ranks}
         since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
-        for one, _, _ in ranks:
-            await self._show_saved(one, since)
+        await self._show_saved([one for one, _, _ in ranks], since)
         # a live log is the whole answer, whatever another node did; a saved one only where every node was asked
         first = ranks[0][0]
         return self._ended(NodeName(first.node), saved=first, unreachable=bool(self.failures))
 
-    async def _show_saved(self, saved: SavedLog, since: float | None) -> None:
-        node = NodeName(saved.node)
-        self._warn(node, f"{self._why_saved(saved)}: {saved.path}")
+    async def _show_saved(self, logs: Sequence[SavedLog], since: float | None) -> None:
+        """Show saved logs as one, by the stamps in them: how far the clocks differed then is not known."""
+        for saved in logs:
+            self._warn(NodeName(saved.node), f"{self._why_saved(saved)}: {saved.path}")
+
+        async def lines(path: Path) -> AsyncGenerator[tuple[LogLine, ...], None]:
+            for batch in read_saved(path, self.request.tail, since, everything=self.request.everything):
+                yield batch
+
         try:
-            for lines in read_saved(saved.path, self.request.tail, since, everything=self.request.everything):
-                await self._show(node, lines)
-            receipt = receipts.kept(self.ctx, saved.instance, node, saved.container)
-            if receipt is not None:
-                self._tell_guard(node, receipt)
+            async with AsyncExitStack() as stack:
+                sources = {
+                    NodeName(saved.node): await stack.enter_async_context(aclosing(lines(saved.path))) for saved in logs
+                }
+                await self._show_in_order(sources, {})
         except OSError as broken:
             raise InvalidInput(f"the saved log cannot be read: {broken}") from broken
+        for saved in logs:
+            receipt = receipts.kept(self.ctx, saved.instance, NodeName(saved.node), saved.container)
+            if receipt is not None:
+                self._tell_guard(NodeName(saved.node), receipt)
 
     def _of_one_start(self, saved: SavedLog, nodes: Sequence[NodeName]) -> list[tuple[SavedLog, int, int]]:
         """Return the saved logs of all ranks of the start that this one is of, each with its rank and of how many, the head's

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from sparkctl import engines
 from sparkctl.core.config import load_config
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
+from sparkctl.core.logtime import moment
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, Outcome, PhaseChanged, PlanMade, Warned
@@ -366,9 +368,30 @@ async def test_the_logs_of_both_ranks_are_shown_each_as_its_own(sparks: Simulate
     whole = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes))]
     assert end_of(whole).outcome is Outcome.DONE
     told = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
-    assert list(dict.fromkeys(told)) == [("spark1", "0/2"), ("spark2", "1/2")]
+    assert set(told) == {("spark1", "0/2"), ("spark2", "1/2")}
     one = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes[1:]))]
     assert {(event.node, event.rank) for event in one if isinstance(event, LogArrived)} == {("spark2", None)}
+
+
+@pytest.mark.parametrize("ahead", [300.0, -300.0])
+async def test_the_logs_of_both_ranks_are_one_by_time_whatever_their_clocks_say(
+    sparks: SimulatedSparks, ctx: Context, ahead: float
+) -> None:
+    sparks.nodes["spark2"].clock_ahead = ahead
+    assert end_of(await run(ctx, request(sparks))).outcome is Outcome.READY
+    nodes = load_config(sparks.config_path).nodes
+    for tail in (None, 20):
+        told = [
+            (moment(line.when, ""), event.node)
+            async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes, tail=tail))
+            if isinstance(event, LogArrived)
+            for line in event.lines
+        ]
+        ours = [at.seconds - (ahead if node == "spark2" else 0.0) for at, node in told if at is not None]
+        assert len(ours) == len(told) > 20
+        assert all(later > earlier - 0.1 for earlier, later in pairwise(ours)), "as surely as clocks are measured"
+        changes = sum(one != other for (_, one), (_, other) in pairwise(told))
+        assert changes > 2, "each beside the other"
 
 
 async def test_the_saved_logs_of_both_ranks_are_shown_where_their_containers_are_gone(
@@ -383,7 +406,7 @@ async def test_the_saved_logs_of_both_ranks_are_shown_where_their_containers_are
     whole = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes))]
     assert end_of(whole).outcome is Outcome.DONE
     told = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
-    assert list(dict.fromkeys(told)) == [("spark1", "0/2"), ("spark2", "1/2")]
+    assert set(told) == {("spark1", "0/2"), ("spark2", "1/2")}
     said = [event.message for event in whole if isinstance(event, Warned)]
     shown = [str(ctx.history.saved_logs("qwen36-tp2", [node])[0].path) for node in BOTH]
     assert [path in words for path, words in zip(shown, said, strict=True)] == [True, True], "the newest of each"

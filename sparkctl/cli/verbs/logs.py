@@ -28,7 +28,8 @@ def command(
 ) -> int:  # fmt: skip
     """Show the log of INSTANCE: from its container, or the saved one where the container is gone.
 
-    Of a model over several Sparks those of all its ranks, the node's name before each line; --node picks one.
+    Of a model over several Sparks those of all its ranks as one, by time, the node's name before each line; how far the
+    Sparks' clocks differ is measured. --tail and --since count for each rank; --node picks one.
 
     An engine writes a line for each time that sparkctl asks it for its health, its figures or a token. Those lines are
     left out, other clients' are not.

@@ -107,7 +107,7 @@ async def test_an_outage_is_told_once_and_the_end_with_its_saved_log(
     events: list[Event] = []
     verb = _Logs(ctx, LogsRequest("qwen36", [NODE], follow=True), events.append)
     async with asyncio.timeout(10):
-        ended = await verb._live(session, docker.container)
+        ended = await verb._follow(session, docker.container)
     assert [line.text for e in events if isinstance(e, LogArrived) for line in e.lines] == [
         f"line {n}" for n in range(6)
     ]

@@ -1,0 +1,63 @@
+"""Several logs as one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.core.in_order import in_order
+from sparkctl.model.log import LogLine
+from sparkctl.model.node import NodeName
+
+ONE, TWO = NodeName("spark1"), NodeName("spark2")
+BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def line(seconds: float, text: str, number: int = 1) -> LogLine:
+    return LogLine((BEGAN + timedelta(seconds=seconds)).isoformat(timespec="microseconds"), text, number)
+
+
+async def batches(lines: Sequence[LogLine], size: int = 2) -> AsyncGenerator[tuple[LogLine, ...], None]:
+    for at in range(0, len(lines), size):
+        await asyncio.sleep(0)
+        yield tuple(lines[at : at + size])
+
+
+def merged(
+    sources: dict[NodeName, Sequence[LogLine]], ahead: dict[NodeName, float] | None = None
+) -> list[tuple[NodeName, list[str]]]:
+    async def read() -> list[tuple[NodeName, list[str]]]:
+        made = {name: batches(lines) for name, lines in sources.items()}
+        return [(name, [one.text for one in lines]) async for name, lines in in_order(made, ahead or {})]
+
+    return asyncio.run(read())
+
+
+def test_lines_stand_as_they_were_written_and_those_of_one_together() -> None:
+    first, second = [line(0, "a"), line(1, "b"), line(5, "e")], [line(2, "c"), line(3, "d"), line(9, "f")]
+    told = merged({ONE: first, TWO: second})
+    assert told == [(ONE, ["a", "b"]), (TWO, ["c", "d"]), (ONE, ["e"]), (TWO, ["f"])]
+
+
+def test_a_clock_that_is_ahead_is_set_right_and_one_that_was_set_back_keeps_its_order() -> None:
+    first, second = [line(0, "a"), line(2, "c")], [line(301, "b"), line(303, "d")]
+    assert [text for _, texts in merged({ONE: first, TWO: second}, {TWO: 300.0}) for text in texts] == list("abcd")
+    back = [line(10, "1"), line(4, "2"), LogLine("", "3", 3), line(11, "4")]
+    told = [text for _, texts in merged({ONE: back, TWO: [line(5, "x"), line(10.5, "y")]}) for text in texts]
+    assert told == ["x", "1", "2", "3", "y", "4"]
+
+
+times = st.lists(st.integers(0, 40).map(float), max_size=12).map(sorted)
+
+
+@given(times, times)
+def test_nothing_is_lost_and_all_is_in_order(first: list[float], second: list[float]) -> None:
+    sources = {name: [line(at, f"{at}") for at in told] for name, told in ((ONE, first), (TWO, second))}
+    told = merged(sources)
+    assert [float(text) for _, texts in told for text in texts] == sorted([*first, *second])
+    for name, lines in sources.items():
+        assert [text for where, texts in told if where == name for text in texts] == [one.text for one in lines]
