@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 
 _CODES = re.compile(r"\x1b\[[0-9;]*m")
@@ -42,7 +43,7 @@ def fold(line: str, width: int | None, hang: int | None = None) -> list[str]:
 
 def within(line: str, width: int, hang: int | None = None) -> list[str]:
     """Return ``fold``'s lines for a place that cuts what is longer: a command that is longer than a line goes on below a
-    backslash, as a shell reads it."""
+    backslash, as a shell reads it; a word that is, as a path, goes on in the next line."""
     return [
         part for one in fold(line, width, hang) for part in (_continued(one, width) if columns(one) > width else [one])
     ]
@@ -57,7 +58,7 @@ def first_command(line: str) -> str | None:
 def _continued(line: str, width: int) -> list[str]:
     indent = line[: len(line) - len(line.lstrip(" "))]
     if not _FIRST.match(line.lstrip(" ")):
-        return [line]
+        return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True)
     pieces: list[str] = []
     for word in _WORD.findall(line):  # an option and its value stay together
         is_value = bool(pieces) and pieces[-1].startswith("-") and " " not in pieces[-1] and not word.startswith("-")

@@ -15,7 +15,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch import SwitchPlan, SwitchStep
 from sparkctl.model.units import clock, spoken
-from sparkctl.present.fold import first_command, fold, within
+from sparkctl.present.fold import first_command, within
 from sparkctl.present.frame import filled
 from sparkctl.present.glance import COMING, Glance
 from sparkctl.present.results import result_line
@@ -37,6 +37,7 @@ _DONE = {
     SwitchStep.STARTING: "started", SwitchStep.CLEARING: "cleared", SwitchStep.RESTORING: "restored",
 }  # fmt: skip
 _HANG = 9  # columns before what is said of a step
+_PROOF = 3  # lines of what a log says, at most: it is whole in the log
 _WORD = 10  # columns of the word for a step that is done
 
 
@@ -76,10 +77,15 @@ def switch_rows(scene: SwitchScene, columns: int, lines: int) -> Page:
     else:
         plan = scene.plan
         rows += [*_said(scene, inner), ()]
-    if plan is not None:
+    if plan is not None and not (course is not None and _is_undone(course)):
         rows += pictures(plan, scene.bars, inner, scene.ascii_only, has_begun=course is not None)
     page = scrolled(rows, scene.further, lines, scene.ascii_only)
     return Page(filled([row(" ", *one) for one in page.rows], columns, lines, scene.ascii_only), page.further)
+
+
+def _is_undone(course: SwitchCourse) -> bool:
+    """Tell whether it is over and came to something else than its plan: that is no picture of these Sparks any more."""
+    return course.end is not None and course.end.outcome not in (Outcome.READY, Outcome.DONE)
 
 
 # --- before ------------------------------------------------------------------------------------------------------------
@@ -161,6 +167,8 @@ def words_of(step: SwitchStep, course: SwitchCourse, *, is_done: bool = False) -
 def _steps(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
     rows: list[Row] = []
     for at, one in enumerate(course.steps):
+        if at and one.step in _REACHED and one.proofs and set(one.proofs) <= set(course.steps[at - 1].proofs):
+            continue  # the step before it has said so
         is_last = at == len(course.steps) - 1
         rows += _step(one, course, scene, columns, goes_on=is_last and one.ended is None and not course.is_over)
     if not course.is_over:
@@ -179,10 +187,10 @@ def _step(one: Taken, course: SwitchCourse, scene: SwitchScene, columns: int, *,
     ]
     if told and one.ended is not None and one.step in _DONE:
         head, hang = row(*head, Span(f"{_DONE[one.step]:<{_WORD}}", Tone.PLAIN)), _HANG + _WORD
-    elif not told or one.step is not SwitchStep.DONE:  # what proves the last one says it
+    elif not told or one.step not in (SwitchStep.DONE, SwitchStep.RESTORED):  # what proves the last one says it
         words = words_of(one.step, course, is_done=one.ended is not None)
         told = told if told and one.step in _REACHED else [(words, Tone.STRONG if goes_on else Tone.PLAIN), *told]
-    lines = [(line, kind) for words, kind in told for line in fold(said(words).text, max(16, columns - hang), 0)]
+    lines = [(line, kind) for words, kind in told for line in within(said(words).text, max(16, columns - hang), 0)]
     rows = [row(*(head if not at else row(" " * hang)), Span(line, kind)) for at, (line, kind) in enumerate(lines)]
     return rows + (_live(course, scene, columns) if goes_on else [])
 
@@ -237,21 +245,30 @@ def _end(course: SwitchCourse, end: Ended, scene: SwitchScene, columns: int) -> 
         free = [] if course.plan is None else [one.node for one in course.plan.changes if one.is_free_after]
         took = row(Span(f"{spoken(end.seconds)} in all", Tone.LABEL))
         return [*rows, took] + [row(said(f"{one} is free now", Tone.GOOD)) for one in free]
-    bad, good = symbol(Phase.FAILED, scene.ascii_only), symbol(Phase.READY, scene.ascii_only)
-    rows = []
+    bad = symbol(Phase.FAILED, scene.ascii_only)
+    rows = _restored(course, scene, columns)
+    has_story = end.verdict is not None
     if end.verdict is not None:
         rows += _sentences(f"{course.instance} failed: {end.verdict.summary}", columns, bad, Tone.BAD)
         for proof in end.verdict.evidence[:1]:
             where = f"line {proof.line}" if proof.line is not None else proof.origin
-            rows += _sentences(f"{where}: {proof.text}", columns, " ", Tone.VALUE)
+            told = _sentences(f"{where}: {proof.text}", columns, " ", Tone.VALUE)
+            rows += told[:_PROOF]
+            if len(told) > _PROOF:
+                rows[-1] = (*rows[-1], Span(" .." if scene.ascii_only else " …", Tone.LABEL))
         rows += _ways(end.verdict.remedy, columns)
-    restored = next((one for one in course.steps if one.step is SwitchStep.RESTORED), None)
-    if end.message is not None and not (rows and restored is not None):  # it would say both once more
-        tone = Tone.ATTENTION if rows or restored is not None else Tone.BAD
-        rows += _sentences(end.message, columns, bad if not rows else " ", tone)
-    elif restored is not None:
-        proofs = "; ".join(one.text for one in restored.proofs)
-        old = words_of(SwitchStep.RESTORED, course, is_done=True)
-        rows += _sentences(f"{old}{f': {proofs}' if proofs else ''}", columns, good, Tone.GOOD)
+    if end.message is not None and not (has_story and course.steps[-1].step is SwitchStep.RESTORED):
+        rows += _sentences(end.message, columns, " " if has_story else bad, Tone.ATTENTION if rows else Tone.BAD)
     rows += _ways(end.hint, columns)
     return rows or _sentences(f"{end.outcome} after {spoken(end.seconds)}", columns, bad, Tone.BAD)
+
+
+def _restored(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
+    """Return that the one before serves again, and what proves it: that is what an owner wants to know first."""
+    restored = next((one for one in course.steps if one.step is SwitchStep.RESTORED), None)
+    if restored is None:
+        return []
+    old = words_of(SwitchStep.RESTORED, course, is_done=True)
+    proofs = "; ".join(one.text for one in restored.proofs)
+    said = proofs if proofs.startswith(old) else f"{old}: {proofs}" if proofs else old
+    return _sentences(said, columns, symbol(Phase.READY, scene.ascii_only), Tone.GOOD)

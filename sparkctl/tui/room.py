@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.screen import ModalScreen
 
-from sparkctl.core.actions import DOCTOR, OVERVIEW, ActionId
+from sparkctl.core.actions import DOCTOR, OVERVIEW, SWITCH, ActionId
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.core.context import Interrupt
 from sparkctl.core.profiles import ProfileLibrary
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 _DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
+_SWITCHING = ("switch", "resume", "abort")  # their screen tells how they end
 _RECENT = 3
 _PATIENCE = 2.0  # seconds
 
@@ -406,7 +407,8 @@ class Room:
             self._warned.update({(NodeName(name), job.instance): tuple(job.warnings) for name in started.nodes})
         if details is not None and job.ended is not None and job.ended.outcome is Outcome.REFUSED:
             self.bridge.refused(job.ended, started.words, NodeName(started.nodes[0]) if started.nodes else None)
-        self.notice(words, tone, is_shown=details is not None)
+        is_seen = panel.front is not None and panel.front.PLACE == SWITCH and started.verb in _SWITCHING
+        self.notice(words, tone, is_shown=details is not None or is_seen)
         if details is not None:
             panel.push_screen(details)
         self.recent = self.context.history.recent_profiles(_RECENT)

@@ -38,9 +38,11 @@ def test_where_lines_are_cut_a_command_goes_on_below_a_backslash(width: int) -> 
     assert all(columns(line) <= width for line in lines)
     assert all(line.endswith(" \\") for line in lines[:-1])
     assert shlex.split("\n".join(lines).replace(" \\\n", " ")) == shlex.split(command), "a shell reads it as it was"
-    assert within("words that are no command and longer than that", 20) == fold(
-        "words that are no command and longer than that", 20
-    )
+    words = "words that are no command and longer than that"
+    assert within(words, 20) == fold(words, 20)
+    lines = within("log: /home/milo/.local/state/sparkctl/logs/a.log", 20)
+    assert "".join(lines) == "log: /home/milo/.local/state/sparkctl/logs/a.log"
+    assert all(columns(line) <= 20 for line in lines)
 
 
 def test_the_first_command_of_an_advice_ends_where_the_advice_goes_on() -> None:

@@ -182,7 +182,29 @@ def test_a_rollback_tells_both_stories() -> None:
     assert seen.count("serves again") == 1, "once is enough"
     assert "✓  0:03  checked   all is there" in seen
     assert "✕        starting qwen36" in seen
-    assert "spark1 before" in seen
+    assert seen.index("minimax-m27 serves again") < seen.index("qwen36 failed"), "what serves now comes first"
+    assert "spark1 before" not in seen, "the plan is no picture of these Sparks any more"
+
+
+def test_after_a_rollback_it_is_said_twice_at_most_that_the_old_one_serves() -> None:
+    again = "minimax-m27 serves again after 7 min"
+    verdict = Verdict(Cause.CUDA_OUT_OF_MEMORY, "no room", (Evidence("out of memory " * 60, "log", 412),), "less")
+    made = course(
+        step(104, SwitchStep.STARTING), step(160, SwitchStep.UNDOING), step(165, SwitchStep.RESTORING),
+        step(400, SwitchStep.RESTORING, again), step(400, SwitchStep.RESTORED, again),
+        Ended(401.0, Outcome.FAILED, 1, 301.0, ONE, "qwen36", verdict=verdict, message=f"qwen36 did not start; {again}"),
+    )  # fmt: skip
+    for columns in (60, 80, 120):
+        seen = shown(replace(SCENE, course=made, now=500.0), columns, 40)
+        assert " ".join(seen.split()).count("serves again") == 2
+        assert seen.count("out of memory") < 30, "three lines of it, all of it is in the log"
+        assert "…" in seen
+
+
+def test_a_path_that_is_longer_than_a_line_is_there_whole() -> None:
+    path = "/tmp/" + "/".join(f"folder{at}" for at in range(12)) + "/20261122.log"
+    seen = shown(replace(SCENE, course=course(step(101, SwitchStep.UNDOING, f"nothing is left; log: {path}"))), 80, 40)
+    assert path in "".join(seen.split())
 
 
 def test_what_was_before_is_shown_as_it_was_sampled_when_it_began() -> None:
