@@ -94,7 +94,7 @@ def one_node(name: str | None) -> Node:
 
 def rank_nodes(names: Sequence[str], profile: Profile) -> tuple[Node, ...]:
     """Return the node of each rank of a profile, the head's first: the named ones, or all where there are exactly as many."""
-    from sparkctl.operations.ranks_preflight import nodes_for, refuse_count
+    from sparkctl.operations.starting.ranks_preflight import nodes_for, refuse_count
 
     if profile.nodes > 1:
         configured = chosen_nodes(())

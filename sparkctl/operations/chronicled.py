@@ -37,7 +37,7 @@ from sparkctl.model.phase import Expectation, PartTime, Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch import SwitchStep
-from sparkctl.operations.preflight import Scene
+from sparkctl.operations.starting.preflight import Scene
 
 Verb = Callable[[Context], AsyncGenerator[Event, None]]
 _NOT_WORTH = (ExitCode.DONE, ExitCode.USAGE)  # it ran already, there was nothing to stop; nothing of that name

@@ -21,10 +21,11 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict
-from sparkctl.operations import judge, receipts
-from sparkctl.operations.launched import read_back
+from sparkctl.operations import receipts
 from sparkctl.operations.logs import find
 from sparkctl.operations.masking import masked
+from sparkctl.operations.starting import judge
+from sparkctl.operations.starting.launched import read_back
 from sparkctl.wire.logs import LogFollower
 
 _SIGKILLED = 137

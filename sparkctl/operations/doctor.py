@@ -19,8 +19,8 @@ from sparkctl.model.node import Node
 from sparkctl.model.units import GIB, gib, spoken
 from sparkctl.operations import configuration
 from sparkctl.operations.drop_caches import sudoers_hint
-from sparkctl.operations.follow import listing
-from sparkctl.operations.inspecting import Inspections
+from sparkctl.operations.following.follow import listing
+from sparkctl.operations.following.inspecting import Inspections
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.probe.decode import Hello
 from sparkctl.probe.look import Look

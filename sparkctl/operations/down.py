@@ -32,11 +32,11 @@ from sparkctl.model.history import Kind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
 from sparkctl.model.suggest import did_you_mean
-from sparkctl.operations import freed
 from sparkctl.operations.chronicled import Subject, chronicled
-from sparkctl.operations.halting import Halt, stop_all
 from sparkctl.operations.labels import port_of
 from sparkctl.operations.lock import StartLock, StepLock, acquire
+from sparkctl.operations.stopping import freed
+from sparkctl.operations.stopping.halting import Halt, stop_all
 from sparkctl.operations.stream import Emit, ended_by, opened, stream
 
 _AWAY = (Unreachable, Starved, LinkLost, DockerDown)  # whatever runs there is not known, and runs on

@@ -17,9 +17,9 @@ from sparkctl.model.endpoint import Served, ServedModel
 from sparkctl.model.node import Node
 from sparkctl.model.plan import DockerRun, Label
 from sparkctl.model.text import clean
-from sparkctl.operations.asking import ask
 from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.labels import port_of
+from sparkctl.operations.starting.asking import ask
 from sparkctl.recipes import launch
 from sparkctl.recipes.references import literal
 from sparkctl.wire import http

@@ -20,7 +20,7 @@ from sparkctl.model.text import clean
 from sparkctl.model.units import size
 from sparkctl.operations import receipts
 from sparkctl.operations.in_turn import in_turn
-from sparkctl.operations.start_guard import above_available
+from sparkctl.operations.starting.start_guard import above_available
 from sparkctl.operations.stream import Emit, ended_by, stream
 from sparkctl.wire.link import state_of
 

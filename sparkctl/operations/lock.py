@@ -19,7 +19,7 @@ from sparkctl.errors import LinkLost, NodeError, Refused
 from sparkctl.model.node import NodeState
 from sparkctl.model.text import clean
 from sparkctl.model.units import spoken
-from sparkctl.operations import journal
+from sparkctl.operations.switching import journal
 from sparkctl.wire.link import Held
 
 PATH = "/tmp/sparkctl.lock"  # noqa: S108  the sticky directory every user of the node can reach
@@ -201,7 +201,7 @@ async def acquire(
             await journal.refuse_during(session, is_held=False)
         # Whoever changes a node finishes first what an earlier stop had to leave there.
         if OwedStops(ctx.history.directory).on(session.node.name, ctx.clock.now()):
-            from sparkctl.operations.owed import settle
+            from sparkctl.operations.stopping.owed import settle
 
             await settle(session, ctx, warn)
     except BaseException:

@@ -38,9 +38,9 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
 from sparkctl.operations import receipts
 from sparkctl.operations.clock_offset import measure
-from sparkctl.operations.judge import fall
 from sparkctl.operations.labels import nodes_of, rank_of, run_of
 from sparkctl.operations.masking import masked
+from sparkctl.operations.starting.judge import fall
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.wire.logs import LogFollower
 

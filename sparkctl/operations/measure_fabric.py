@@ -19,8 +19,8 @@ from sparkctl.model.fabric import End, Lane, NodeLanes, Way
 from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.units import GIB, gib
-from sparkctl.operations import fabric_check
-from sparkctl.operations.carrying import Road, meet
+from sparkctl.operations.moving.carrying import Road, meet
+from sparkctl.operations.starting import fabric_check
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.wire.link import Held
 

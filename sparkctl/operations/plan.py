@@ -17,11 +17,11 @@ from sparkctl.model.fit import Fit
 from sparkctl.model.node import Node
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.profile import Profile
-from sparkctl.operations import fitting
-from sparkctl.operations.placing import place
-from sparkctl.operations.ranks_preflight import refuse_count
+from sparkctl.operations.starting import fitting
+from sparkctl.operations.starting.placing import place
+from sparkctl.operations.starting.ranks_preflight import refuse_count
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.stream import Emit, stream
-from sparkctl.operations.up_request import UpRequest
 
 
 @dataclass(frozen=True, slots=True)

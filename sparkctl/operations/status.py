@@ -22,10 +22,10 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import Label, ReadyRule, Service
 from sparkctl.model.secrets import redact
 from sparkctl.model.switch import Found
-from sparkctl.operations import readiness
 from sparkctl.operations.endpoint import endpoint
-from sparkctl.operations.journal import view_of
 from sparkctl.operations.labels import expected_of, nodes_of, port_of, rank_of, rule_of, run_of
+from sparkctl.operations.starting import readiness
+from sparkctl.operations.switching.journal import view_of
 from sparkctl.wire.link import state_of
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
 async def _stopped_by_guard(session: Session, container: Container) -> str | None:
     """Say what the guard's receipt for it says; the imports wait, as nearly nothing ends so."""
     from sparkctl.operations import receipts
-    from sparkctl.operations.judge import fall
+    from sparkctl.operations.starting.judge import fall
 
     receipt = await receipts.of(session, container.id)
     return None if receipt is None else f"stopped by the guard: {fall(receipt)}"

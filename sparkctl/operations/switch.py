@@ -20,14 +20,14 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.secrets import redact_words
 from sparkctl.model.switch import Journal, SwitchPlan, SwitchStep
 from sparkctl.operations.chronicled import Subject, chronicled
+from sparkctl.operations.starting.timing import Timing
 from sparkctl.operations.stream import Emit, opened, passed_on, stream, told_once
-from sparkctl.operations.switch_back import restart_order
-from sparkctl.operations.switch_checks import check, of_flags
-from sparkctl.operations.switch_crew import Crew
-from sparkctl.operations.switch_look import sites
-from sparkctl.operations.switch_request import SwitchRequest
-from sparkctl.operations.switch_run import SwitchRun
-from sparkctl.operations.timing import Timing
+from sparkctl.operations.switching.back import restart_order
+from sparkctl.operations.switching.checks import check, of_flags
+from sparkctl.operations.switching.crew import Crew
+from sparkctl.operations.switching.look import sites
+from sparkctl.operations.switching.request import SwitchRequest
+from sparkctl.operations.switching.run import SwitchRun
 from sparkctl.operations.up import up
 from sparkctl.wire import docker
 

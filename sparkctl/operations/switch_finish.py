@@ -18,13 +18,13 @@ from sparkctl.model.history import Kind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch import FORWARD, Found, Journal, JournalView, SwitchStep
-from sparkctl.operations import journal as journals
 from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.stream import Emit, opened, stream
 from sparkctl.operations.switch import switch_again
-from sparkctl.operations.switch_crew import Crew
-from sparkctl.operations.switch_request import SwitchRequest
-from sparkctl.operations.switch_run import SwitchRun
+from sparkctl.operations.switching import journal as journals
+from sparkctl.operations.switching.crew import Crew
+from sparkctl.operations.switching.request import SwitchRequest
+from sparkctl.operations.switching.run import SwitchRun
 
 _UNCHANGED = "interrupted before anything was changed"
 _ORDER = tuple(SwitchStep)

@@ -24,10 +24,10 @@ from sparkctl.model.fabric import NodeLanes
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import gib, size, spoken
-from sparkctl.operations.carrying import Road
-from sparkctl.operations.moving_files import Progress, compared, move_files
-from sparkctl.operations.moving_image import move_image
-from sparkctl.operations.preflight import refuse_without_docker
+from sparkctl.operations.moving.carrying import Road
+from sparkctl.operations.moving.files import Progress, compared, move_files
+from sparkctl.operations.moving.image import move_image
+from sparkctl.operations.starting.preflight import refuse_without_docker
 from sparkctl.operations.stream import Emit, stream
 from sparkctl.probe import surveyed
 from sparkctl.probe.surveyed import Room, Surveyed

@@ -17,9 +17,9 @@ from sparkctl.errors import InvalidInput, NodeError, Starved
 from sparkctl.model.events import ContainersListed, Event, Found, NodeStateChanged, SampleArrived
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.operations.follow import Follower, emit_told, failed, listing
-from sparkctl.operations.inspecting import Inspections
-from sparkctl.operations.numbers import Meters, is_measurable
+from sparkctl.operations.following.follow import Follower, emit_told, failed, listing
+from sparkctl.operations.following.inspecting import Inspections
+from sparkctl.operations.following.numbers import Meters, is_measurable
 from sparkctl.probe.decode import Hello
 
 _ONCE_EVERY = 0.5  # seconds between the two samples of a single look: shares and rates take two

@@ -20,18 +20,18 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Verdict
-from sparkctl.operations import earlier, fabric_check, judge, login_check
 from sparkctl.operations.chronicled import Subject, chronicled
-from sparkctl.operations.create import CreatingTooLong
 from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.lock import acquire
-from sparkctl.operations.node_start import NodeStart, of_late_creation
-from sparkctl.operations.placing import place
-from sparkctl.operations.rank_watch import WatchedRank
-from sparkctl.operations.ranks_preflight import refuse_count, refuse_half, refuse_part, refuse_unequal_images
-from sparkctl.operations.ranks_watch import Offsets, measure_clocks, watch
+from sparkctl.operations.starting import earlier, fabric_check, judge, login_check
+from sparkctl.operations.starting.create import CreatingTooLong
+from sparkctl.operations.starting.node_start import NodeStart, of_late_creation
+from sparkctl.operations.starting.placing import place
+from sparkctl.operations.starting.rank_watch import WatchedRank
+from sparkctl.operations.starting.ranks_preflight import refuse_count, refuse_half, refuse_part, refuse_unequal_images
+from sparkctl.operations.starting.ranks_watch import Offsets, measure_clocks, watch
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.stream import Emit, opened, stream
-from sparkctl.operations.up_request import UpRequest
 from sparkctl.wire import docker
 
 _UNCHANGED = "interrupted before anything was changed"

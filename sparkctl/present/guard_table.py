@@ -12,7 +12,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
 from sparkctl.model.units import gib, size, spoken
 from sparkctl.operations.guard import GuardView
-from sparkctl.operations.judge import fall
+from sparkctl.operations.starting.judge import fall
 from sparkctl.present.fold import fold
 from sparkctl.present.sentences import guard_line
 from sparkctl.present.symbols import symbol

@@ -17,7 +17,7 @@ from sparkctl.model.plan import LaunchPlan, ReadyRule
 from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, gib
 from sparkctl.model.verdict import Edit, Verdict
-from sparkctl.operations.launched import Launched
+from sparkctl.operations.starting.launched import Launched
 from sparkctl.present import numbers as words
 from sparkctl.present.bars import claim_bar, gauge
 from sparkctl.present.docker_line import docker_line

@@ -13,7 +13,7 @@ from sparkctl.model.metrics import Activity
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
 from sparkctl.model.units import spoken
-from sparkctl.operations.launched import Launched
+from sparkctl.operations.starting.launched import Launched
 from sparkctl.present.frame import filled, framed
 from sparkctl.present.glance import COMING, Badge, Glance, instance_badge
 from sparkctl.present.instance_parts import (

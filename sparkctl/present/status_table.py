@@ -48,7 +48,7 @@ def _switch(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
     """Return what is said of a switch that goes on there, or was left."""
     if view.switch is None:
         return []
-    from sparkctl.operations.journal import underway
+    from sparkctl.operations.switching.journal import underway
 
     told = underway(view.name, view.switch, is_held=view.switch.is_held)
     said = told.message.removeprefix(f"{view.name}: ")

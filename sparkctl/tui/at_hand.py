@@ -99,7 +99,7 @@ def _plan_of(panel: Panel) -> None:
 
 
 async def _show_plan(panel: Panel) -> None:
-    from sparkctl.operations.launched import launched
+    from sparkctl.operations.starting.launched import launched
     from sparkctl.present.instance_parts import plan_rows
     from sparkctl.tui.dialogs import Reader
 

@@ -14,7 +14,7 @@ from sparkctl.core.session import Lent, Session
 from sparkctl.core.together import end
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.operations.follow import Follower
+from sparkctl.operations.following.follow import Follower
 from sparkctl.tui.player import Player
 
 _PATIENCE = 3.0  # seconds for putting connections away

@@ -132,7 +132,7 @@ class Fits:
         were not seen yet are going to be."""
         from sparkctl.core.fit.subject import places
         from sparkctl.model.fit import Answer, Fit
-        from sparkctl.operations.fitting import fit_of, standing_of
+        from sparkctl.operations.starting.fitting import fit_of, standing_of
 
         is_news, is_now = False, self._room.is_replaying or view.state is NodeState.OK
         for one, plan in zip(wanted, plans, strict=True):

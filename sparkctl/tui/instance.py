@@ -20,7 +20,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.operations.launched import Launched, launched
+from sparkctl.operations.starting.launched import Launched, launched
 from sparkctl.present.instance_parts import evidence_line, field_words, plan_rows, verdict_text
 from sparkctl.present.instance_screen import InstanceScene, instance_page
 from sparkctl.present.keys import key_words
@@ -171,7 +171,7 @@ class Instance(ReadOnScreen):
         self._judging = self.panel.spawn(self._hold_inquest(room, node, str(one.container_id)))
 
     async def _hold_inquest(self, room: Room, node: Node, container: str) -> None:
-        from sparkctl.operations.inquest import inquest
+        from sparkctl.operations.following.inquest import inquest
 
         try:
             end = await inquest(room.unasked, node, container)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from sparkctl.model.plan import LaunchPlan
     from sparkctl.model.profile import Profile
     from sparkctl.model.sample import MemoryBar
-    from sparkctl.operations.launched import Launched
+    from sparkctl.operations.starting.launched import Launched
     from sparkctl.tui.app import Panel
 
 _DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}

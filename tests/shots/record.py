@@ -25,7 +25,7 @@ from sparkctl.core.history import History
 from sparkctl.core.recording import Recorder
 from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, PhaseChanged
 from sparkctl.model.node import NodeState
-from sparkctl.operations.follow import Follower
+from sparkctl.operations.following.follow import Follower
 from sparkctl.operations.logs import LogsRequest, logs
 from sparkctl.sim import SimClock, SimulatedSparks
 from sparkctl.sim.sparks import DEMO_SPEED

@@ -21,9 +21,9 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import Cause
 from sparkctl.operations.diagnose import of_instance
 from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.inquest import inquest
+from sparkctl.operations.following.inquest import inquest
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.up import up
-from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.sim.test_command import demo

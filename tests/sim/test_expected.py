@@ -20,8 +20,8 @@ from sparkctl.model.events import Ended, Outcome, PhaseChanged
 from sparkctl.model.node import Node
 from sparkctl.model.phase import PartTime, Phase
 from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.up import up
-from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
 
 VLLM = "qwen36-vllm"

@@ -19,7 +19,7 @@ from sparkctl.core.store import LoadView
 from sparkctl.model.events import Event, GuardStood
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.plan import GuardRule, Label, ReadyRule
-from sparkctl.operations.follow import Follower
+from sparkctl.operations.following.follow import Follower
 from sparkctl.operations.guard import ArmRequest, arm, disarm
 from sparkctl.operations.status import instance_view
 from sparkctl.operations.top import watch

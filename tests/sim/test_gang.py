@@ -25,9 +25,9 @@ from sparkctl.model.verdict import Cause
 from sparkctl.operations.clock_offset import measure
 from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.status import status
 from sparkctl.operations.up import up
-from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import NodeOptions, SimulatedSparks
 from sparkctl.sim.dockerd import Refusal
 from sparkctl.sim.node import Fault, Trouble

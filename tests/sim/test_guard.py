@@ -27,9 +27,9 @@ from sparkctl.model.verdict import Cause, Edit
 from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.guard import ArmRequest, arm, disarm, status
 from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.status import status as node_status
 from sparkctl.operations.up import up
-from sparkctl.operations.up_request import UpRequest
 from sparkctl.present.guard_table import guard_lines
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
 from sparkctl.sim.guard import SimGuard

@@ -26,9 +26,9 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.verdict import Cause
 from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.top import watch
 from sparkctl.operations.up import up
-from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
 
 TOO_MUCH = ("args.mem-fraction-static=0.95", "args.speculative-num-draft-tokens=6")

@@ -17,10 +17,10 @@ from sparkctl.model.events import Event, LogArrived
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node
 from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.follow import listing
-from sparkctl.operations.inspecting import Inspections
+from sparkctl.operations.following.follow import listing
+from sparkctl.operations.following.inspecting import Inspections
+from sparkctl.operations.following.numbers import Meters
 from sparkctl.operations.logs import LogsRequest, logs
-from sparkctl.operations.numbers import Meters
 from sparkctl.sim import SimulatedSparks
 from sparkctl.wire import http
 from tests.sim.clients import FAST

@@ -19,8 +19,8 @@ from sparkctl.model.events import Ended, FitJudged, Outcome, Warned
 from sparkctl.model.fit import Obtained
 from sparkctl.model.units import GIB
 from sparkctl.operations.plan import PlanRequest, plan
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.up import up
-from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
 from sparkctl.sim.node import NodeOptions
 from tests.sim.clients import FAST

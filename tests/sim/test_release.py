@@ -31,8 +31,8 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.units import GIB
 from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.lock import acquire
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.up import up
-from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
 from sparkctl.sim.node import Trouble
 from tests.sim.clients import FAST, PATIENCE

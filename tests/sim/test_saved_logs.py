@@ -26,8 +26,8 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import ReadyRule
 from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.up import up
-from sparkctl.operations.up_request import UpRequest
 from sparkctl.sim import SimulatedSparks
 from tests.sim import clients
 from tests.sim.clients import FAST

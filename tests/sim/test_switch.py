@@ -22,12 +22,12 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
 from sparkctl.model.switch import SwitchStep
 from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.status import status
 from sparkctl.operations.switch import switch
 from sparkctl.operations.switch_finish import FinishRequest, abort, resume
-from sparkctl.operations.switch_request import SwitchRequest
+from sparkctl.operations.switching.request import SwitchRequest
 from sparkctl.operations.up import up
-from sparkctl.operations.up_request import UpRequest
 from sparkctl.present.status_table import status_lines
 from sparkctl.sim import SimClock, SimulatedSparks
 from sparkctl.sim.scenarios import _ranks as ranks

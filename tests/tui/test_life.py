@@ -24,8 +24,8 @@ from sparkctl.errors import InvalidInput
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.sample import Sample
-from sparkctl.operations import follow
-from sparkctl.operations.follow import Follower
+from sparkctl.operations.following import follow
+from sparkctl.operations.following.follow import Follower
 from sparkctl.operations.top import watch
 from sparkctl.present.changes import Teller
 from sparkctl.sim import SimulatedSparks

@@ -43,7 +43,7 @@ def command(
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.engines import load
     from sparkctl.operations.switch import switch
-    from sparkctl.operations.switch_request import SwitchRequest
+    from sparkctl.operations.switching.request import SwitchRequest
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
     nodes = rank_nodes(node, chosen)

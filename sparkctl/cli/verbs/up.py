@@ -12,8 +12,8 @@ from sparkctl.cli.recording import RecordingTeller, overwrite_option, record_opt
 from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, rank_nodes, seconds
 
 if TYPE_CHECKING:
-    from sparkctl.operations.switch_request import SwitchRequest
-    from sparkctl.operations.up_request import UpRequest
+    from sparkctl.operations.starting.request import UpRequest
+    from sparkctl.operations.switching.request import SwitchRequest
 
 
 @click.command("up", short_help="Start a profile on a node and wait until it is ready.")
@@ -64,8 +64,8 @@ def command(
     from sparkctl.core.env import env_file_warnings
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.engines import load
+    from sparkctl.operations.starting.request import UpRequest
     from sparkctl.operations.up import up
-    from sparkctl.operations.up_request import UpRequest
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
     request = UpRequest(
@@ -93,7 +93,7 @@ def command(
 def _switching(request: UpRequest) -> SwitchRequest:
     """Return the same as a switch: what is in the way stops, and comes back where this one fails."""
     from sparkctl.cli.setup import known_nodes
-    from sparkctl.operations.switch_request import SwitchRequest
+    from sparkctl.operations.switching.request import SwitchRequest
 
     return SwitchRequest(
         request.profile, request.engine, request.nodes, known_nodes(request.nodes), dry_run=request.dry_run,

@@ -20,7 +20,7 @@ from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import ReadyRule, Service
-from sparkctl.operations import readiness
+from sparkctl.operations.starting import readiness
 from sparkctl.wire.local import LocalLink
 
 HERE = LocalLink(Node(NodeName("here"), "local"))

@@ -15,9 +15,9 @@ from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import LaunchPlan, Service
 from sparkctl.model.secrets import MASK
-from sparkctl.operations import judge, readiness
 from sparkctl.operations.masking import masked
-from sparkctl.operations.watch import secrets_of
+from sparkctl.operations.starting import judge, readiness
+from sparkctl.operations.starting.watch import secrets_of
 from sparkctl.wire.link import Link
 from sparkctl.wire.open import open_link
 

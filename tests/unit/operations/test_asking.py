@@ -12,9 +12,9 @@ import pytest
 from sparkctl.core.own_questions import MARK
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import ReadyRule, Service
-from sparkctl.operations import readiness
-from sparkctl.operations.asking import Manners, ask
-from sparkctl.operations.numbers import _Meter
+from sparkctl.operations.following.numbers import _Meter
+from sparkctl.operations.starting import readiness
+from sparkctl.operations.starting.asking import Manners, ask
 from sparkctl.wire.local import LocalLink
 
 LINK = LocalLink(Node(NodeName("spark1"), "local"))

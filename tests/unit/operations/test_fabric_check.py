@@ -13,7 +13,7 @@ from sparkctl.core.session import Session
 from sparkctl.errors import Refused
 from sparkctl.model.fabric import Lane, NodeLanes, Way
 from sparkctl.model.node import NodeName
-from sparkctl.operations.fabric_check import check, judge, targets
+from sparkctl.operations.starting.fabric_check import check, judge, targets
 from sparkctl.probe.pings import Heard, Pings
 from sparkctl.sim import NodeOptions, SimulatedSparks
 from sparkctl.sim.node import Trouble

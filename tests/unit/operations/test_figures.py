@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.model.metrics import Acceptance, Activity, EngineMetrics, Estimator, Numbers
-from sparkctl.operations.figures import Watching, accept_length, tokens_per_second
+from sparkctl.operations.following.figures import Watching, accept_length, tokens_per_second
 
 
 def decoding(rate: float | None, length: float | None = None) -> Numbers:

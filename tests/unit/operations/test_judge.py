@@ -16,7 +16,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Cause
-from sparkctl.operations import judge
+from sparkctl.operations.starting import judge
 
 from .conftest import READY
 

@@ -10,7 +10,7 @@ import pytest
 from sparkctl.model.container import Container
 from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.plan import Label
-from sparkctl.operations.liveness import is_idle, makes_tokens, rule_to_ask_by
+from sparkctl.operations.following.liveness import is_idle, makes_tokens, rule_to_ask_by
 
 RULE = json.dumps({"line": None, "health": "/health", "probe": "completions"})
 

@@ -20,8 +20,8 @@ from sparkctl.errors import Refused, Unreachable
 from sparkctl.model.events import Event, Moved
 from sparkctl.model.fabric import Lane
 from sparkctl.model.node import Node, NodeName
-from sparkctl.operations.carrying import NoRoad, Road, meet, start
-from sparkctl.operations.moving_files import Progress, compared, move_files
+from sparkctl.operations.moving.carrying import NoRoad, Road, meet, start
+from sparkctl.operations.moving.files import Progress, compared, move_files
 from sparkctl.probe import surveyed
 
 ONE, TWO = NodeName("one"), NodeName("two")

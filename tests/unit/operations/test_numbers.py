@@ -11,7 +11,7 @@ from sparkctl.model.container import ContainerState
 from sparkctl.model.metrics import Activity, Numbers
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.operations.numbers import Source, is_measurable, needs_log
+from sparkctl.operations.following.numbers import Source, is_measurable, needs_log
 
 READY = InstanceView(
     "qwen36", NodeName("spark1"), "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=None,

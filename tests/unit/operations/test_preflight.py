@@ -12,7 +12,7 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.memory import Memory
 from sparkctl.model.plan import Label, LaunchPlan, Mount
 from sparkctl.model.units import GIB, MIB
-from sparkctl.operations.preflight import Scene, decide, refuse_without_docker
+from sparkctl.operations.starting.preflight import Scene, decide, refuse_without_docker
 from sparkctl.probe.look import Disk, DockerAccess, Look
 from sparkctl.wire.docker_json import EngineInfo, ImageInfo
 

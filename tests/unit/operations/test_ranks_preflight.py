@@ -11,8 +11,8 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.profile import Profile
-from sparkctl.operations.preflight import Scene
-from sparkctl.operations.ranks_preflight import (
+from sparkctl.operations.starting.preflight import Scene
+from sparkctl.operations.starting.ranks_preflight import (
     nodes_for,
     refuse_count,
     refuse_half,

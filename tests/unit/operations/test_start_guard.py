@@ -9,7 +9,7 @@ from sparkctl.engines import load
 from sparkctl.model.log import LogLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import ReadyRule
-from sparkctl.operations.start_guard import loads_weights
+from sparkctl.operations.starting.start_guard import loads_weights
 
 VLLM = """\
 . (EngineCore pid=9) INFO 04-14 12:41:20 [core.py:105] Initializing a V1 LLM engine (v0.19.1) with config: model='/m'

@@ -23,7 +23,7 @@ from sparkctl.model.plan import LaunchPlan, ReadyRule, Timeouts
 from sparkctl.model.sample import Gpu, GpuProcess, Process, Sample
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
-from sparkctl.operations.launched import Launched
+from sparkctl.operations.starting.launched import Launched
 from sparkctl.present.glance import glance
 from sparkctl.present.instance_parts import (
     evidence_line,

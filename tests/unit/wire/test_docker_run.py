@@ -13,7 +13,7 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import DockerRun, Label, LaunchPlan
-from sparkctl.operations.launched import read_back
+from sparkctl.operations.starting.launched import read_back
 from sparkctl.present.docker_line import docker_line
 from sparkctl.wire.docker_body import create_body
 from sparkctl.wire.docker_run import read

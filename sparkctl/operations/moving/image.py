@@ -1,0 +1,52 @@
+"""An image on its way: ``docker save`` on one node, ``docker load`` on the other, nothing of it on a disk in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparkctl.core.session import Session
+from sparkctl.errors import DockerError
+from sparkctl.model.text import clean
+from sparkctl.operations.moving.carrying import NoRoad, Road, meet
+from sparkctl.operations.moving.files import Progress
+from sparkctl.wire.docker_json import ImageInfo
+
+
+async def move_image(near: Session, far: Session, name: str, image: ImageInfo, road: Road, progress: Progress) -> str:
+    """Bring an image over and prove that it is the same on both; return the proof in words. Raises `DockerError`."""
+    progress.begin(f"image {name}", image.size)
+    job = {"n": 0, "image": name}
+    try:
+        await _stream(near, far, job, road, progress)
+    except NoRoad:
+        progress.warn(
+            f"{near.node.name} does not reach {far.node.name} between them: the image goes through this machine"
+        )
+        await _stream(near, far, job, Road(), progress)
+    arrived = await far.docker.image(name)
+    if arrived is None or not arrived.is_same(image):
+        seen = "it is not there" if arrived is None else f"there it is {arrived.id[:19]}, here {image.id[:19]}"
+        raise DockerError(
+            far.node.name, f"{name} did not arrive on {far.node.name} as it left: {seen}",
+            f"on {far.node.name}: docker pull {name}",
+        )  # fmt: skip
+    if image.size is not None:
+        progress.at(image.size, is_last=True)  # the stream itself is a little longer or shorter
+    return f"the image is {arrived.id[:19]} on both"
+
+
+async def _stream(near: Session, far: Session, job: dict[str, Any], road: Road, progress: Progress) -> None:
+    ended: dict[str, tuple[int, str]] = {}
+    async with meet(near, far, ([job], [job]), road, 1) as pair:
+        async for side, said in pair.words():
+            if "at" in said:
+                progress.at(said["at"])
+            if "status" in said:
+                ended[side] = int(said["status"]), clean(str(said.get("said", "")))
+            if "got" in said:
+                await pair.tell(end=True)
+    for side, session, what in (("send", near, "docker save"), ("take", far, "docker load")):
+        status, words = ended.get(side, (0, ""))
+        if status:
+            node = session.node.name
+            raise DockerError(node, f"{what} failed on {node}: {words or f'exit {status}'}")

@@ -1,0 +1,275 @@
+"""Watching a start to its end: the log through every interruption, the clock of each phase, health and a token."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from sparkctl.core.context import Context
+from sparkctl.core.log_files import LogWriter
+from sparkctl.core.logtime import moment
+from sparkctl.core.own_questions import others
+from sparkctl.core.reading import LogReader
+from sparkctl.core.session import Session
+from sparkctl.engines.base import Engine
+from sparkctl.errors import DockerDown, DockerError, LinkLost, NoSuchContainer, Unreachable
+from sparkctl.model.container import Container
+from sparkctl.model.engine_facts import EngineFact
+from sparkctl.model.events import FactsLearned, LogArrived, PhaseChanged, Warned
+from sparkctl.model.log import LogLine
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Expectation, Phase, Step
+from sparkctl.model.plan import LaunchPlan
+from sparkctl.model.secrets import redact
+from sparkctl.model.verdict import Verdict
+from sparkctl.operations.masking import masked
+from sparkctl.operations.starting import judge, readiness
+from sparkctl.operations.starting.asking import Manners
+from sparkctl.operations.starting.start_guard import loads_weights
+from sparkctl.operations.stream import Emit
+from sparkctl.wire.logs import LogFollower
+
+_POLL = 1.0
+_FATAL_GRACE = 10.0  # after a fatal line the process usually ends by itself, with more to say
+_DOCKER_PAUSE = (0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """How the watch ended: ready (no verdict), or a verdict and whether it was only time that ran out."""
+
+    verdict: Verdict | None = None
+    timed_out: bool = False
+
+
+def secrets_of(plan: LaunchPlan) -> frozenset[str]:
+    """Return every secret value a plan carries, for masking whatever its engine prints."""
+    return plan.known_secrets
+
+
+class StartWatch:
+    """One start on one node. `run` returns when it is ready, failed or out of time; nothing is stopped from here.
+
+    A worker of a model over several Sparks answers nobody: it is never ready or late by itself, it can only fail.
+    `failed_at` is when the first line of a failure that stands was written, by the node's clock in unix seconds.
+    ``began`` is when the verb began, by the context's clock: what its elapsed times and its timeout count from. ``again``
+    is the command that asks for the same once more; ``since`` where its log begins for this start, by the node's clock in
+    unix seconds.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        engine: Engine,
+        plan: LaunchPlan,
+        container_id: str,
+        ctx: Context,
+        emit: Emit,
+        began: float | None = None,
+        again: str | None = None,
+        since: float | None = None,
+    ) -> None:
+        self.session = session
+        self.plan = plan
+        self.container_id = container_id
+        self.ctx = ctx
+        self.emit = emit
+        self.log = LogReader(engine, plan.ready)
+        self.began = ctx.clock.monotonic() if began is None else began
+        self.again = again or f"sparkctl up {plan.profile} --node {plan.node}"
+        self.since = since
+        self.expected = Expectation()
+        self.saved: LogWriter | None = None
+        self._secrets = secrets_of(plan)
+        self._phase_began = ctx.clock.monotonic()
+        self._why_not: str | None = None
+        self._facts: tuple[EngineFact, ...] = ()  # as they were told last
+        self._moved = asyncio.Event()
+        self._stamps: dict[int, str] = {}  # when lines of failures were written, by their number
+        self._reported: tuple[Phase, Step | None] | None = None
+
+    async def run(self, timeout: float | None) -> Watched:
+        """Watch until the end; ``timeout`` is for the whole verb, in seconds."""
+        works = [self._follow_to_end(), self._wait_for_fatal()]
+        if self.plan.rank == 0:
+            works[1:1] = [self._wait_until_ready()]
+            works.append(self._keep_time(timeout))
+        tasks = [asyncio.ensure_future(work) for work in works]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # In the order of the list: a container that has ended has ended, whatever else was true a moment ago.
+            return next(task for task in tasks if task in done).result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def loads_weights(self) -> bool:
+        """Tell whether the log says that weights are being read now."""
+        return loads_weights(self.log.phase, self.log.step)
+
+    @property
+    def failed_at(self) -> float | None:
+        """When the first failure that stands was told of, None where its log tells of none or has no times."""
+        numbers = [seen.number for seen in self.log.standing if seen.number in self._stamps]
+        at = moment(self._stamps[min(numbers)], "") if numbers else None
+        return None if at is None else at.seconds
+
+    def report(self, phase: Phase | None = None, detail: str | None = None) -> None:
+        """Emit the phase as it is now."""
+        now = self.ctx.clock.monotonic()
+        phase = phase or self.log.phase
+        if self._reported is None or self._reported[0] is not phase:
+            self._phase_began = now
+        self._reported = (phase, self.log.step)
+        self.emit(
+            PhaseChanged(
+                self.ctx.clock.now(), self.plan.node, self.plan.instance, phase,
+                None if phase is Phase.READY else self.log.step, now - self.began, self.expected.seconds, detail,
+                self.expected.parts,
+            )
+        )  # fmt: skip
+
+    # the log
+
+    async def _follow_to_end(self) -> Watched:
+        """Follow through reconnects and restarts of Docker until the container has really ended."""
+        follower = LogFollower(self.session.link, self.container_id, since=self.since)
+        self.report()
+        failures = 0
+        while True:
+            try:
+                if failures and (ended := await self._ended()) is not None:
+                    return ended
+                async with aclosing(follower.follow()) as batches:
+                    async for batch in batches:
+                        failures = 0
+                        self._take(batch)
+                ended = await self._ended()
+                if ended is not None:
+                    return ended
+            except LinkLost:
+                await self.session.link.reconnect()
+            except NoSuchContainer:
+                return Watched(judge.of_end(self.plan, self.log, None, self.again))
+            except DockerDown as down:
+                if failures == 0:
+                    self.emit(Warned(self.ctx.clock.now(), self.plan.node, down.message, down.hint))
+                await self.ctx.clock.sleep(_DOCKER_PAUSE[min(failures, len(_DOCKER_PAUSE) - 1)])
+                failures += 1
+            except DockerError:
+                # The log of a container that is being removed cannot be read: that is its end, not our failure.
+                if failures == len(_DOCKER_PAUSE):
+                    raise
+                await self.ctx.clock.sleep(_DOCKER_PAUSE[failures])
+                failures += 1
+
+    def _take(self, batch: tuple[LogLine, ...]) -> None:
+        lines = masked(batch, self._secrets)
+        if self.saved is not None and self.saved.failed is None:
+            self.saved.write(lines)
+            if self.saved.failed is not None:
+                what = f"the log of {self.plan.instance} is not saved any more: {self.saved.failed}"
+                self.emit(Warned(self.ctx.clock.now(), self.plan.node, what, None))
+        moved = self.log.read(lines)
+        self._stamp(lines)
+        if told := others(lines):
+            self.emit(LogArrived(self.ctx.clock.now(), self.plan.node, self.plan.instance, told))
+        if moved:
+            self.report()
+        facts = tuple(self.log.facts.values())
+        if facts != self._facts:
+            self._facts = facts
+            self.emit(FactsLearned(self.ctx.clock.now(), self.plan.node, self.container_id, facts))
+        self._moved.set()
+
+    def _stamp(self, lines: tuple[LogLine, ...]) -> None:
+        """Keep when the lines of new failures were written."""
+        for seen in self.log.failures:
+            if seen.number not in self._stamps:
+                self._stamps[seen.number] = next(
+                    (one.when for one in lines if one.number == seen.number), lines[0].when
+                )
+
+    async def _ended(self) -> Watched | None:
+        """An ended stream proves nothing by itself: ask Docker. None while the container lives."""
+        container: Container | None
+        try:
+            container = await self.session.docker.inspect(self.container_id)
+        except NoSuchContainer:
+            container = None
+        if container is not None and container.is_alive:
+            await self.ctx.clock.sleep(_POLL)
+            return None
+        if container is not None and container.error:
+            container = replace(container, error=redact(container.error, self._secrets))  # it quotes the command
+        return Watched(judge.of_end(self.plan, self.log, container, self.again))
+
+    # ready
+
+    async def _wait_until_ready(self) -> Watched:
+        while not self.log.ready_line_seen:
+            self._moved.clear()
+            await self._moved.wait()
+        service, manners = self.plan.service, Manners()
+        for question in (readiness.health, readiness.one_token):
+            while True:
+                self._why_not = self._why_not or f"{question.__name__.replace('_', ' ')}: asked, no answer yet"
+                try:
+                    if question is readiness.one_token:
+                        service = await readiness.named(self.session.link, service, manners)
+                    answer = await question(self.session.link, service, manners=manners)
+                except LinkLost:
+                    await self.session.link.reconnect()
+                    continue
+                if answer.good:
+                    self._why_not = None
+                    break
+                self._why_not = answer.told(self._secrets)
+                await self.ctx.clock.sleep(_POLL)
+            if answer.unproven:
+                self.emit(
+                    Warned(
+                        self.ctx.clock.now(),
+                        self.plan.node,
+                        f"{self.plan.instance}: {answer.what}; it is alive, but no token proves it",
+                        "give the profile the same key: args.api-key: ${VAR}",
+                    )
+                )  # fmt: skip
+        return Watched()
+
+    async def _wait_for_fatal(self) -> Watched:
+        while (fatal := self.log.fatal) is None:
+            self._moved.clear()
+            await self._moved.wait()
+        await self.ctx.clock.sleep(_FATAL_GRACE)
+        return Watched(judge.of_fatal_line(self.plan, self.log, fatal))
+
+    # time
+
+    async def _keep_time(self, timeout: float | None) -> Watched:
+        limits = self.plan.timeouts
+        while True:
+            now = self.ctx.clock.monotonic()
+            phase = self.log.phase
+            if timeout is not None and now - self.began > timeout:
+                return self._out_of_time(phase, now - self.began, "--timeout")
+            limit = {Phase.STARTING: limits.starting, Phase.LOADING: limits.loading, Phase.WARMING: limits.warming}.get(
+                phase
+            )
+            if limit is not None and now - self._phase_began > limit:
+                return self._out_of_time(phase, now - self._phase_began, f"start.timeouts.{phase}")
+            await self.ctx.clock.sleep(0.2)
+
+    def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> Watched:
+        link = self.session.link.status
+        if link.state is not NodeState.OK:
+            # What the engine did meanwhile is not known: neither ready nor failed may be said of it.
+            raise Unreachable(
+                self.plan.node,
+                f"{self.plan.node} was lost ({link.detail or link.state}) and did not come back in time; "
+                f"{self.plan.instance} may well go on there",
+                f"when it answers again: {self.again} goes on watching",
+            )
+        return Watched(judge.of_time(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True)

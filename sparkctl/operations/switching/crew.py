@@ -1,0 +1,184 @@
+"""The nodes of one switch: their sessions, their locks, and the journal that lies on each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sparkctl.core.context import Context, NodeLock
+from sparkctl.core.session import Lent, Session
+from sparkctl.core.together import together
+from sparkctl.errors import LinkLost, Refused
+from sparkctl.model.events import SwitchStepped, Warned
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.switch import Found, Journal, SwitchStep
+from sparkctl.operations.lock import StartLock, StepLock, Taken, acquire
+from sparkctl.operations.stream import Emit, told_once
+from sparkctl.operations.switching import journal as journals
+
+_PATIENCE = 60.0  # seconds for a node to be back before the next step is given up
+
+
+class Fenced(Refused):
+    """Another operator has this switch, or what became of it: nothing of it is to be touched from here any more."""
+
+    def __init__(self, instance: str, why: str) -> None:
+        super().__init__(
+            f"the switch to {instance} is not ours any more, and nothing more is done from here: {why}",
+            "see what runs there: sparkctl status",
+        )
+
+
+class _Fence:
+    """A node's lock as the steps of a switch are lent it: had only while the switch is still ours."""
+
+    def __init__(self, crew: Crew, node: NodeName) -> None:
+        self._crew, self._node = crew, node
+
+    async def ensure(self) -> None:
+        """Have it; raises `Fenced`."""
+        await self._crew.ensure(self._node)
+
+
+class Crew:
+    """What every step is given. ``began``: of the verb, by the context's clock. ``is_new``: no journal may lie anywhere
+    before the first step. Leave it with `release`."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        sessions: Mapping[NodeName, Session],
+        journal: Journal,
+        emit: Emit,
+        began: float,
+        *,
+        guarded: bool = True,
+        is_new: bool = False,
+    ) -> None:
+        self.ctx, self.sessions, self.journal, self.began, self.guarded = ctx, sessions, journal, began, guarded
+        self.emit = told_once(emit)  # the same warning of two steps is no news
+        self._locks: dict[NodeName, StartLock | StepLock] = {}
+        # What may lie on each node, as far as we know: None for no journal; nothing known for one that another left.
+        self._lies: dict[NodeName, tuple[Journal | None, ...]] = dict.fromkeys(
+            journal.touched, (None,) if is_new else ()
+        )
+
+    @property
+    def inner(self) -> Context:
+        """The context of a verb that is a step of this: over these connections, under these locks."""
+        locks: dict[NodeName, NodeLock] = {node: _Fence(self, node) for node in self._locks}
+        return replace(self.ctx, lend=self._lend, holds={**self.ctx.holds, **locks})
+
+    def _lend(self, node: Node) -> Session:
+        return Lent(self.sessions[node.name])
+
+    async def lock(self, doing: str) -> None:
+        """Take the locks of all nodes, in the order of their names; raises `Taken` with none of them held."""
+        try:
+            for node in self.journal.touched:
+                warn = self._warner(node)
+                self._locks[node] = await acquire(self.sessions[node], self.ctx, doing, warn, for_switch=True)
+        except BaseException:
+            await self.release()
+            raise
+
+    async def release(self) -> None:
+        """Free the locks; what lies on the nodes stays."""
+        while self._locks:
+            _, lock = self._locks.popitem()
+            await lock.release()
+
+    async def step(self, step: SwitchStep) -> None:
+        """Begin a step: it stands in every node's journal before anything of it is done. Raises `Fenced`."""
+        self.journal = replace(self.journal, step=step)
+        await together(*(self._write(node) for node in self.journal.touched))
+        self.tell(step)
+
+    async def ensure(self, *nodes: NodeName) -> None:
+        """Have the lock of these nodes, or of all, and our own journal on them: what a process that stood still has to ask
+        before it changes anything. Raises `Fenced`."""
+        await together(*(self._through_breaks(node, self._ensure) for node in nodes or self.journal.touched))
+
+    async def _through_breaks(self, node: NodeName, do: Callable[[NodeName], Coroutine[Any, Any, None]]) -> None:
+        """Do something on a node, once more where the connection broke under it."""
+        try:
+            await do(node)
+        except LinkLost:
+            await self.sessions[node].link.reconnect(give_up_after=_PATIENCE)
+            await do(node)
+
+    async def _have_lock(self, node: NodeName) -> None:
+        try:
+            await self._locks[node].ensure()
+        except Taken as taken:
+            raise Fenced(self.journal.instance, taken.message) from taken
+
+    async def _ensure(self, node: NodeName) -> None:
+        await self._have_lock(node)
+        known, mine = self._lies[node], self.journal
+        if not any(known):
+            return  # we have not written there yet
+        view = await journals.read(self.sessions[node])
+        lies = view.journal
+        if view.found is Found.NONE:
+            if None in known:
+                return
+            raise Fenced(self.journal.instance, f"its journal is gone from {node}: another finished it, or undid it")
+        if lies is None:
+            raise Fenced(self.journal.instance, f"whose journal lies on {node} is not known: {view.why}")
+        if (lies.id, lies.operator, lies.since) != (mine.id, mine.operator, mine.since):
+            raise Fenced(self.journal.instance, f"{node}: {journals.words(lies, is_held=False)}")
+
+    async def _write(self, node: NodeName) -> None:
+        """Write the journal over what we wrote last, and over nothing else: asking and writing are one act on the node."""
+        if known := self._lies[node]:
+            self._lies[node] = (*known, self.journal)  # a connection that breaks does not tell whether it was written
+        await self._through_breaks(node, self._put)
+        self._lies[node] = (self.journal,)
+
+    async def _put(self, node: NodeName) -> None:
+        await self._have_lock(node)
+        if await journals.write(self.sessions[node], self.journal, self._lies[node]):
+            return
+        if None not in self._lies[node]:
+            await self._ensure(node)  # says whose it is
+            raise Fenced(self.journal.instance, f"the journal on {node} is not as we left it")
+        view = await journals.read(self.sessions[node])
+        raise journals.underway(node, view, is_held=view.is_held)
+
+    async def forget(self) -> None:
+        """Remove the journal everywhere: there is nothing left to finish."""
+        nodes = [node for node, known in self._lies.items() if known != (None,)]
+        await together(*(self._through_breaks(node, self._remove) for node in nodes))
+
+    async def _remove(self, node: NodeName) -> None:
+        known = self._lies[node]
+        if known:
+            self._lies[node] = (*known, None)  # nor whether it was removed
+        await self._have_lock(node)
+        if not await journals.remove(self.sessions[node], known) and None not in known:
+            await self._ensure(node)
+            raise Fenced(self.journal.instance, f"the journal on {node} is not as we left it")
+        self._lies[node] = (None,)
+
+    def tell(self, step: SwitchStep, proof: str | None = None) -> None:
+        """Say that a step has begun, or what proves it."""
+        clock = self.ctx.clock
+        self.emit(
+            SwitchStepped(
+                clock.now(), self.journal.nodes[0], step, self.journal.instance, proof, clock.monotonic() - self.began
+            )
+        )  # fmt: skip
+
+    def warn(self, node: NodeName | None, message: str, hint: str | None = None) -> None:
+        """Say something of a node that does not end the work."""
+        self.emit(Warned(self.ctx.clock.now(), node, message, hint))
+
+    def _warner(self, node: NodeName) -> Callable[[str], None]:
+        return lambda message: self.warn(node, message)
+
+    @property
+    def ways(self) -> str:
+        """What to do about a switch that is left where it is."""
+        return journals.ways(self.journal)

@@ -1,0 +1,173 @@
+"""A switch from whatever step on: forward to the new one, or back to the old one, and one honest end."""
+
+from __future__ import annotations
+
+from sparkctl.core.context import Interrupted
+from sparkctl.core.planning import container_name
+from sparkctl.errors import DockerDown, ExitCode, NodeError, Refused, SparkctlError
+from sparkctl.model.events import Ended, Outcome
+from sparkctl.model.fit import Fit
+from sparkctl.model.switch import FORWARD, SwitchStep
+from sparkctl.operations.switching import back, forward
+from sparkctl.operations.switching.crew import Crew, Fenced
+from sparkctl.operations.switching.journal import step_number
+from sparkctl.operations.switching.look import sites
+from sparkctl.operations.switching.request import SwitchRequest
+
+_AWAY = (Outcome.UNREACHABLE, Outcome.INTERRUPTED)
+
+
+class SwitchRun:
+    """``request`` is not needed on the way back, which needs no profile: the containers are there."""
+
+    def __init__(self, crew: Crew, request: SwitchRequest | None = None) -> None:
+        self.crew = crew
+        self.request = request
+
+    # forward
+
+    async def forward(self, first: SwitchStep) -> Ended:
+        """Go from ``first`` to the end. Whatever fails on the way leads back, unless its node is not there to do it."""
+        try:
+            return await self._forward(first)
+        except (Interrupted, NodeError, DockerDown) as away:
+            return self._left(away.message, away.exit_code, getattr(away, "node", None))
+        except Fenced:
+            raise
+        except SparkctlError as why:
+            return await self._failed(why, None)
+
+    async def _forward(self, first: SwitchStep) -> Ended:
+        crew, guard = self.crew, self.crew.ctx.interrupt.guard
+        reached = FORWARD.index(first)
+        ended: Ended | None = None
+        if reached <= FORWARD.index(SwitchStep.STOPPING):
+            await crew.step(SwitchStep.STOPPING)
+            await guard(forward.stop_old(crew), "interrupted while the old one stopped")
+        if reached <= FORWARD.index(SwitchStep.RELEASING):
+            await crew.step(SwitchStep.RELEASING)
+            await guard(forward.prove_room(crew, self._fits), "interrupted before the new one was started")
+        if reached <= FORWARD.index(SwitchStep.STARTING):
+            ended = await self._start()
+            if ended.outcome in _AWAY:
+                return self._left(ended.message or "", ExitCode(ended.exit_code), ended.node)
+            if ended.outcome is not Outcome.READY:
+                return await self._failed(None, ended)
+        await crew.step(SwitchStep.CLEARING)
+        await guard(
+            forward.clear_old(crew), f"interrupted: {crew.journal.instance} serves, what was before is not cleared yet"
+        )
+        await crew.forget()
+        gave_way = " and ".join(crew.journal.stops)
+        where = " and ".join(crew.journal.nodes)
+        crew.tell(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
+        left = await guard(forward.what_stays(crew), f"interrupted, but {crew.journal.instance} serves on {where}")
+        message = "; ".join((f"{crew.journal.instance} serves on {where} in place of {gave_way}", *left))
+        return self._ended(Outcome.READY, message=message, endpoint=None if ended is None else ended.endpoint)
+
+    async def _start(self) -> Ended:
+        assert self.request is not None
+        crew, name = self.crew, container_name(self.request.profile)
+        await crew.step(SwitchStep.STARTING)
+        taken = frozenset((node, name) for node in crew.journal.nodes)
+        await crew.ctx.interrupt.guard(forward.make_way(crew, taken), "interrupted before the new one was started")
+        return await forward.start_new(crew, self.request)
+
+    async def _fits(self) -> tuple[Fit, ...]:
+        assert self.request is not None
+        sessions = [self.crew.sessions[node] for node in self.crew.journal.nodes]
+        found = await sites(self.crew.inner, self.request, sessions)
+        for site in found:
+            if site.silent is not None:
+                await self.crew.sessions[site.node].link.connect()  # says why it cannot be asked
+        return tuple(site.coming.fit(frozenset()) for site in found if site.coming is not None)
+
+    async def _failed(self, why: SparkctlError | None, ended: Ended | None) -> Ended:
+        """Go back, or leave it for study where that was asked for."""
+        journal = self.crew.journal
+        if journal.rolls_back:
+            return await self.back(why, ended)
+        try:
+            await self.crew.step(SwitchStep.LEFT)
+        except Fenced:
+            raise
+        except SparkctlError as away:
+            return self._left(away.message, away.exit_code, getattr(away, "node", None))
+        message = (
+            f"{self._story(why, ended)}; it is left as it is, and {' and '.join(journal.stops)} stopped (--no-rollback)"
+        )
+        return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=message, hint=self.crew.ways)
+
+    # back
+
+    async def back(self, why: SparkctlError | None = None, ended: Ended | None = None, *, asked: bool = False) -> Ended:
+        """Bring the old one back. ``asked``: `abort` did, and then it is no failure."""
+        crew, guard = self.crew, self.crew.ctx.interrupt.guard
+        story = self._story(why, ended)
+        try:
+            lost = await guard(back.gone(crew), "interrupted before anything of it was taken back")
+            if lost is not None and asked and crew.journal.step in FORWARD:
+                hint = f"{crew.journal.instance} can still be had: sparkctl resume --node {crew.journal.touched[0]}"
+                raise Refused(f"{lost.message}, so there is nothing to go back to; nothing was done", hint)
+            await crew.step(SwitchStep.UNDOING)
+            await guard(back.undo(crew), "interrupted while the new one was taken away")
+            if lost is not None:
+                await crew.forget()  # there is nothing left that a later try could bring back
+                said = lost.message if asked else f"{story}; and {lost.message}"
+                start = "\n".join(f"start it anew: sparkctl up {name}" for name in crew.journal.stops)
+                return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=start)
+            await crew.step(SwitchStep.RESTORING)
+            serves = await guard(back.restore(crew), "interrupted while the old one started again")
+            await crew.forget()
+        except (Interrupted, NodeError, DockerDown) as away:
+            said = away.message if asked else f"{story}; {away.message}"
+            return self._left(said, away.exit_code, getattr(away, "node", None), ended)
+        except Refused as no:
+            if isinstance(no, Fenced) or crew.journal.step in FORWARD:
+                raise
+            return self._wreck(no, story, ended, asked=asked)
+        except SparkctlError as worse:
+            return self._wreck(worse, story, ended, asked=asked)
+        crew.tell(SwitchStep.RESTORED, "nothing of the switch is left")
+        if asked:
+            return self._ended(Outcome.DONE, message=serves)
+        return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")
+
+    # saying
+
+    def _wreck(self, worse: SparkctlError, story: str, ended: Ended | None, *, asked: bool) -> Ended:
+        """Return the end of a way back that did not get there: it can be tried again."""
+        said = worse.message if asked else f"{story}; and {worse.message}"
+        hint = "\n".join(filter(None, (worse.hint, self.crew.ways)))
+        return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=hint)
+
+    def _story(self, why: SparkctlError | None, ended: Ended | None) -> str:
+        name = self.crew.journal.instance
+        if ended is not None and ended.verdict is not None:
+            late = ended.outcome is Outcome.TIMED_OUT
+            return f"{name} was not ready in time" if late else f"{name} did not start"
+        said = why.message if why is not None else ended.message if ended is not None else None
+        return f"{name} was not started" + (f": {said}" if said else "")
+
+    def _left(self, message: str, code: ExitCode, node: str | None, ended: Ended | None = None) -> Ended:
+        """Return the end of a switch that is left where it is."""
+        outcome = Outcome.INTERRUPTED if code is ExitCode.INTERRUPTED else Outcome.UNREACHABLE
+        said = f"{message}\nthe switch to {self.crew.journal.instance} is left at {step_number(self.crew.journal.step)}"
+        return self._ended(outcome, code, of=ended, message=said, hint=self.crew.ways)
+
+    def _ended(
+        self,
+        outcome: Outcome,
+        code: ExitCode = ExitCode.DONE,
+        *,
+        of: Ended | None = None,
+        message: str,
+        hint: str | None = None,
+        endpoint: str | None = None,
+    ) -> Ended:
+        clock = self.crew.ctx.clock
+        return Ended(
+            clock.now(), outcome, int(code), clock.monotonic() - self.crew.began, self.crew.journal.nodes[0],
+            self.crew.journal.instance, endpoint, message, hint, verdict=None if of is None else of.verdict,
+            log=None if of is None else of.log, more_logs=() if of is None else of.more_logs,
+        )  # fmt: skip
