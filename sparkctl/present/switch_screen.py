@@ -242,9 +242,7 @@ def _end(course: SwitchCourse, end: Ended, scene: SwitchScene, columns: int) -> 
     if end.outcome in (Outcome.READY, Outcome.DONE):
         words, tone = result_line("switch", end, [end.node] if end.node else [], (), scene.ascii_only)
         rows = _sentences(words, columns, "", tone)
-        free = [] if course.plan is None else [one.node for one in course.plan.changes if one.is_free_after]
-        took = row(Span(f"{spoken(end.seconds)} in all", Tone.LABEL))
-        return [*rows, took] + [row(said(f"{one} is free now", Tone.GOOD)) for one in free]
+        return [*rows, row(Span(f"{spoken(end.seconds)} in all", Tone.LABEL))]
     bad = symbol(Phase.FAILED, scene.ascii_only)
     rows = _restored(course, scene, columns)
     has_story = end.verdict is not None

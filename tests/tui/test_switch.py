@@ -130,7 +130,7 @@ async def test_it_is_done_step_by_step_with_its_proofs_and_the_other_spark_is_fr
         assert isinstance(panel, Panel)
         assert panel.room is not None
         assert set(panel.room.switches.before) == {"spark1", "spark2"}, "as sampled, and not as the plan makes it"
-        assert "spark2 is free now" in shown
+        assert "spark2 is free" in shown
         for step in ("checked  ", "stopped  ", "released ", "started  ", "cleared  "):
             assert f"  {step}" in shown, shown
         assert bed.is_new()
