@@ -11,6 +11,7 @@ from sparkctl.model.phase import Phase
 if TYPE_CHECKING:  # the first picture is painted without them
     from sparkctl.core.store import LoadView
     from sparkctl.model.instance import InstanceView
+    from sparkctl.model.switch import Journal
 
 _LOADING = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
@@ -23,7 +24,8 @@ class Situation:
     where it is one of ours. Of an instance whose start failed: whether it ``has_verdict``, the line of its log that is the
     ``proof``, and whether it ``has_change`` that may mend it. ``is_troubled``: something is wrong with the selected node that
     is no finding, or with the config. ``switch_trouble``: why the switch that is shown cannot be done now.
-    ``switch_left``: whether one was left on these Sparks; False: one goes on there; None: there is none that is known.
+    ``switch_left``: whether one was left on these Sparks; False: one goes on there; None: there is none that is known;
+    ``journal``: that one, where it can be read.
     """
 
     names: tuple[NodeName, ...] = ()
@@ -42,6 +44,7 @@ class Situation:
     is_troubled: bool = False
     switch_trouble: str | None = None
     switch_left: bool | None = None
+    journal: Journal | None = None
 
     @property
     def view(self) -> LoadView | None:

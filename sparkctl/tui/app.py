@@ -23,9 +23,11 @@ from sparkctl.tui import screens
 from sparkctl.tui.config_watch import read_again
 from sparkctl.tui.deeds import Deeds
 from sparkctl.tui.keyboard import Keyboard
+from sparkctl.tui.layout import CSS
 from sparkctl.tui.orders import Orders
 from sparkctl.tui.overview import Overview
 from sparkctl.tui.screen import PanelScreen, bound
+from sparkctl.tui.selection import Selection
 from sparkctl.tui.setup import Setup
 from sparkctl.tui.speech import Speech
 from sparkctl.tui.terminal import Terminal, forget_much, look_no_more
@@ -50,27 +52,7 @@ class Panel(Speech):
     BINDINGS: ClassVar[list[BindingType]] = bound(None)
     ENABLE_COMMAND_PALETTE = False  # the panel has its own: plain, framed, of its actions alone
     NOTIFICATION_TIMEOUT = 5.0
-    CSS = """
-    Toast { max-width: 70; padding: 0 1; }
-    ToastRack { margin-bottom: 2; }
-    ModalScreen ToastRack { display: none; }
-    Panel.-ascii Toast.-information { border-left: ascii $success; }
-    Panel.-ascii Toast.-warning { border-left: ascii $warning; }
-    Panel.-ascii Toast.-error { border-left: ascii $error; }
-    Dialog { align: center middle; background: $background 60%; }
-    Dialog Input { border: none; height: 1; padding: 0; }
-    CommandLine { align: left bottom; background: transparent; }
-    CommandLine Sheet { height: 1; background: $surface; }
-    CommandLine Horizontal { height: 1; }
-    CommandLine #colon { width: 2; }
-    CommandLine Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
-    PanelScreen { layout: vertical; overflow: hidden; }
-    PanelScreen > #head, PanelScreen > #foot { height: 1; }
-    PanelScreen > #small { display: none; height: 1fr; }
-    PanelScreen > .body { height: 1fr; }
-    PanelScreen.-tiny > * { display: none; }
-    PanelScreen.-tiny > #small { display: block; }
-    """
+    CSS = CSS
 
     def __init__(self, setup: Setup) -> None:
         colourless = bool(os.environ.get("NO_COLOR"))
@@ -84,8 +66,7 @@ class Panel(Speech):
         self.config_fault: SparkctlError | None = None  # of the file as it is now; what was read before it stays
         self._colourless = colourless
         self._sparks = setup.nodes
-        self._chosen = 0
-        self._instances: dict[str, str] = {}  # the selected instance of each node
+        self._selection = Selection()
         self._room: Room | None = None
         self.keyboard = Keyboard(self)
         self._deeds = Deeds(self)
@@ -109,8 +90,7 @@ class Panel(Speech):
     @property
     def node(self) -> NodeName | None:
         """The selected one."""
-        names = self.names
-        return names[min(self._chosen, len(names) - 1)] if names else None
+        return self._selection.node(self.names)
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -156,6 +136,7 @@ class Panel(Speech):
         now = Situation(
             names, views, self.node, self._instance(), self.setup.readonly, self.setup.recording is not None,
             screens.AVAILABLE, switch_left=None if self._room is None else self._room.switch_left,
+            journal=None if self._room is None else self._room.journals.left,
         )  # fmt: skip
         now = now if self.front is None else self.front.selected(now)
         return now if self._room is None else replace(now, is_troubled=self.wrong(now).is_more_than_findings)
@@ -177,18 +158,17 @@ class Panel(Speech):
         if self._room is None:
             return None
         if held is not None:
-            glances = tuple(replace(one, chosen=self._instances.get(one.name)) for one in held.glances)
-            at = min(self._chosen, max(0, len(glances) - 1))
+            glances = tuple(replace(one, chosen=self._selection.instances.get(one.name)) for one in held.glances)
+            at = self._selection.at(len(glances))
             return replace(held, glances=glances, chosen=at, notices=self._room.notices.shown)
-        return self._room.scene(self.names, self._chosen, self._instances, self._sparks, self.ascii_only)
+        at = self._selection.at(len(self.names))
+        return self._room.scene(self.names, at, self._selection.instances, self._sparks, self.ascii_only)
 
     def _instance(self) -> str | None:
-        """Return the selected instance of the selected node: the one that was chosen, else the one that matters most."""
+        """Return the selected instance of the selected node."""
         if self._room is None or self.node is None:
             return None
-        names = self._room.instances(self.node)
-        mine = self._instances.get(self.node)
-        return mine if mine in names else names[0] if names else None
+        return self._selection.instance(self.node, self._room.instances(self.node))
 
     def repaint(self) -> None:
         """Show the state as it is now, on the screen that can be seen, unless that is held."""
@@ -347,19 +327,18 @@ class Panel(Speech):
 
     def choose(self, index: int) -> None:
         """Select a Spark."""
-        self._chosen = max(0, min(index, len(self.names) - 1))
+        self._selection.choose(index, len(self.names))
         self.moved()
 
     def choose_next(self, by: int) -> None:
         """Select another Spark; after the last comes the first."""
-        self.choose((self._chosen + by) % len(self.names))
+        self.choose((self._selection.at(len(self.names)) + by) % len(self.names))
 
     def choose_instance(self, by: int) -> None:
         """Select another instance of the selected Spark."""
         names = [] if self._room is None or self.node is None else self._room.instances(self.node)
         if names and self.node is not None:
-            at = names.index(self._instance() or names[0])
-            self._instances[self.node] = names[max(0, min(len(names) - 1, at + by))]
+            self._selection.choose_instance(self.node, names, by)
             self.moved()
 
     def pause(self) -> None:
@@ -372,7 +351,7 @@ class Panel(Speech):
 
     def prefer(self, node: NodeName, instance: str) -> None:
         """Let this instance be the one that is selected on its node."""
-        self._instances[node] = instance
+        self._selection.prefer(node, instance)
 
     # --- what it is told to do ---
 

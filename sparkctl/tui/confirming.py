@@ -17,10 +17,6 @@ from sparkctl.tui.dialogs import Asking, Choice, Question, paragraph
 
 DO = "do"  # what both dialogs give for a yes
 _STOPS = ("down", "up", "free")
-_LEFT = {
-    "resume": "Go on with the switch that was left, at the step that it had come to?",
-    "abort": "Undo the switch that was left? What it started goes, and what it stopped serves again.",
-}
 
 
 def asks(one: Action, words: Sequence[str], now: Situation) -> bool:
@@ -96,7 +92,7 @@ def _answers(one: InstanceView, now: Situation) -> list[Row]:
 def _asked(words: Sequence[str], now: Situation) -> list[Row]:
     """Return the question, and of a model on several Sparks what becomes of its parts."""
     ended = ended_by(now, words) if words[0] in _STOPS else ()
-    asked = paragraph(_what(words, tuple(dict.fromkeys(str(one.node) for one in ended))), Tone.STRONG)
+    asked = paragraph(_what(words, tuple(dict.fromkeys(str(one.node) for one in ended)), now), Tone.STRONG)
     asked += _freed(ended, aimed_at(words)[1], now) if words[0] == "free" else []
     spread = {one.name: one for one in ended if words[0] == "down" and parts_of(one) > 1}
     for name, one in spread.items():
@@ -131,7 +127,7 @@ def _freed(ended: Sequence[InstanceView], nodes: Sequence[str], now: Situation) 
     return rows
 
 
-def _what(words: Sequence[str], there_it_is: Sequence[str]) -> str:
+def _what(words: Sequence[str], there_it_is: Sequence[str], now: Situation) -> str:
     """Return what a dangerous command line will do, as a question."""
     names, nodes = meant(words[1:])
     nodes = nodes or list(there_it_is)
@@ -140,11 +136,24 @@ def _what(words: Sequence[str], there_it_is: Sequence[str]) -> str:
         return f"Stop what runs as {names[0]}{there}, and start it anew?"
     if words[0] == "free":
         return f"Stop everything that sparkctl started on {' and '.join(aimed_at(words)[1])}?"
-    if words[0] in _LEFT:
-        return _LEFT[words[0]]
+    if words[0] in ("resume", "abort"):
+        return _of_left(words[0], now)
     if words[0] != "down":
         return f"Run this{' for' + there.removeprefix(' on') if there else ''}?"
     return f"{does} {'every instance that sparkctl started' if '--all' in words else (names or ['it'])[0]}{there}?"
+
+
+def _of_left(verb: str, now: Situation) -> str:
+    """Return what would become of the models of a switch that was left, by their names where its journal says them."""
+    one = now.journal
+    if one is None:
+        what, new, old = "the switch that was left", "What it started", "what it stopped"
+    else:
+        what = f"the switch to {one.instance} that {one.operator} left at its step {one.step}"
+        new, old = one.instance, " and ".join(one.stops)
+    if verb == "resume":
+        return f"Go on with {what}?"
+    return f"Undo {what}? {new} goes{f', and {old} serves again' if old else ''}."
 
 
 class TypedName(Question):

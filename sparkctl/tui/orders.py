@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparkctl.model.node import NodeName
     from sparkctl.model.profile import Profile
     from sparkctl.tui.app import Panel
-    from sparkctl.tui.picker import Offer
+    from sparkctl.tui.offers import Offer
 
 _SAME = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs
 _HELP = frozenset(("--help", "-h"))

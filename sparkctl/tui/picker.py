@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -20,20 +19,12 @@ from sparkctl.present.spans import Row, Span, Tone, cells, cut, ends, row, said,
 from sparkctl.present.starting import for_several, obstacles, standing_rows
 from sparkctl.present.symbols import symbol
 from sparkctl.tui.dialogs import Choice, Dialog, paragraph
+from sparkctl.tui.offers import Offer
 
 _ANYWAY = "anyway"
 
 _NAME = 24  # columns that a name may take in any terminal
 _LOOK = 1.0  # seconds between two looks at the Sparks
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A profile that can be started; ``profile`` is None for one that cannot be read, and ``trouble`` is why."""
-
-    name: str
-    profile: Profile | None
-    trouble: str | None = None
 
 
 def _about(profile: Profile) -> str:

@@ -25,7 +25,7 @@ from sparkctl.present.shelf import Preview, Shelf, left
 from sparkctl.present.shelf_order import ORDERS, Order
 from sparkctl.tui.edit_profile import edit_profile, mend_profile
 from sparkctl.tui.listing import ListScreen
-from sparkctl.tui.picker import Offer
+from sparkctl.tui.offers import Offer
 from sparkctl.tui.screen import bound
 
 if TYPE_CHECKING:

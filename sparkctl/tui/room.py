@@ -14,38 +14,37 @@ from typing import TYPE_CHECKING, Any
 
 from textual.screen import ModalScreen
 
-from sparkctl.core.actions import DOCTOR, OVERVIEW, SWITCH, ActionId
+from sparkctl.core.actions import OVERVIEW, ActionId
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.core.context import Interrupt
-from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.store import LoadView
 from sparkctl.core.together import end
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.ask import Nobody
-from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, PlanMade, SwitchFound, Warned
-from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, PlanMade, Warned
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.switch import Found, JournalView
 from sparkctl.operations.doctor import doctor
-from sparkctl.operations.preview import home_on, planned
+from sparkctl.operations.preview import planned
 from sparkctl.present.farewell import farewell
 from sparkctl.present.glance import COMING, Glance, glance, in_order
 from sparkctl.present.keys import key_words
 from sparkctl.present.overview import Scene
-from sparkctl.present.plan_text import plan_lines
-from sparkctl.present.results import guard_notice, refused_rows, result_line, warning_notice
-from sparkctl.present.spans import Row, Tone, row, said
-from sparkctl.present.switch_line import course_line, journal_words, left_lines, moved_row, moved_short
+from sparkctl.present.results import guard_notice, warning_notice
+from sparkctl.present.spans import Row, Tone
+from sparkctl.present.switch_line import course_line, moved_row, moved_short
 from sparkctl.present.wrong import Wrong
 from sparkctl.tui.asker import Dialogs
 from sparkctl.tui.bridge import Bridge
 from sparkctl.tui.crew import Crew
-from sparkctl.tui.dialogs import Reader, paragraph
+from sparkctl.tui.endings import over
 from sparkctl.tui.examinations import Examinations
 from sparkctl.tui.fits import Fits
+from sparkctl.tui.homes import Homes
 from sparkctl.tui.jobs import Job, Jobs
+from sparkctl.tui.journals import Journals
 from sparkctl.tui.notices import Notices
-from sparkctl.tui.picker import Offer
+from sparkctl.tui.offers import Offer, all_offers
 from sparkctl.tui.player import Player
 from sparkctl.tui.setup import Started
 from sparkctl.tui.story import tell
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 _DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
-_SWITCHING = ("switch", "resume", "abort")  # their screen tells how they end
 _RECENT = 3
 _PATIENCE = 2.0  # seconds
 
@@ -87,11 +85,10 @@ class Room:
         self.examinations = Examinations()
         self.switches = Switches()
         self.moves = Moves()
-        self._journal_seen: dict[NodeName, float] = {}
-        self._switch_ended = 0.0  # when the last one from here did, unix seconds
+        self.journals = Journals(lambda: self.bridge.store)
         self.fits = Fits(self)
         self._beside: set[asyncio.Task[None]] = set()
-        self._homes: dict[NodeName, str | None] = {}  # None: being asked
+        self._homes = Homes(self, panel.spawn)
         self.recorded: Sequence[Event] = ()
         self.player: Player | None = None  # of a recording
         self.turn = asyncio.Event()  # of the recording: set, and another one in its place, when it begins anew
@@ -178,7 +175,7 @@ class Room:
         return plan.ready.line if plan is not None else self._ready_lines.get((name, instance))
 
     def scene(
-        self, names: Sequence[NodeName], chosen: int, instances: Mapping[str, str], nodes: Sequence[Node], ascii_only: bool
+        self, names: Sequence[NodeName], chosen: int, instances: Mapping[NodeName, str], nodes: Sequence[Node], ascii_only: bool
     ) -> Scene:  # fmt: skip
         """Return what the overview shows."""
         addresses = {node.name: node.host for node in nodes}
@@ -194,44 +191,17 @@ class Room:
         """Return a line for the switch that goes on here, and one for all that is carried."""
         course = self.switches.running
         switch = [] if course is None else [course_line(course, self.now(), self._key(ActionId.SWITCH), ascii_only)]
-        switch += [] if course is not None else self._others_switches(ascii_only)
+        words = ((ActionId.RESUME, "goes on with it"), (ActionId.ABORT, "undoes it"))
+        keys = [
+            (key, word) for action, word in words if (key := self._key(action)) is not None and not self.is_replaying
+        ]
+        switch += [] if course is not None else self.journals.rows(keys, ascii_only)
         return (*switch, *(moved_row(one, ascii_only) for one in self.moves.going))
-
-    def _journals(self) -> dict[str, tuple[NodeName, JournalView]]:
-        """Return what lies on the Sparks of switches, each once: by its number, or by the Spark where that cannot be read."""
-        found: dict[str, tuple[NodeName, JournalView]] = {}
-        for name in self.bridge.store.nodes:
-            view = self.bridge.store.switch(name)
-            was_ours = self._journal_seen.get(name, 0.0) < self._switch_ended  # and what it said is over
-            if view is not None and view.found is not Found.NONE and not was_ours:
-                key = name if view.journal is None else view.journal.id
-                if key not in found or view.is_held:
-                    found[key] = name, view
-        return found
 
     @property
     def switch_left(self) -> bool | None:
         """Whether a switch was left on the Sparks; False: one goes on; None: there is none that is known."""
-        if self.switches.running is not None:
-            return False
-        views = [view for _, view in self._journals().values()]
-        return not any(view.is_held for view in views) if views else None
-
-    def _others_switches(self, ascii_only: bool) -> list[Row]:
-        """Return a line for each switch that somebody else does, or that was left."""
-        keys = [
-            (key, word)
-            for action, word in ((ActionId.RESUME, "goes on with it"), (ActionId.ABORT, "undoes it"))
-            if (key := self._key(action)) is not None and not self.is_replaying
-        ]
-        return [
-            line
-            for name, view in self._journals().values()
-            for line in left_lines(
-                journal_words(name, view), () if view.is_held or view.journal is None else tuple(keys),
-                is_held=view.is_held, ascii_only=ascii_only,
-            )
-        ]  # fmt: skip
+        return False if self.switches.running is not None else self.journals.is_left
 
     def _key(self, action: ActionId) -> str | None:
         """Return the key of an action, None where this panel does not have it."""
@@ -333,23 +303,7 @@ class Room:
 
     async def offers(self) -> list[Offer]:
         """Return the profiles that there are; reading them takes a moment, and is done beside the loop."""
-
-        def read() -> list[Offer]:
-            library, found = ProfileLibrary(), []
-            for name in library.names():
-                try:
-                    found.append(Offer(name, library.load(name)))
-                except SparkctlError as error:
-                    found.append(Offer(name, None, error.message.splitlines()[0]))
-            return sorted(found, key=rank)
-
-        recent = self.recent
-
-        def rank(one: Offer) -> tuple[bool, int, str]:
-            """What was started last comes first, what cannot be read last."""
-            return one.profile is None, recent.index(one.name) if one.name in recent else len(recent), one.name
-
-        return await asyncio.to_thread(read)
+        return await asyncio.to_thread(all_offers, self.recent)
 
     def examine(self, nodes: Sequence[Node]) -> None:
         """Let `doctor` look at these nodes, but for those that it looks at already: none waits for another."""
@@ -368,49 +322,22 @@ class Room:
         return replace(started, events=lambda: self.examinations.follow(started.events(), names))
 
     def home(self, node: Node) -> str | None:
-        """Return the user's home on a node; None while it is not known, and then it is asked for where the node answers."""
-        if node.name not in self._homes and self.bridge.store.view(node.name).state is NodeState.OK:
-            self._homes[node.name] = None
-            self._panel.spawn(self._ask_for_home(node))
-        return self._homes.get(node.name)
-
-    async def _ask_for_home(self, node: Node) -> None:
-        try:
-            self._homes[node.name] = await home_on(self.unasked, node)
-        except SparkctlError:
-            del self._homes[node.name]  # the tile says what is wrong with the node; asked again when it answers
-        self.bridge.changed()
+        """Return the user's home on a node; None while it is not known."""
+        return self._homes.of(node)
 
     def plan(self, profile: Profile, node: Node, home: str) -> LaunchPlan:
         """Return the launch that `up` would make. Raises `InvalidInput` for what it would refuse in the profile."""
         return planned(self.context, profile, node, home, os.environ)
 
     def _finished(self, job: Job, defect: BaseException | None) -> None:
-        """Say how a verb ended: below the tiles, and in a dialog where there is more to read."""
-        panel, started = self._panel, job.started
-        if defect is not None:
-            words, tone = f"a defect in sparkctl: {type(defect).__name__}: {defect}", Tone.BAD
-        elif job.ended is not None:
-            nodes = [job.ended.node] if job.ended.node else list(started.nodes)
-            words, tone = result_line(started.verb, job.ended, nodes, job.caches, panel.ascii_only)
-        else:
-            return
-        if started.verb == "doctor" and job.ended is not None and not job.ended.message:
-            self.bridge.changed()  # what it found says all
-            return
-        if started.verb == "sync":
-            self.moves.over(job.ended)
-        details = self._details(job)
-        if panel.front is not None and panel.front.PLACE == DOCTOR:
-            self.examine([node for node in panel.sparks if node.name in started.nodes])  # is it mended?
+        """Keep what a verb has told, and say how it ended."""
+        started, ended = job.started, job.ended
         if started.verb == "up" and job.instance is not None:
             self._warned.update({(NodeName(name), job.instance): tuple(job.warnings) for name in started.nodes})
-        if details is not None and job.ended is not None and job.ended.outcome is Outcome.REFUSED:
-            self.bridge.refused(job.ended, started.words, NodeName(started.nodes[0]) if started.nodes else None)
-        is_seen = panel.front is not None and panel.front.PLACE == SWITCH and started.verb in _SWITCHING
-        self.notice(words, tone, is_shown=details is not None or is_seen)
-        if details is not None:
-            panel.push_screen(details)
+        was_refused = started.verb == "up" and ended is not None and ended.outcome is Outcome.REFUSED
+        if self.is_taken_over and was_refused and ended is not None and ended.message:
+            self.bridge.refused(ended, started.words, NodeName(started.nodes[0]) if started.nodes else None)
+        over(self, self._panel, job, defect)
         self.recent = self.context.history.recent_profiles(_RECENT)
         self.bridge.changed()
 
@@ -426,27 +353,6 @@ class Room:
                 tone, "error"
             )
             self._panel.say(words, severity=severity)
-
-    def _details(self, job: Job) -> Reader | None:
-        """Return what there is to read about what was done, None where one line tells it."""
-        panel = self._panel
-        ended, wide = job.ended, min(96, panel.size.width - 10)
-        if (
-            self.is_taken_over
-            and job.started.verb == "up"
-            and ended
-            and ended.outcome is Outcome.REFUSED
-            and ended.message
-        ):
-            rows = refused_rows(job.started.words, ended, wide)
-            return Reader("not started", [(), *rows, ()], Tone.ATTENTION)
-        if job.plan is not None and job.ended is not None and job.ended.outcome is Outcome.PLANNED:
-            rows = [row(said(line)) for line in plan_lines(job.plan.plan, min(96, panel.size.width - 10))]
-            return Reader("a dry run: nothing was changed", [(), *rows, ()])
-        if job.started.verb in ("down", "free") and ended is not None and ended.outcome is Outcome.PLANNED:
-            rows = [each for line in (ended.message or "").splitlines() for each in paragraph(line, columns=wide)]
-            return Reader("a dry run: nothing was changed", [(), *rows, ()])
-        return None
 
     def _rewound(self) -> None:
         """Forget what a recording has told: it begins anew."""
@@ -474,12 +380,11 @@ class Room:
             self.notice(*warning_notice(event, self._panel.ascii_only), is_shown=is_told)
         if isinstance(event, GuardActed) and (notice := guard_notice(event, self._panel.ascii_only)) is not None:
             self.notice(*notice)
-        if isinstance(event, SwitchFound):
-            self._journal_seen[event.node] = event.ts
+        self.journals.take(event)
         was_running = self.switches.running is not None
         self.switches.take(event, self.bars)
         if was_running and self.switches.running is None:
-            self._switch_ended = event.ts
+            self.journals.ended(event.ts)
         if self.moves.take(event):
             self.bridge.changed()
         self.bridge.take(event)

@@ -174,7 +174,8 @@ async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by
             assert "✕" not in shown
             assert "o goes on with it  A undoes it" in shown
             await pilot.press("A")
-            shown = await until(pilot, "Undo the switch that was left?")
+            shown = await until(pilot, f"Undo the switch to {NEW} that ada@desk left")
+            assert f"{OLD} serves again" in " ".join(shown.replace("│", " ").split())
             assert "[ Cancel ]" in shown
             await pilot.press("tab", "enter")
             await until(pilot, f"{OLD} serves again")

@@ -1,0 +1,63 @@
+"""How a verb ended: in one line, and in a dialog where there is more to read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkctl.core.actions import DOCTOR, SWITCH
+from sparkctl.model.events import Ended, Outcome
+from sparkctl.present.plan_text import plan_lines
+from sparkctl.present.results import refused_rows, result_line
+from sparkctl.present.spans import Row, Tone, row, said
+from sparkctl.tui.dialogs import Reader, paragraph
+
+if TYPE_CHECKING:
+    from sparkctl.tui.app import Panel
+    from sparkctl.tui.jobs import Job
+    from sparkctl.tui.room import Room
+
+_SWITCHING = ("switch", "resume", "abort")  # their screen tells how they end
+_WIDEST = 96
+
+
+def over(room: Room, panel: Panel, job: Job, defect: BaseException | None) -> None:
+    """Say how a verb ended: below the tiles, and in a dialog where there is more to read."""
+    started, ended = job.started, job.ended
+    if defect is not None:
+        words, tone = f"a defect in sparkctl: {type(defect).__name__}: {defect}", Tone.BAD
+    elif ended is not None:
+        nodes = [ended.node] if ended.node else list(started.nodes)
+        words, tone = result_line(started.verb, ended, nodes, job.caches, panel.ascii_only)
+    else:
+        return
+    if started.verb == "doctor" and ended is not None and not ended.message:
+        return  # what it found says all
+    if started.verb == "sync":
+        room.moves.over(ended)
+    if panel.front is not None and panel.front.PLACE == DOCTOR:
+        room.examine([node for node in panel.sparks if node.name in started.nodes])  # is it mended?
+    details = _details(job, min(_WIDEST, panel.size.width - 10), by_hand=room.is_taken_over)
+    is_seen = panel.front is not None and panel.front.PLACE == SWITCH and started.verb in _SWITCHING
+    room.notice(words, tone, is_shown=details is not None or is_seen)
+    if details is not None:
+        panel.push_screen(details)
+
+
+def _details(job: Job, columns: int, *, by_hand: bool) -> Reader | None:
+    """Return what there is to read about what was done, None where one line tells it."""
+    ended = job.ended
+    if ended is None:
+        return None
+    if by_hand and job.started.verb == "up" and ended.outcome is Outcome.REFUSED and ended.message:
+        return Reader("not started", [(), *refused_rows(job.started.words, ended, columns), ()], Tone.ATTENTION)
+    if ended.outcome is Outcome.PLANNED and (rows := _planned(job, ended, columns)):
+        return Reader("a dry run: nothing was changed", [(), *rows, ()])
+    return None
+
+
+def _planned(job: Job, ended: Ended, columns: int) -> list[Row]:
+    if job.plan is not None:
+        return [row(said(line)) for line in plan_lines(job.plan.plan, columns)]
+    if job.started.verb in ("down", "free"):
+        return [each for line in (ended.message or "").splitlines() for each in paragraph(line, columns=columns)]
+    return []
