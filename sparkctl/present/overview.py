@@ -22,7 +22,7 @@ from sparkctl.present.tile_curves import most_power
 
 _LEVELS = {Level.WARNING: Tone.ATTENTION, Level.ERROR: Tone.BAD}
 _AIRY = 10  # lines from which on what stands below the tiles has room between its parts
-_MOST_HAPPENED = 6
+_MOST_HAPPENED = 6  # where there is little room; else as many as fill half of it
 _TONES = {Severity.PROBLEM: Tone.BAD, Severity.WARNING: Tone.ATTENTION, Severity.NOTE: Tone.LABEL}
 
 
@@ -92,7 +92,7 @@ def _below(scene: Scene, shown: int, columns: int, room: int) -> list[Row]:
     airy = left >= _AIRY
     if airy:
         left -= 2
-    logs, happened = _logs(scene), _happened(scene)
+    logs, happened = _logs(scene), _happened(scene, max(_MOST_HAPPENED, left // 2))
     whole = _whole_findings(scene, columns)
     found = whole if len(whole) <= left // 2 else _findings(scene)
     for_logs = min(len(logs), max(left - len(found) - len(happened), left // 2))
@@ -119,9 +119,9 @@ def _last(rows: list[Row], count: int) -> list[Row]:
     return rows[len(rows) - count :] if count else []
 
 
-def _happened(scene: Scene) -> list[Row]:
+def _happened(scene: Scene, most: int) -> list[Row]:
     names = max((len(one.name) for one in scene.glances), default=0)
-    return [happened_row(one, names) for one in scene.happened[-_MOST_HAPPENED:]]
+    return [happened_row(one, names) for one in scene.happened[-most:]]
 
 
 def _findings(scene: Scene) -> list[Row]:

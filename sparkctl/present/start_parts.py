@@ -53,7 +53,7 @@ def start_parts(one: InstanceView, seen: Glance, space: Space) -> list[Part]:
         rows.append(row(label(""), Span("longer than usual", Tone.ATTENTION)))
     if stops or course is None or course.is_over:
         return [Part(1, tuple(rows))]
-    along = _along(course, seen, space)
+    along = _along(course, seen, space, tells_now=now is not None)
     return [Part(1, tuple(rows)), *([Part(4, (along,))] if along else [])]
 
 
@@ -126,16 +126,20 @@ def step_done(step: Step) -> str:
     return "" if step.fraction is None else f"{step.fraction * 100:.0f} %"
 
 
-def _along(course: Course, seen: Glance, space: Space) -> Row:
-    """Return ``caches ✓ −38.2   weights ✓   then warming up``; what the page cache gave back stays longest."""
+def _along(course: Course, seen: Glance, space: Space, *, tells_now: bool = True) -> Row:
+    """Return ``caches ✓ −38.2   weights ✓   then warming up``; what the page cache gave back stays longest. What goes on now
+    stands between them where no row of its own ``tells_now``: what comes next is not what is."""
     done = [(_past(one), _given_back(one, seen)) for one in merged(course.stretches) if one.ended is not None]
     coming = [name for name, _ in _coming(course)]
+    last = course.stretches[-1] if course.stretches else None
+    doing = "" if tells_now or last is None or last.ended is not None else _doing(last)
     more = " …" if len(coming) > _NEXT else ""
     then = Span(f"then {', '.join(coming[:_NEXT])}{more}", Tone.LABEL) if coming else None
     while True:
         spans: list[Span] = [label("")]
         for name, more in done:
             spans += [Span(f"{name} ", Tone.LABEL), Span("✓", Tone.GOOD), Span(f"{more}   ", Tone.LABEL)]
+        spans += [Span(f"{doing}   ", Tone.VALUE)] if doing else []
         if then is not None:
             spans.append(then)
         if not done or width(spans) <= space.columns:

@@ -154,6 +154,17 @@ def test_a_step_without_progress_of_its_own_goes_by_its_time() -> None:
     assert "0:10" not in lines(seen(coming, starts={"qwen36": start}, courses={"qwen36": unknown}))
 
 
+def test_what_goes_on_is_said_before_what_comes_next_also_where_no_progress_of_it_is_known() -> None:
+    coming = replace(READY, phase=Phase.LOADING, step=None, numbers=None)
+    begun = after(None, PhaseChanged(NOW - 20, NODE, "qwen36", Phase.STARTING, None, 10.0))
+    course = after(begun, PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, None, 20.0))
+    assert course is not None
+    shown = " ".join(lines(seen(coming, courses={"qwen36": course})).split())
+    assert "started ✓ loading then warming up" in shown
+    told = replace(coming, step=Step("weights", 12, 18))
+    assert "✓ then warming up" in " ".join(lines(seen(told, courses={"qwen36": course})).split()), "its row says it"
+
+
 def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:
     verdict = Verdict(
         Cause.CUDA_OUT_OF_MEMORY,
@@ -312,6 +323,19 @@ def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
         )
         assert before == after, name
         assert before or columns == 80, name
+
+
+def test_where_there_is_room_more_of_what_happened_is_seen() -> None:
+    happened = tuple(Happening(NOW, NODE, f"event {at:02}", Tone.VALUE, ("node",)) for at in range(20))
+    scene = Scene((seen(READY), seen(READY)), 0, happened=happened)
+    counts = [
+        sum("event " in line for line in map(text, overview(scene, columns, high).rows))
+        for columns, high in ((80, 22), (200, 68))
+    ]
+    assert counts[0] <= 6 < counts[1]
+    logs = replace(scene, lines=(LastLine(NODE, "q", "a line of a log"),) * 40)
+    told = [text(line) for line in overview(logs, 200, 68).rows]
+    assert sum("a line of a log" in line for line in told) >= sum("event " in line for line in told) > 6
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
