@@ -78,7 +78,10 @@ def _whole(shelf: Shelf, profile: Profile, columns: int, lines: int) -> list[Row
         rows += fit_line(fit, columns, shelf.ascii_only)
     view = next((view for view in shelf.views if view.name == shelf.node), None)
     if view is not None:
-        standing = [cut(each, columns) for each in standing_rows(profile, view, shelf.ascii_only, columns, fit)]
+        standing = [
+            cut(each, columns)
+            for each in standing_rows(profile, view, shelf.ascii_only, columns, fit, is_counting=is_fitted)
+        ]
         if is_fitted and lines < _ROOMY:
             rows, later = [*rows, *standing[-1:]], standing[:-1]
         else:
@@ -99,7 +102,7 @@ def _whole(shelf: Shelf, profile: Profile, columns: int, lines: int) -> list[Row
     infos = check_rows(shelf, columns, (Level.INFO,))
     sums = fit_sum(fit, columns)
     command = _command(shelf.preview, columns)
-    legend = [cut(fit_legend(shelf.ascii_only), columns)] if shelf.fits else []
+    legend = [] if _has_legend(shelf, profile, columns) else [cut(fit_legend(shelf.ascii_only), columns)]
     blocks = [[*later, *legend], [*_SUM_HEAD, *sums] if sums else [], infos]
     return [*rows, *command, *(each for block in blocks if block for each in ((), *block))]
 
@@ -125,6 +128,16 @@ def _nodes_row(shelf: Shelf, profile: Profile, columns: int) -> Row:
     room."""
     if not shelf.names:
         return row(Span("no Spark is configured", Tone.STALE))
+    spans = _sparks(shelf, profile)
+    return (*spans, *fit_legend(shelf.ascii_only)) if shelf.fits and _has_legend(shelf, profile, columns) else spans
+
+
+def _has_legend(shelf: Shelf, profile: Profile, columns: int) -> bool:
+    """Tell whether the row of the Sparks has room for what the signs mean, or there is no sign."""
+    return not shelf.fits or width(_sparks(shelf, profile)) + width(fit_legend(shelf.ascii_only)) <= columns
+
+
+def _sparks(shelf: Shelf, profile: Profile) -> Row:
     spans: list[Span] = [Span("on   ", Tone.LABEL)]
     for name in shelf.names:
         mine = name == shelf.node
@@ -132,8 +145,7 @@ def _nodes_row(shelf: Shelf, profile: Profile, columns: int) -> Row:
         spans.append(said(f"[ {name} ]" if mine else f"  {name}  ", tone))
         if (profile.name, name) in shelf.fits:
             spans += [Span(" "), fit_sign(shelf.fits[profile.name, name], shelf.ascii_only), Span(" ")]
-    legend = fit_legend(shelf.ascii_only) if shelf.fits else ()
-    return (*spans, *legend) if width(spans) + width(legend) <= columns else tuple(spans)
+    return tuple(spans)
 
 
 def _command(preview: Preview, columns: int) -> list[Row]:

@@ -310,3 +310,14 @@ def test_what_fits_with_little_to_spare_looks_like_nothing_else(shelf: Shelf, as
     words = shown(replace(shelf, names=(ONE,), fits={("qwen36", ONE): tight}, ascii_only=ascii_only), 200, 60)
     assert "spark1: tight, 2.0 GiB" in words
     assert "it is tight, 10.0 GiB of the sum are estimates" in words
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_while_it_is_counted_no_other_figure_stands_for_it_and_the_signs_are_explained_once(
+    shelf: Shelf, columns: int
+) -> None:
+    fits: dict[tuple[str, NodeName], Fit | None] = {("qwen36", ONE): None, ("qwen36", TWO): None}
+    words = shown(replace(shelf, fits=fits), columns, 140)
+    assert "then being counted" in words
+    assert "too little" not in words
+    assert words.count("✕ too big") == 1
