@@ -83,7 +83,7 @@ class _Switch:
             journal = await guard(self._journal(plan), _UNCHANGED)
             if self.ctx.operation is not None:
                 self.ctx.operation.know(nodes=tuple(dict.fromkeys((*journal.nodes, *journal.touched))))
-            crew = Crew(self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded, is_new=True)
+            crew = Crew(self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded)
             await guard(crew.lock(f"switching to {plan.instance}"), _UNCHANGED)
             try:
                 await self._check(crew, plan)

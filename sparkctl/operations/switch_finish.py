@@ -78,7 +78,7 @@ class _Finish:
             request = self._request(journal) if _needs_profile(journal.step) else None
             await self.ctx.interrupt.guard(crew.lock(f"resuming the switch to {journal.instance}"), _UNCHANGED)
             try:
-                await self._is_as_found(journal)
+                await self._is_as_found(crew, journal)
                 if journal.step is not SwitchStep.CHECKING:
                     return self._settled(journal, "resume", await self._finish(crew, request))
                 await crew.forget()  # nothing was changed so far: it begins anew, with a plan of what is true now
@@ -108,7 +108,7 @@ class _Finish:
             crew = self._crew(journal, emit)
             await self.ctx.interrupt.guard(crew.lock(f"aborting the switch to {journal.instance}"), _UNCHANGED)
             try:
-                await self._is_as_found(journal)
+                await self._is_as_found(crew, journal)
                 if journal.step is SwitchStep.CHECKING:
                     await crew.forget()
                     return self._settled(
@@ -193,9 +193,10 @@ class _Finish:
             )
         return [by_name[name] for name in journal.touched if name not in self.sessions]
 
-    async def _is_as_found(self, journal: Journal) -> None:
+    async def _is_as_found(self, crew: Crew, journal: Journal) -> None:
         """Look again under the locks: another may have finished it, or gone on with it, in between."""
-        views = await together(*(journals.read(self.sessions[node]) for node in journal.touched))
+        found = await together(*(journals.lying(self.sessions[node]) for node in journal.touched))
+        views = [view for view, _ in found]
         if not any(view.journal == journal for view in views) or any(
             view.journal is not None and view.journal.id != journal.id for view in views
         ):
@@ -203,6 +204,8 @@ class _Finish:
                 f"the switch to {journal.instance} is another's, or finished, meanwhile; nothing was done",
                 "see how it stands: sparkctl status",
             )
+        for node, (_, text) in zip(journal.touched, found, strict=True):
+            crew.found(node, text)
 
     def _crew(self, journal: Journal, emit: Emit) -> Crew:
         """From now on it is ours: who looks at the journal sees who is at work."""

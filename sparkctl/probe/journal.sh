@@ -7,18 +7,25 @@ f=$d/switch.json
 if [ -L "$f" ] || { [ -e "$f" ] && ! [ -O "$f" ]; }; then echo "$f belongs to another user" >&2; exit 1; fi
 verb=$1; shift
 if [ "$verb" = write ]; then text=$1; shift; fi
-if [ $# -gt 0 ]; then
+
+known() {
+  [ $# -gt 0 ] || return 0
   now=
   if [ -e "$f" ]; then now=$(head -c 65536 -- "$f") || exit 1; fi
-  known=no
-  for last in "$@"; do if [ "$now" = "$last" ]; then known=yes; fi; done
-  if [ $known = no ]; then echo "@@ other"; exit 0; fi
-fi
+  for last in "$@"; do if [ "$now" = "$last" ]; then return 0; fi; done
+  echo "@@ other"
+  return 1
+}
+
+known "$@" || exit 0
 case $verb in
   write)
     mkdir -p -- "$d" || exit 1
     t=$(mktemp "$d/.switch.XXXXXX") || exit 1
-    if printf '%s\n' "$text" >"$t" && sync -- "$t" && mv -f -- "$t" "$f"; then sync -- "$d"; echo "@@ written"
+    if ! { printf '%s\n' "$text" >"$t" && sync -- "$t"; }; then rm -f -- "$t"; exit 1; fi
+    # A disk can keep that waiting for long, and whoever waited may have been given up meanwhile.
+    if ! known "$@"; then rm -f -- "$t"; exit 0; fi
+    if mv -f -- "$t" "$f"; then sync -- "$d"; echo "@@ written"
     else rm -f -- "$t"; exit 1; fi ;;
   remove)
     rm -f -- "$f" && echo "@@ removed" ;;

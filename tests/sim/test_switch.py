@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +13,11 @@ from sparkctl import engines
 from sparkctl.core.config import load_config
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
+from sparkctl.core.journal import decode, encode
 from sparkctl.core.owed import OwedStops
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.core.together import together
 from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, SwitchStepped
 from sparkctl.model.history import Kind
 from sparkctl.model.phase import Phase
@@ -26,6 +28,8 @@ from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.status import status
 from sparkctl.operations.switch import switch
 from sparkctl.operations.switch_finish import FinishRequest, abort, resume
+from sparkctl.operations.switching.crew import Crew, Fenced
+from sparkctl.operations.switching.journal import SwitchUnderway
 from sparkctl.operations.switching.request import SwitchRequest
 from sparkctl.operations.up import up
 from sparkctl.present.status_table import status_lines
@@ -488,3 +492,46 @@ async def test_resume_keeps_to_what_was_asked_of_the_start(bed: Bed) -> None:
     _, ended = await run(resume(bed.ctx(), replace(bed.finish(), guarded=True)))
     assert ended.exit_code == 0, ended
     assert not any(guard.is_running for guard in bed.sparks.guards.values()), "--no-guard was said"
+
+
+async def test_over_what_another_wrote_meanwhile_nothing_is_written_and_nothing_removed(bed: Bed) -> None:
+    """Whoever stands still before the first journal of his own may find that the switch was taken over, and left again."""
+    await bed.crash(switch(bed.ctx(), bed.request()), lambda event: getattr(event, "step", None) is SwitchStep.STARTING)
+    (left, *_) = (one for one in bed.journals if one)
+    there = decode(left)
+    async with AsyncExitStack() as stack:
+        ctx = bed.ctx("ann@desk")
+        sessions = {node.name: await stack.enter_async_context(ctx.session(node)) for node in bed.nodes}
+        await together(*(session.link.connect() for session in sessions.values()))
+        crew = Crew(ctx, sessions, replace(there, operator="ann@desk", since=there.since + 60), lambda event: None, 0.0)
+        await crew.lock("aborting")
+        stack.push_async_callback(crew.release)
+        for name in there.touched:
+            crew.found(name, left)
+        bobs = encode(replace(there, operator="bob@shed", since=there.since + 90))
+        for node in bed.sparks.nodes.values():
+            node.journal = bobs
+        with pytest.raises(Fenced, match="by bob@shed"):
+            await crew.step(SwitchStep.UNDOING)
+        with pytest.raises(Fenced, match="by bob@shed"):
+            await crew.forget()
+        assert bed.journals == [bobs, bobs]
+
+
+async def test_a_new_switch_is_not_written_over_one_that_lies_there(bed: Bed) -> None:
+    await bed.crash(switch(bed.ctx(), bed.request()), lambda event: getattr(event, "step", None) is SwitchStep.STARTING)
+    (left, *_) = (one for one in bed.journals if one)
+    spark1, spark2 = bed.sparks.nodes.values()
+    spark1.journal = None
+    async with AsyncExitStack() as stack:
+        ctx = bed.ctx("ann@desk")
+        sessions = {node.name: await stack.enter_async_context(ctx.session(node)) for node in bed.nodes}
+        await together(*(session.link.connect() for session in sessions.values()))
+        mine = replace(decode(left), id="a" * 32, operator="ann@desk")
+        crew = Crew(ctx, sessions, mine, lambda event: None, 0.0)
+        await crew.lock("switching")
+        stack.push_async_callback(crew.release)
+        with pytest.raises(SwitchUnderway, match="by milo@laptop"):
+            await crew.step(SwitchStep.CHECKING)
+        await crew.forget()
+        assert (spark1.journal, spark2.journal) == (None, left), "ours is gone again, the other's lies there as it did"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sparkctl.core.context import Context, NodeLock
+from sparkctl.core.journal import encode
 from sparkctl.core.session import Lent, Session
 from sparkctl.core.together import together
 from sparkctl.errors import LinkLost, Refused
@@ -16,6 +17,7 @@ from sparkctl.model.switch import Found, Journal, SwitchStep
 from sparkctl.operations.lock import StartLock, StepLock, Taken, acquire
 from sparkctl.operations.stream import Emit, told_once
 from sparkctl.operations.switching import journal as journals
+from sparkctl.probe.journal import NOTHING
 
 _PATIENCE = 60.0  # seconds for a node to be back before the next step is given up
 
@@ -42,8 +44,8 @@ class _Fence:
 
 
 class Crew:
-    """What every step is given. ``began``: of the verb, by the context's clock. ``is_new``: no journal may lie anywhere
-    before the first step. Leave it with `release`."""
+    """What every step is given. ``began``: of the verb, by the context's clock. No journal may lie anywhere before the first
+    step, but what was `found`. Leave it with `release`."""
 
     def __init__(
         self,
@@ -54,15 +56,13 @@ class Crew:
         began: float,
         *,
         guarded: bool = True,
-        is_new: bool = False,
     ) -> None:
         self.ctx, self.sessions, self.journal, self.began, self.guarded = ctx, sessions, journal, began, guarded
         self.emit = told_once(emit)  # the same warning of two steps is no news
         self._locks: dict[NodeName, StartLock | StepLock] = {}
-        # What may lie on each node, as far as we know: None for no journal; nothing known for one that another left.
-        self._lies: dict[NodeName, tuple[Journal | None, ...]] = dict.fromkeys(
-            journal.touched, (None,) if is_new else ()
-        )
+        # What may lie on each node, as far as we know; `found` tells of a switch that another left.
+        self._lies: dict[NodeName, tuple[str, ...]] = dict.fromkeys(journal.touched, (NOTHING,))
+        self._tried: set[NodeName] = set()  # where we have written, or may have
 
     @property
     def inner(self) -> Context:
@@ -82,6 +82,10 @@ class Crew:
         except BaseException:
             await self.release()
             raise
+
+    def found(self, node: NodeName, text: str) -> None:
+        """Know what another left on a node, read under its lock: only over that is ours written."""
+        self._lies[node] = (text,)
 
     async def release(self) -> None:
         """Free the locks; what lies on the nodes stays."""
@@ -116,13 +120,13 @@ class Crew:
 
     async def _ensure(self, node: NodeName) -> None:
         await self._have_lock(node)
-        known, mine = self._lies[node], self.journal
-        if not any(known):
-            return  # we have not written there yet
+        if node not in self._tried:
+            return
+        mine = self.journal
         view = await journals.read(self.sessions[node])
         lies = view.journal
         if view.found is Found.NONE:
-            if None in known:
+            if NOTHING in self._lies[node]:
                 return
             raise Fenced(self.journal.instance, f"its journal is gone from {node}: another finished it, or undid it")
         if lies is None:
@@ -132,16 +136,17 @@ class Crew:
 
     async def _write(self, node: NodeName) -> None:
         """Write the journal over what we wrote last, and over nothing else: asking and writing are one act on the node."""
-        if known := self._lies[node]:
-            self._lies[node] = (*known, self.journal)  # a connection that breaks does not tell whether it was written
+        text = encode(self.journal)
+        self._lies[node] = (*self._lies[node], text)  # a connection that breaks does not tell whether it was written
         await self._through_breaks(node, self._put)
-        self._lies[node] = (self.journal,)
+        self._lies[node] = (text,)
 
     async def _put(self, node: NodeName) -> None:
         await self._have_lock(node)
-        if await journals.write(self.sessions[node], self.journal, self._lies[node]):
+        self._tried.add(node)
+        if await journals.write(self.sessions[node], encode(self.journal), self._lies[node]):
             return
-        if None not in self._lies[node]:
+        if NOTHING not in self._lies[node]:
             await self._ensure(node)  # says whose it is
             raise Fenced(self.journal.instance, f"the journal on {node} is not as we left it")
         view = await journals.read(self.sessions[node])
@@ -149,18 +154,17 @@ class Crew:
 
     async def forget(self) -> None:
         """Remove the journal everywhere: there is nothing left to finish."""
-        nodes = [node for node, known in self._lies.items() if known != (None,)]
+        nodes = [node for node, known in self._lies.items() if known != (NOTHING,)]
         await together(*(self._through_breaks(node, self._remove) for node in nodes))
 
     async def _remove(self, node: NodeName) -> None:
         known = self._lies[node]
-        if known:
-            self._lies[node] = (*known, None)  # nor whether it was removed
+        self._lies[node] = (*known, NOTHING)  # nor whether it was removed
         await self._have_lock(node)
-        if not await journals.remove(self.sessions[node], known) and None not in known:
+        if not await journals.remove(self.sessions[node], known) and NOTHING not in known:
             await self._ensure(node)
             raise Fenced(self.journal.instance, f"the journal on {node} is not as we left it")
-        self._lies[node] = (None,)
+        self._lies[node] = (NOTHING,)
 
     def tell(self, step: SwitchStep, proof: str | None = None) -> None:
         """Say that a step has begun, or what proves it."""

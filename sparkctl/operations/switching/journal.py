@@ -23,7 +23,13 @@ class SwitchUnderway(Refused):
 
 async def read(session: Session) -> JournalView:
     """Return the journal that lies on a node. Raises `NodeError`."""
-    return view_of((await session.look("journal")).journal)
+    return (await lying(session))[0]
+
+
+async def lying(session: Session) -> tuple[JournalView, str]:
+    """Return the journal that lies on a node, and its very text: an older version may have written less. Raises `NodeError`."""
+    seen = (await session.look("journal")).journal
+    return view_of(seen), travelling.NOTHING if seen is None else seen.text
 
 
 def view_of(seen: JournalFile | None) -> JournalView:
@@ -40,21 +46,17 @@ def view_of(seen: JournalFile | None) -> JournalView:
         return JournalView(Found.UNREADABLE, None, seen.is_held, f"it is damaged ({damaged})")
 
 
-async def write(session: Session, journal: Journal, over: Sequence[Journal | None] = ()) -> bool:
-    """Write it, whole or not at all. ``over``: only where one of these lies, None for none; False where something else does.
+async def write(session: Session, text: str, over: Sequence[str]) -> bool:
+    """Write it, whole or not at all, where one of the texts ``over`` lies, or nothing; False where something else does.
 
     Raises `NodeError`, and `Refused` where the node does not take it.
     """
-    return await _run(session, travelling.writing(text_of.encode(journal), _texts(over)), "written")
+    return await _run(session, travelling.writing(text, over), "written")
 
 
-async def remove(session: Session, over: Sequence[Journal | None] = ()) -> bool:
+async def remove(session: Session, over: Sequence[str]) -> bool:
     """Remove it; as `write` does."""
-    return await _run(session, travelling.removing(_texts(over)), "removed")
-
-
-def _texts(over: Sequence[Journal | None]) -> list[str]:
-    return [travelling.NOTHING if one is None else text_of.encode(one) for one in over]
+    return await _run(session, travelling.removing(over), "removed")
 
 
 async def _run(session: Session, argv: list[str], what: str) -> bool:
