@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from sparkctl.present.fold import within
+from sparkctl.present.fold import first_command, within
 from sparkctl.present.frame import filled, framed
 from sparkctl.present.spans import Row, Span, Tone, row, said, width
 from sparkctl.present.wrap import wrapped
@@ -21,16 +21,20 @@ if TYPE_CHECKING:
     from sparkctl.tui.app import Panel
 
 T = TypeVar("T")
-_WIDEST = 76
+_SENTENCE = 70  # columns in which a sentence is read with ease
 _LOOK = 1.0  # seconds between two looks at what is asked about
 _NOTCH = 2  # rows for a notch of the wheel
 _FRAMED = 16, 6  # the least size of a terminal with a frame in it
 _ROOMY = 60, 20  # and of one in which a frame has something around it
 
 
-def paragraph(words: str, tone: Tone = Tone.PLAIN, columns: int = _WIDEST - 6) -> list[Row]:
-    """Return a sentence as rows; it may quote a node."""
-    return [row(said(line, tone)) for line in within(said(words).text, columns, 0)]
+def paragraph(words: str, tone: Tone = Tone.PLAIN, columns: int | None = None) -> list[Row]:
+    """Return a sentence, which may quote a node, as rows of so many ``columns``; without them as one row for a dialog that
+    breaks it where it ends itself, but for a command, which stays one."""
+    text = said(words).text
+    if columns is None and first_command(text) is None:
+        return [row(Span(text, tone))]
+    return [row(said(line, tone)) for line in within(text, columns or _SENTENCE, 0)]
 
 
 class Dialog(ModalScreen[T], Generic[T]):
@@ -91,7 +95,9 @@ class Dialog(ModalScreen[T], Generic[T]):
     def draw(self) -> None:
         """Show the rows in their frame, as large as they need."""
         most, high = self.room
-        rows = wrapped(self.rows(), most) if self.WRAPS else self.rows()
+        rows = self.rows()
+        if self.WRAPS:  # sentences are of one span each; bars and what stands beside them are not broken for ease
+            rows = [part for one in rows for part in wrapped([one], min(most, _SENTENCE) if len(one) == 1 else most)]
         answers = [*wrapped(self.answers(), most), *self.kept_free()]
         rows = _as_many(rows, high - len(answers))
         shown = [*rows, *answers][-high:]

@@ -101,3 +101,21 @@ async def test_the_line_of_a_switch_is_for_the_selected_spark_unless_it_names_on
         await pilot.press("escape")
         await type_line(pilot, "switch minimax")
         await until(pilot, "no profile is called `minimax`")
+
+
+async def test_a_question_breaks_its_sentences_where_the_dialog_ends_and_nowhere_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, size=(60, 20)) as pilot,
+    ):
+        await until(pilot, "● ready")
+        await pilot.press("colon", *"free spark1 spark2", "enter")
+        shown = await until(pilot, "Stop everything that sparkctl started on")
+        lines = [line.strip("│ ") for line in shown.splitlines() if line.startswith("│")]
+        at = next(at for at, line in enumerate(lines) if line.startswith("Stop everything"))
+        inner = max(map(len, shown.splitlines())) - 4
+        assert len(lines[at]) + 1 + len(lines[at + 1].split()[0]) > inner, "the next word had no room"
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, "Stop everything that sparkctl started on spark1 and spark2?")
