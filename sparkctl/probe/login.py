@@ -10,6 +10,7 @@ FIRST_LINE = "# sparkctl login 1"
 COMMAND = ("sh", "-s", "--")
 SCRIPT = f"""\
 {FIRST_LINE}
+echo "@@ login"
 id -un
 echo "${{SSH_CONNECTION##* }}"
 [ -f ~/.ssh/authorized_keys ] && echo listed
@@ -33,9 +34,12 @@ class Entry:
 
 
 def decode(answer: bytes) -> Entry:
-    """Return what a node said; raises ValueError for anything else."""
+    """Return what a node said, whatever its login shell prints around it; raises ValueError for anything else."""
     lines = [clean(line) for line in answer.decode("utf-8", "replace").splitlines()]
-    if len(lines) < 3 or lines[-1] != "@@ end":
+    if "@@ login" not in lines or "@@ end" not in (lines := lines[lines.index("@@ login") + 1 :]):
+        raise ValueError("the answer is not whole")
+    lines = lines[: lines.index("@@ end")]
+    if len(lines) < 2:
         raise ValueError("the answer is not whole")
     return Entry(lines[0], lines[1] if lines[1].isdigit() else _USUAL, "listed" in lines[2:])
 

@@ -81,7 +81,7 @@ async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
 
 
 def _entry(node: SimNode, _words: list[str]) -> str:
-    return f"{USER}\n22\nlisted\n@@ end\n"
+    return f"@@ login\n{USER}\n22\nlisted\n@@ end\n"
 
 
 async def _env(node: SimNode, argv: list[str], streams: Streams) -> int:

@@ -30,7 +30,9 @@ def test_a_node_says_who_we_are_by_which_port_we_came_and_whether_keys_are_liste
     assert ask(tmp_path, SSH_CONNECTION="10.0.0.1 50000 10.0.0.2 2022") == Entry(user, "2022", has_keys=True)
 
 
-@pytest.mark.parametrize("answer", [b"", b"milo\n22\n", b"milo\n@@ end\n"])
+@pytest.mark.parametrize(
+    "answer", [b"", b"@@ login\nmilo\n22\n", b"@@ login\nmilo\n@@ end\n", b"milo\n22\nlisted\n@@ end\n"]
+)
 def test_half_an_answer_is_none(answer: bytes) -> None:
     with pytest.raises(ValueError, match="whole"):
         login.decode(answer)
@@ -41,3 +43,8 @@ def test_the_attempt_asks_nobody_and_writes_nothing() -> None:
     assert words[-5:] == ("2022", "-l", "milo", "192.168.200.12", "true")
     assert {"BatchMode=yes", "UserKnownHostsFile=/dev/null", "StrictHostKeyChecking=no"} <= set(words)
     assert words[:3] == ("env", "-u", "SSH_AUTH_SOCK")
+
+
+def test_what_a_login_shell_prints_is_not_the_answer() -> None:
+    answer = b"Welcome to spark2\nfnm: using node 22\n@@ login\nmilo\n2022\nlisted\n@@ end\nbye\n"
+    assert login.decode(answer) == Entry("milo", "2022", has_keys=True)
