@@ -245,6 +245,20 @@ async def test_ctrl_c_says_where_it_was_left_and_how_it_goes_on(bed: Bed) -> Non
     assert bed.is_new()
 
 
+async def test_ctrl_c_once_it_is_done_changes_nothing_of_what_is_said(bed: Bed) -> None:
+    ctx = bed.ctx()
+    async with aclosing(switch(ctx, bed.request())) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepped) and event.step is SwitchStep.DONE:
+                ctx.interrupt.press()
+            if isinstance(event, Ended):
+                break
+    assert isinstance(event, Ended)
+    assert (event.outcome, event.exit_code) == (Outcome.READY, 0), event
+    assert bed.is_new()
+    assert bed.journals == [None, None]
+
+
 async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path: Path) -> None:
     async with divided(tmp_path / "state", speed=4.0) as bed:
         other = bed.request()

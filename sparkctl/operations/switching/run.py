@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from sparkctl.core.context import Interrupted
 from sparkctl.core.planning import container_name
 from sparkctl.errors import DockerDown, ExitCode, NodeError, Refused, SparkctlError
@@ -61,7 +63,9 @@ class SwitchRun:
         gave_way = " and ".join(crew.journal.stops)
         where = " and ".join(crew.journal.nodes)
         crew.tell(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
-        left = await guard(forward.what_stays(crew), f"interrupted, but {crew.journal.instance} serves on {where}")
+        left: tuple[str, ...] = ()
+        with suppress(Interrupted):  # it is done: all that Ctrl-C can spare is this
+            left = await guard(forward.what_stays(crew), "")
         message = "; ".join((f"{crew.journal.instance} serves on {where} in place of {gave_way}", *left))
         return self._ended(Outcome.READY, message=message, endpoint=None if ended is None else ended.endpoint)
 
