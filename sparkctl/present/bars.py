@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import groupby
 
 from sparkctl.model.sample import MemoryBar
+from sparkctl.model.units import GIB
 from sparkctl.present.spans import Row, Span, Tone
 
 _PARTS = (("█", "#", Tone.GPU), ("▓", "=", Tone.OTHER), ("▒", "-", Tone.CACHE), ("░", ".", Tone.FREE))
@@ -40,6 +41,22 @@ def memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> Row:
         for (mark, plain, tone), count in zip(_PARTS, counts, strict=True)
         if count
     )
+
+
+def memory_line(
+    label: str, bar: MemoryBar, columns: int, ascii_only: bool = False, *, is_expected: bool = False
+) -> Row:
+    """Return ``then ████▓▓░░░ ≈ 105.8 of 121.7 GiB est.``: the bar in so many columns, and what is really used, GPU and other;
+    more than there is stands out. ``is_expected``: it is an estimate."""
+    used = (bar.gpu_processes or 0) + bar.other_used
+    is_over = used > bar.total
+    sign = ("~" if ascii_only else "≈") if is_expected else " "
+    over = (Span(">" if ascii_only else "▶", Tone.BAD),) if is_over else ()
+    return (
+        Span(label, Tone.LABEL), *memory_bar(bar, columns - is_over, ascii_only), *over,
+        Span(f" {sign}{used / GIB:6.1f}", Tone.BAD if is_over else Tone.STRONG),
+        Span(f" of {bar.total / GIB:.1f} GiB{' est.' if is_expected else ''}", Tone.UNIT),
+    )  # fmt: skip
 
 
 def claim_bar(

@@ -22,7 +22,7 @@ def docker_line(plan: LaunchPlan, *, with_labels: bool = True, mask: bool = True
     hidden = frozenset(seen[0] for real, seen in pairs if real != seen or seen[1] == MASK)  # it may be masked already
     groups = [["docker", "run", "-d"], *_options(shown, hidden, with_labels=with_labels)]
     groups.append([shown.image])
-    groups += _by_flag(shown.command)
+    groups += map(list, by_flag(shown.command))
     return " \\\n  ".join(shlex.join(group) for group in groups)
 
 
@@ -53,11 +53,11 @@ def _options(plan: LaunchPlan, hidden: Collection[str], *, with_labels: bool) ->
             yield ["--label", f"{name}={value}"]
 
 
-def _by_flag(words: tuple[str, ...]) -> list[list[str]]:
+def by_flag(words: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the words in groups of a flag and its values."""
     groups: list[list[str]] = []
     for word in words:
         if not groups or word.startswith("--"):
             groups.append([])
         groups[-1].append(word)
-    return groups
+    return [tuple(group) for group in groups]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from sparkctl.core.portable import Portable
 from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
+from sparkctl.present.docker_line import by_flag
 from sparkctl.recipes.docker_line import BESIDE
 from sparkctl.recipes.references import REFERENCE, has_references, settled
 
@@ -17,7 +18,7 @@ _GROUP = tuple[str, ...]
 def as_docker(one: Portable) -> list[str]:
     """Return the `docker run` line, one flag a line; ``${VAR}`` is taken from the shell that runs it."""
     head = [f"# {one.title}"] if one.title else []
-    groups: list[_GROUP] = [("docker", "run", "-d"), *_groups(one), (one.profile.image,), *_by_flag(one.words)]
+    groups: list[_GROUP] = [("docker", "run", "-d"), *_groups(one), (one.profile.image,), *by_flag(one.words)]
     body = " \\\n  ".join(" ".join(_shell(word) for word in group) for group in groups)
     return [*head, f"{BESIDE}{one.beside}", *body.split("\n")]
 
@@ -30,7 +31,7 @@ def as_systemd(one: Portable) -> list[str]:
         for match in REFERENCE.finditer(text)
         if match["name"] and match["default"] is not None
     }
-    groups = [("/usr/bin/docker", "run"), *_groups(one), (one.profile.image,), *_by_flag(one.words)]
+    groups = [("/usr/bin/docker", "run"), *_groups(one), (one.profile.image,), *by_flag(one.words)]
     command = " \\\n  ".join(" ".join(_unit(word) for word in group) for group in groups)
     grace = round(one.profile.stop_grace)
     return [
@@ -78,15 +79,6 @@ def _groups(one: Portable) -> Iterator[_GROUP]:
 
 def _noted(text: str) -> str:
     return text.replace("${", "$${")
-
-
-def _by_flag(words: Iterable[str]) -> list[_GROUP]:
-    groups: list[list[str]] = []
-    for word in words:
-        if not groups or word.startswith("--"):
-            groups.append([])
-        groups[-1].append(word)
-    return [tuple(group) for group in groups]
 
 
 def _pieces(word: str, text: Callable[[str], str]) -> str:

@@ -11,13 +11,14 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.sample import MemoryBar
-from sparkctl.model.units import GIB, gib
-from sparkctl.present.bars import memory_bar
+from sparkctl.model.units import gib
+from sparkctl.present.bars import memory_line
 from sparkctl.present.glance import COMING
 from sparkctl.present.sentences import phase_word
 from sparkctl.present.spans import Row, Span, Tone, row, said
 
 _BAR = 36
+_LABEL = 5
 _BESIDE = 38  # columns that the words beside a bar take
 
 
@@ -40,15 +41,15 @@ def standing_rows(
     bar = view.memory
     if bar is None:
         return rows or [row(Span("     "), said(f"{view.name} was not looked at yet", Tone.STALE))]
-    rows.append(_memory("now", bar, cells, ascii_only))
+    rows.append(memory_line(f"{'now':<{_LABEL}}", bar, cells, ascii_only))
     if fit is None and is_counting:
-        rows.append(row(Span(f"{'then':<5}", Tone.LABEL), Span("being counted ...", Tone.STALE)))
+        rows.append(row(Span(f"{'then':<{_LABEL}}", Tone.LABEL), Span("being counted ...", Tone.STALE)))
     elif fit is not None and (counted := _counted(fit, bar)) is not None:
-        rows.append(_memory("then", counted, cells, ascii_only, expected=True))
+        rows.append(memory_line(f"{'then':<{_LABEL}}", counted, cells, ascii_only, is_expected=True))
     elif profile.expected_memory is not None:
         back, coming = _given_back(profile, view), _to_come(profile, view)
         then = _then(bar, profile.expected_memory + coming, back)
-        rows.append(_memory("then", then, cells, ascii_only, expected=True))
+        rows.append(memory_line(f"{'then':<{_LABEL}}", then, cells, ascii_only, is_expected=True))
         if fit is None and (short := _lacks(profile.expected_memory, bar, back, coming)) > 0:
             rows.append(row("     ", Span(f"{gib(short)} too little: stop something first", Tone.BAD)))
     return rows
@@ -142,14 +143,3 @@ def _counted(fit: Fit, bar: MemoryBar) -> MemoryBar | None:
     gpu = min(used, fit.need + there.coming + max(0, (bar.gpu_processes or 0) - there.returned))
     free = max(0, there.total - used)
     return MemoryBar(there.total, free, gpu, used - gpu, 0, free, bar.swap_used)
-
-
-def _memory(name: str, bar: MemoryBar, cells: int, ascii_only: bool, expected: bool = False) -> Row:
-    used = ((bar.gpu_processes or 0) + bar.other_used if expected else bar.total - bar.free - bar.page_cache) / GIB
-    sign, is_over = "≈" if expected else " ", used * GIB > bar.total
-    drawn = memory_bar(bar, cells - is_over, ascii_only)
-    over = (Span(">" if ascii_only else "▶", Tone.BAD),) if is_over else ()
-    return row(
-        Span(f"{name:<5}", Tone.LABEL), *drawn, *over, Span(f" {sign}{used:6.1f}", Tone.BAD if is_over else Tone.VALUE),
-        Span(f" of {bar.total / GIB:.1f} GiB" + (" est." if expected else ""), Tone.UNIT),
-    )  # fmt: skip

@@ -8,7 +8,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch import Conflict, NodeChange, SwitchPlan, Tenant
 from sparkctl.model.units import GIB, gib
-from sparkctl.present.bars import legend, memory_bar
+from sparkctl.present.bars import legend, memory_line
 from sparkctl.present.frame import framed
 from sparkctl.present.spans import Row, Span, Tone, cut, ends, row, said, width
 from sparkctl.present.switch_memory import after, before
@@ -108,12 +108,7 @@ def _memory(name: str, bar: MemoryBar | None, columns: int, ascii_only: bool, is
     if bar is None:
         return [row(Span(f"{name:<{_LABEL}}", Tone.LABEL), Span("not known", Tone.STALE))]
     wide = max(4, min(_WIDEST_BAR, columns - _LABEL - _BESIDE))
-    used = (bar.total - bar.free - bar.page_cache) / GIB
-    sign = ("~" if ascii_only else "≈") if is_expected else " "
-    first = row(
-        Span(f"{name:<{_LABEL}}", Tone.LABEL), *memory_bar(bar, wide, ascii_only), Span(f" {sign}{used:6.1f}", Tone.STRONG),
-        Span(f" of {bar.total / GIB:.1f} GiB{' est.' if is_expected else ''}", Tone.UNIT),
-    )  # fmt: skip
+    first = memory_line(f"{name:<{_LABEL}}", bar, wide, ascii_only, is_expected=is_expected)
     return [first, _shares(bar, columns, ascii_only)]
 
 

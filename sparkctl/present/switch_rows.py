@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch import NodeChange, SwitchPlan, Tenant
-from sparkctl.model.units import GIB, gib, spoken
-from sparkctl.present.bars import memory_bar
+from sparkctl.model.units import gib, spoken
+from sparkctl.present.bars import memory_line
 from sparkctl.present.spans import Row, Span, Tone, row, said
 from sparkctl.present.switch_memory import after, before
 from sparkctl.present.switch_words import kept, summary, why_words
@@ -73,11 +73,7 @@ def _name(one: Tenant, names: int) -> tuple[Span, ...]:
 
 
 def _memory(name: str, bar: MemoryBar | None, cells: int, ascii_only: bool, *, expected: bool = False) -> Row:
+    label = f"  {name:<6}"
     if bar is None:
-        return row(Span(f"  {name:<6}", Tone.LABEL), Span("memory not known", Tone.STALE))
-    used = (bar.total - bar.free) / GIB
-    sign = "≈" if expected else " "
-    return row(
-        Span(f"  {name:<6}", Tone.LABEL), *memory_bar(bar, cells, ascii_only), Span(f" {sign}{used:6.1f}", Tone.VALUE),
-        Span(f" of {bar.total / GIB:.1f} GiB" + (" est." if expected else ""), Tone.UNIT),
-    )  # fmt: skip
+        return row(Span(label, Tone.LABEL), Span("memory not known", Tone.STALE))
+    return memory_line(label, bar, cells, ascii_only, is_expected=expected)
