@@ -73,7 +73,7 @@ def _time_row(name: str, elapsed: float | None, expected: float | None, one: Ins
 def step_row(step: Step, space: Space) -> Row:
     """Return a step under its name with its progress, as far as that is known."""
     name, share, done = step_name(step), step_share(step), step_done(step)
-    short = len(name) < LABEL
+    short = len(name) < LABEL and bool(done)
     beside = done if short else f"{done} {name}".strip()
     if share is None:
         return cut(row(label(name if short else "now"), Span(beside, Tone.VALUE)), space.columns)

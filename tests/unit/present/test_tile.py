@@ -163,6 +163,8 @@ def test_what_goes_on_is_said_before_what_comes_next_also_where_no_progress_of_i
     assert "started ✓ loading then warming up" in shown
     told = replace(coming, step=Step("weights", 12, 18))
     assert "✓ then warming up" in " ".join(lines(seen(told, courses={"qwen36": course})).split()), "its row says it"
+    bare = replace(coming, step=Step("weights"))
+    assert "now weights" in " ".join(lines(seen(bare)).split()), "a label with nothing behind it says nothing"
 
 
 def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:
