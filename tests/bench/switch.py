@@ -1,18 +1,18 @@
 """What a switch costs beside waiting for engines, against the same by hand: docker stop, docker run, poll, over ssh.
 
-A model over both nodes gives way to one on the first, and comes back. The engines are stand-ins that load for a known time;
-from each whole time the engine's own part is taken off, from its (last) container's start to its ready line by Docker's
-clock. By hand: `ssh NODE docker stop`, `docker rm` and the `docker run` line that `sparkctl up --dry-run --format docker`
-prints, one after the other, as a script does it; /health is asked twice a second, and then one token. Nothing by hand looks,
-proves or keeps anything. Both begin from nothing: a new process, new connections. The same over connections that are open
-already (a warm ControlMaster) is measured beside it. Without a model: from the first question to /health that fails to the
-first that is answered, asked a hundred times a second; of that, too, the engine's part is taken off.
+A model over both nodes gives way to one on the first, and comes back. The engines are stand-ins that load for a known
+time; from each whole time the engine's own part is taken off, from its (last) container's start to its ready line by
+Docker's clock. By hand: `ssh NODE 'docker stop NAME && docker rm NAME'` on each node, then `ssh NODE docker run ...`
+with the line that `sparkctl up --dry-run --format docker` prints, one after the other, as a script does it; /health is
+asked twice a second, and then one token. Nothing by hand looks, proves or keeps anything. Both begin from nothing: a
+new process, new connections. The same over connections that are open already (a warm ControlMaster) is measured beside
+it. Without a model: from the first question to /health that fails to the first that is answered, asked a hundred times
+a second; of that, too, the engine's part is taken off.
 """
 
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import threading
 import time
@@ -158,10 +158,9 @@ def _by_hand(bed: Bed, ssh: Ssh, way: Way, lines: Mapping[str, str]) -> float:
     begun = time.perf_counter()
     name = f"sglang-{way.old}"
     for node in way.stops:
-        _over(ssh[node], "docker", "stop", name)
-        _over(ssh[node], "docker", "rm", name)
+        _over(ssh[node], f"docker stop {name} && docker rm {name}")
     for node in way.starts:
-        _over(ssh[node], *shlex.split(lines[node]))
+        _over(ssh[node], lines[node])
     address = bed.lab.nodes["spark1"].address
     while not _is_healthy(address):
         time.sleep(POLL)
@@ -172,8 +171,8 @@ def _by_hand(bed: Bed, ssh: Ssh, way: Way, lines: Mapping[str, str]) -> float:
     return time.perf_counter() - begun
 
 
-def _over(ssh: Sequence[str], *words: str) -> None:
-    subprocess.run([*ssh, shlex.join(words)], check=True, capture_output=True, env=CLEAN_ENV, timeout=60)
+def _over(ssh: Sequence[str], line: str) -> None:
+    subprocess.run([*ssh, line], check=True, capture_output=True, env=CLEAN_ENV, timeout=60)
 
 
 def _is_healthy(address: str) -> bool:
