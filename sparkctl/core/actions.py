@@ -275,7 +275,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.BACK, ("escape",), "back", "go back"),
     Action(ActionId.QUIT, ("q",), "quit", "go back; from the overview, end the panel"),
     Action(ActionId.QUIT_AT_ONCE, ("ctrl+q",), "end", "end the panel; engines go on running", verb="quit", footer=10),
-    Action(ActionId.FREE, (), "free", "stop everything that sparkctl started on the Spark, and say what is left there",
+    Action(ActionId.FREE, (), "free", "stop all that sparkctl started on the Spark; says what stays",
            why.cannot_free, changes=True, confirm=True, verb="free", words=lambda now: ("free", str(now.node)), on=_HERE),
     Action(ActionId.FIT, (), "fit", "say whether the profile fits, with the sum written out", why.cannot_fit, verb="plan",
            words=lambda now: ("plan", str(now.profile)), on=frozenset((PROFILES,))),

@@ -76,12 +76,12 @@ def help_rows(actions: Sequence[Action], now: Situation, ascii_only: bool = Fals
     of panel, of a recording or of what happens now, is not there."""
     never = {why.not_live} if now.replaying else {why.not_played}  # in this kind of panel
     actions = [one for one in actions if one.why_not not in never and not (now.replaying and one.changes)]
-    keys = [", ".join(key_words(key, ascii_only) for key in one.keys) for one in actions]
+    keys = [", ".join(key_words(key, ascii_only) for key in one.keys) or f":{one.verb}" for one in actions]
     wide = max((len(each) for each in keys), default=0)
     rows = []
     for one, each in zip(actions, keys, strict=True):
         spans = row(Span(f"{each:>{wide}}", Tone.KEY), Span(f"   {one.title}", Tone.VALUE))
-        if one.verb:
+        if one.verb and one.keys:
             spans = (*spans, Span(f"   :{one.verb}", Tone.LABEL))
         if because := one.why_not(now):
             spans = (*spans, Span(f"   ({clean(because)})", Tone.STALE))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkctl.core.actions import ACTIONS, OVERVIEW, Situation, is_there, meant_on, there_are
-from sparkctl.present.keys import footer, key_words
+from sparkctl.core.actions import ACTIONS, OVERVIEW, ActionId, Situation, is_there, meant_on, there_are
+from sparkctl.present.keys import footer, help_rows, key_words
 from sparkctl.present.spans import text
 from sparkctl.tui.screens import AVAILABLE
 
@@ -37,3 +37,11 @@ def test_enter_is_offered_where_it_does_something() -> None:
         (Situation(remedy="sparkctl drop-caches", deed=("drop-caches",)), True),
     ):
         assert ("do it" in text(footer(actions, now, 100)[0])) is is_offered
+
+
+def test_what_has_no_key_has_its_verb_in_place_of_one() -> None:
+    actions = [one for one in ACTIONS if one.id in (ActionId.FREE, ActionId.DOWN)]
+    down, free = (text(one) for one in help_rows(actions, Situation()))
+    assert free.lstrip().startswith(":free   stop all that sparkctl started")
+    assert free.count(":free") == 1
+    assert down.lstrip().startswith("x   stop the instance")
