@@ -75,7 +75,8 @@ class Experts:
     def read(self, tokens: float) -> tuple[float, float]:
         """Return bytes for one token's experts and for all that ``tokens`` can touch: alike tokens choose alike."""
         each = self.bytes / self.count
-        return each * self.per_token, each * self.touched(max(1.0, tokens))
+        one = each * self.per_token
+        return one, max(one, each * self.touched(tokens))  # of one token both are the same, but for rounding
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,6 +178,29 @@ def test_facts_that_make_no_sense_give_no_figure_and_break_nothing(
     assert seen is None or 0 <= seen.low <= seen.high < float("inf")
 
 
+@given(
+    bytes_=st.integers(1, 10**13), count=st.integers(1, 10**12), share=st.floats(0, 1), tokens=st.floats(0, 10**4)
+)
+def test_experts_are_read_from_one_tokens_to_all_whatever_the_rounding(
+    bytes_: int, count: int, share: float, tokens: float
+) -> None:
+    least, most = Experts(bytes_, count, int(count * share)).read(tokens)
+    assert 0 <= least <= most <= bytes_ * (1 + 1e-9)
+
+
+def test_one_request_of_minimax_m27_over_two_sparks_has_a_bandwidth() -> None:
+    facts = PerStep(weights=115 * 10**9, parameters=230 * 10**9, active_parameters=10 * 10**9, ranks=2)
+    numbers = Numbers(Activity.DECODING, 10, Estimator.COUNTERS, generation_rate=12.7, steps=12.7, batch=1.0)
+    one = InstanceView(
+        "minimax-m27", NodeName("spark1"), "a", "image", ContainerState.RUNNING, "Up", True, None, Phase.READY,
+        numbers=numbers, per_step=facts,
+    )  # fmt: skip
+    seen = of_instance(one, LoadView(NodeName("spark1"), NodeState.OK, 1.0))
+    assert seen is not None
+    assert seen.low <= seen.high
+    assert (seen.low, seen.high) == (pytest.approx(12.7 * 2.5e9), pytest.approx(12.7 * 2.5e9))
+
+
 def test_a_draft_model_of_unknown_size_is_not_passed_over_in_silence() -> None:
     reads = reads_of(PerStep(weights=27 * 10**9, draft_passes=3, draft_tokens=3))
     assert reads is not None
