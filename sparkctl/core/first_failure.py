@@ -27,11 +27,13 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A rank that failed ``at`` (unix seconds of its node's clock; None: not known) of ``cause``."""
+    """A rank that failed ``at`` (unix seconds of its node's clock; None: not known) of ``cause``; ``is_aftermath`` where all that
+    it says is that something else went wrong before."""
 
     node: NodeName
     cause: Cause
     at: float | None
+    is_aftermath: bool = False
 
 
 def offset(asked: float, answer: float, heard: float) -> Offset:
@@ -47,17 +49,19 @@ def surest(offsets: Iterable[Offset]) -> Offset | None:
 def root(failures: Iterable[Failing], offsets: Mapping[NodeName, Offset]) -> Failing:
     """Return the failure that the others follow from: the first, by one clock.
 
-    That another rank was lost never explains it while some rank has a reason of its own; a trouble between them gives way
-    to such a reason unless that came much later. Raises ValueError without failures.
+    An aftermath is none while another rank says more: both may come within less than the clocks are known to. That another
+    rank was lost never explains it while some rank has a reason of its own; a trouble between them gives way to such a reason
+    unless that came much later. Raises ValueError without failures.
     """
 
     def ours(one: Failing) -> float:
         known = offsets.get(one.node)
         return float("inf") if one.at is None else one.at - (known.ahead if known is not None else 0.0)
 
-    in_time = sorted(failures, key=ours)
-    if not in_time:
+    every = sorted(failures, key=ours)
+    if not every:
         raise ValueError("nothing failed")
+    in_time = [one for one in every if not one.is_aftermath] or every
     first = in_time[0]
     own = next((one for one in in_time if one.cause not in CONSEQUENCES), None)
     if first is own or own is None:

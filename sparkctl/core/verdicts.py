@@ -7,7 +7,7 @@ from dataclasses import replace
 from sparkctl.core.edits import edit
 from sparkctl.core.log_seen import Seen
 from sparkctl.core.reading import LogReader
-from sparkctl.engines.base import Failure
+from sparkctl.engines.base import Failure, Weight
 from sparkctl.model.engine_facts import FactName
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.secrets import redact_word
@@ -51,6 +51,12 @@ def line(seen: Seen | None) -> tuple[Evidence, ...]:
 def proves_an_end(log: LogReader) -> bool:
     """Tell whether the root is more than what a healthy server prints of a client's bad request or of a stop."""
     return log.end is not None
+
+
+def is_aftermath(log: LogReader, verdict: Verdict) -> bool:
+    """Tell whether a verdict is by the log, and the log says no more than that something else went wrong before."""
+    failure = None if log.root is None else log.root.failure
+    return failure is not None and failure.weight <= Weight.AFTERMATH and failure.cause is verdict.cause
 
 
 def _meant(log: LogReader, failure: Failure) -> str:

@@ -96,7 +96,7 @@ ENGINES = {
         small_scripts.TRTLLM_TIME,
         small_scripts.start_mpi,
         small_scripts.out_of_memory_trtllm,
-        small_scripts.bad_flag_trtllm,
+        small_scripts.bad_flag_mpi,
         small_scripts.farewell,
         None,
         small_scripts.apart_mpi,
@@ -129,7 +129,7 @@ def following(launch: Launch, available: Callable[[], int]) -> Script:
 
 def _faulty(launch: Launch, script: Script, available: Callable[[], int]) -> Script:
     is_spared = launch.fault is Fault.WORKER_DIES and launch.rank == 0
-    if launch.fault in (None, Fault.NO_TOKEN) or is_spared:
+    if launch.fault in (None, Fault.NO_TOKEN, Fault.BAD_FLAG) or is_spared:
         return script
     return _broken(launch, script, available)
 

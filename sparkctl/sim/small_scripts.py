@@ -98,11 +98,7 @@ def bad_flag_rpc(launch: Launch) -> Script:
 def start_trtllm(launch: Launch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
     """Yield a start of trtllm-serve 1.3: the port is bound before the load, and answers after it."""
     tag, total = f"[{NOW}] [TRT-LLM] [I]", launch.shards * 50
-    if launch.joining is not None:
-        for place in launch.joining.places:
-            yield Say(2, f"Waiting for sshd on {place[0]} port {place[1]}")
-        yield Join()
-        yield Depend()
+    yield from _by_mpirun(launch)
     yield Say(9, "[TensorRT-LLM] TensorRT-LLM version: 1.3.0rc13")
     if port_taken():
         where = f"{launch.host}:{launch.port}"
@@ -129,6 +125,15 @@ def start_trtllm(launch: Launch, available: Callable[[], int], port_taken: Calla
     yield Listen(ready=True)
     yield Say(1, "INFO:     Application startup complete.")
     yield Say(0, f"INFO:     Uvicorn running on http://{launch.host}:{launch.port} (Press CTRL+C to quit)")
+
+
+def _by_mpirun(launch: Launch) -> Script:
+    """Yield what comes before the engine itself where several Sparks carry it: a sshd of each worker."""
+    if launch.joining is not None:
+        for place in launch.joining.places:
+            yield Say(2, f"Waiting for sshd on {place[0]} port {place[1]}")
+        yield Join()
+        yield Depend()
 
 
 def alone_trtllm(launch: Launch, _have: int, _of: int) -> Script:
@@ -159,6 +164,11 @@ def start_mpi(launch: Launch, _available: Callable[[], int], _port_taken: Callab
     yield Follow()
 
 
+def bad_flag_mpi(launch: Launch) -> Script:
+    """Yield what a worker does whose head gets a flag that does not exist: it has none itself, and ends when mpirun does."""
+    return start_mpi(launch, lambda: 0, lambda: False)
+
+
 def follow_mpi(launch: Launch) -> Script:
     """Yield what a rank that mpirun started loads."""
     for done in range(1, launch.shards + 1):
@@ -185,6 +195,7 @@ def out_of_memory_trtllm(_launch: Launch, wanted: int, free: int, held: int) -> 
 
 def bad_flag_trtllm(launch: Launch) -> Script:
     """Yield click's answer to an option that does not exist."""
+    yield from _by_mpirun(launch)
     yield Say(9, "Usage: trtllm-serve serve [OPTIONS] MODEL")
     yield Say(0, f"Error: No such option: {unknown_flag(launch)}")
     yield Exit(2)

@@ -181,6 +181,30 @@ async def test_a_rank_that_mpirun_started_is_named_where_it_fails(ctx: Context) 
         assert not [one.message for one in events if isinstance(one, Warned) and "log in" in one.message]
 
 
+async def test_where_mpirun_loses_the_cable_the_rank_that_says_so_is_the_root(ctx: Context) -> None:
+    async with SimulatedSparks(**FAST) as sparks:
+        sparks.nodes["spark2"].clock_ahead = -0.5  # within what a slow way to it would leave open
+        events = await run(ctx, request(sparks, "env.SIM_FAULT=fabric-cut", name="trtllm-qwen3-235b"))
+        ended = end_of(events)
+        assert (ended.outcome, ended.node) == (Outcome.FAILED, "spark1")
+        assert ended.verdict is not None
+        assert ended.verdict.summary == "Rank 0 of 2, on spark1: mpirun lost its daemon on the other Spark."
+        assert not ended.verdict.contributing
+
+
+async def test_a_flag_that_mpiruns_program_does_not_know_is_told_by_its_head_alone(
+    sparks: SimulatedSparks, ctx: Context
+) -> None:
+    ended = end_of(await run(ctx, request(sparks, "env.SIM_FAULT=bad-flag", name="trtllm-qwen3-235b")))
+    assert (ended.outcome, ended.node) == (Outcome.FAILED, "spark1")
+    assert ended.verdict is not None
+    assert ended.verdict.cause is Cause.UNKNOWN_FLAG
+    assert not ended.verdict.contributing
+    assert states(sparks) == ["exited", "exited"]
+    (log,) = ctx.history.saved_logs("trtllm-qwen3-235b", [NodeName("spark2")])
+    assert "This rank is over" in log.path.read_text()
+
+
 async def test_a_guard_that_ends_one_rank_ends_the_model_and_is_the_verdict(ctx: Context) -> None:
     async with SimulatedSparks(faults={"spark2": "memory-runaway"}, speed=5) as sparks:
         ended = end_of(await run(ctx, request(sparks)))

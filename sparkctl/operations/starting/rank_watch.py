@@ -30,11 +30,13 @@ _SIGKILLED = 137
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a rank failed, or is late, and where its whole log lies. ``at``: when, by its node's clock, unix seconds."""
+    """Why a rank failed, or is late, and where its whole log lies. ``at``: when, by its node's clock, unix seconds;
+    ``is_aftermath``: it says no more than that something else went wrong before."""
 
     verdict: Verdict | None
     log: str | None
     at: float | None
+    is_aftermath: bool = False
 
 
 class WatchedRank:
@@ -150,7 +152,7 @@ class WatchedRank:
             within = None if self.guard is None else self.guard.watched_for
             claims = None if claim is None else self.plan.flag(claim.removeprefix("args."))
             verdict = judge.of_guard(self.plan, watch.log, receipt, claim, claims, within)
-        return Failed(verdict, log, at)
+        return Failed(verdict, log, at, verdict is not None and verdicts.is_aftermath(watch.log, verdict))
 
     async def end(self) -> None:
         """Stop the container, which is kept with its log: another rank has failed, and without it this one is of no use."""

@@ -137,7 +137,7 @@ async def _wait(ctx: Context, tasks: Sequence[asyncio.Task[Watched]], patience: 
 def _root(failures: Sequence[tuple[WatchedRank, Failed]], clocks: Offsets) -> NodeName:
     return root(
         [
-            Failing(rank.plan.node, one.verdict.cause if one.verdict else Cause.CRASHED, one.at)
+            Failing(rank.plan.node, one.verdict.cause if one.verdict else Cause.CRASHED, one.at, one.is_aftermath)
             for rank, one in failures
         ],
         clocks,
@@ -151,7 +151,10 @@ def _one(rank: WatchedRank, failed: Failed, failures: Sequence[tuple[WatchedRank
     others = tuple(
         _named(other, one.verdict)
         for other, one in failures
-        if other is not rank and one.verdict is not None and one.verdict.cause not in CONSEQUENCES
+        if other is not rank
+        and one.verdict is not None
+        and one.verdict.cause not in CONSEQUENCES
+        and not one.is_aftermath
     )
     return replace(_named(rank, failed.verdict), contributing=(*failed.verdict.contributing, *others))
 

@@ -178,9 +178,7 @@ def test_facts_that_make_no_sense_give_no_figure_and_break_nothing(
     assert seen is None or 0 <= seen.low <= seen.high < float("inf")
 
 
-@given(
-    bytes_=st.integers(1, 10**13), count=st.integers(1, 10**12), share=st.floats(0, 1), tokens=st.floats(0, 10**4)
-)
+@given(bytes_=st.integers(1, 10**13), count=st.integers(1, 10**12), share=st.floats(0, 1), tokens=st.floats(0, 10**4))
 def test_experts_are_read_from_one_tokens_to_all_whatever_the_rounding(
     bytes_: int, count: int, share: float, tokens: float
 ) -> None:

@@ -60,6 +60,17 @@ def test_that_another_was_lost_never_outweighs_a_reason(lost: float, later: floa
     assert root([head, worker], {node(2): Offset(ahead, 0.1)}) is worker
 
 
+@given(said=moments, earlier=st.floats(-3600, 3600), cause=st.sampled_from(Cause), after=st.sampled_from(Cause))
+def test_an_aftermath_is_no_root_while_another_rank_says_more(
+    said: float, earlier: float, cause: Cause, after: Cause
+) -> None:
+    worker = Failing(node(2), after, said - earlier, is_aftermath=True)
+    head = Failing(node(1), cause, said)
+    assert root([head, worker], {node(2): Offset(0.0, 0.1)}) is head
+    both = [worker, Failing(node(1), after, said - earlier + 1, is_aftermath=True)]
+    assert root(both, {}) is worker
+
+
 def test_trouble_between_them_gives_way_to_a_reason_that_is_told_a_moment_later_only() -> None:
     between = Failing(node(1), Cause.NCCL, 1000.0)
     soon, late = Failing(node(2), Cause.KILLED, 1001.0), Failing(node(2), Cause.CRASHED, 1300.0)
