@@ -119,3 +119,14 @@ async def test_a_question_breaks_its_sentences_where_the_dialog_ends_and_nowhere
         assert len(lines[at]) + 1 + len(lines[at + 1].split()[0]) > inner, "the next word had no room"
         await pilot.resize_terminal(120, 40)
         await until(pilot, "Stop everything that sparkctl started on spark1 and spark2?")
+
+
+async def test_what_has_no_key_of_its_own_may_be_given_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = (("free", ("f2",)),)
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        on_sparks(sparks, tmp_path, monkeypatch, keys=keys) as pilot,
+    ):
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("tab", "f2")
+        await until(pilot, "Stop everything that sparkctl started on spark2?")
