@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 
+from sparkctl.core import rank_verdict, verdicts
 from sparkctl.core.context import Context
 from sparkctl.core.diagnosing import Diagnosing
+from sparkctl.core.first_failure import Failing, root
 from sparkctl.core.log_files import SavedLog
 from sparkctl.core.logfile import Bytes, blocks, opened
+from sparkctl.core.logtime import moment
 from sparkctl.core.session import Session
+from sparkctl.core.together import together
 from sparkctl.engines import load, names
 from sparkctl.errors import DockerError, InvalidInput, NodeError, NoSuchContainer
 from sparkctl.model.container import Container
 from sparkctl.model.diagnosis import Diagnosis
+from sparkctl.model.guard import Receipt
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations import receipts
-from sparkctl.operations.logs import find
+from sparkctl.operations.clock_offset import measure
+from sparkctl.operations.labels import nodes_of, rank_of, run_of
+from sparkctl.operations.logs import find, of_one_start
 from sparkctl.operations.masking import masked
 from sparkctl.operations.starting import judge
 from sparkctl.operations.starting.launched import read_back
@@ -64,17 +71,14 @@ async def of_instance(ctx: Context, instance: str, nodes: Sequence[Node], engine
                 await session.link.connect()
                 container = await find(session, instance)
                 if container is not None:
-                    ended = await session.docker.inspect(container.id)
-                    start = ctx.history.start_of(ended.label(Label.INSTANCE) or ended.name, node.name, ended.id)
-                    found = await of_container(session, ended, engine, start)
-                    state = "runs" if ended.is_alive else "has ended"
-                    return Diagnosed(found, f"the log of {instance} on {node.name}, which {state}", node.name, instance)
+                    return await of_ranks(ctx, session, await session.docker.inspect(container.id), nodes, engine)
         except NoSuchContainer:
             continue
         except (NodeError, DockerError) as error:
             silent.append((node.name, error))
     wanted = [node.name for node in nodes] or None  # where no node is configured, of whatever node
-    saved = next(iter(ctx.history.saved_logs(instance, wanted)), None)
+    logs = ctx.history.saved_logs(instance, wanted)
+    saved = _telling(ctx, logs)
     if saved is None:
         if silent:
             raise silent[0][1]
@@ -82,41 +86,139 @@ async def of_instance(ctx: Context, instance: str, nodes: Sequence[Node], engine
     return replace(_of_saved(ctx, saved, engine), silent=tuple(silent))
 
 
-async def of_container(
-    session: Session, container: Container, engine: str | None = None, start: str | None = None
-) -> Diagnosis:
-    """Read a container's whole log; how it ended, and what the guard left, are proofs as well.
+async def of_ranks(
+    ctx: Context, session: Session, container: Container, nodes: Sequence[Node], engine: str | None = None
+) -> Diagnosed:
+    """Read a container's whole log; of a model over several Sparks those of its other ranks on these nodes too.
 
-    ``start``: the command that started it, where that is known; its settings are repeated in what is to be tried."""
+    What is told is of the rank that failed first, as `up` would; where none failed, of the container itself. Raises
+    `NodeError` and `DockerError` where its own node could not be asked.
+    """
+    instance = container.label(Label.INSTANCE) or container.name
+    place = None if rank_of(container) is None else run_of(container)
+    async with AsyncExitStack() as stack:
+        ranks = [await _judged(ctx, session, container, engine)]
+        silent: list[tuple[NodeName, NodeError | DockerError]] = []
+        for node in _others(container, session.node, nodes) if place is not None else ():
+            try:
+                there = await stack.enter_async_context(ctx.session(node))
+                await there.link.connect()
+                found = await find(there, instance)
+                if found is not None and run_of(found) == place:
+                    ranks.append(await _judged(ctx, there, await there.docker.inspect(found.id), engine))
+            except NoSuchContainer:
+                continue
+            except (NodeError, DockerError) as error:
+                silent.append((node.name, error))
+        told = await _first(ranks)
+    where = told.session.node.name
+    state = "runs" if told.container.is_alive else "has ended"
+    if place is None:
+        return Diagnosed(told.found, f"the log of {instance} on {where}, which {state}", where, instance)
+    which = f"rank {_place(told.container)[0]} of {_place(told.container)[1]} of {instance} on {where}"
+    beside = [rank.session.node.name for rank in ranks if rank.session.node.name != where]
+    more = f"; read beside it: that on {' and '.join(beside)}" if beside else "; no other rank's was read"
+    return Diagnosed(told.found, f"the log of {which}, which {state}{more}", where, instance, tuple(silent))
+
+
+def _others(container: Container, own: Node, nodes: Sequence[Node]) -> list[Node]:
+    """Return where its other ranks may be: the nodes that its label names; all, where its starter calls them otherwise."""
+    names = nodes_of(container)
+    others = [node for node in nodes if node.name != own.name]
+    named = [node for node in others if node.name in names]
+    return named if len(named) + 1 == len(names) else others
+
+
+def _place(container: Container) -> tuple[int, int]:
+    rank, _, ranks = (rank_of(container) or "0/1").partition("/")
+    return int(rank), int(ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """One container, and what its log and its end tell. ``at``: when it failed, by its node's clock, unix seconds;
+    ``is_aftermath``: it says no more than that something else went wrong before."""
+
+    session: Session
+    container: Container
+    found: Diagnosis
+    at: float | None
+    is_aftermath: bool
+
+    @property
+    def failing(self) -> Failing:
+        """Its failure, to be compared by time."""
+        return Failing(self.session.node.name, self.verdict.cause, self.at, self.is_aftermath)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Why it failed, where it did."""
+        assert self.found.verdict is not None
+        return self.found.verdict
+
+    @property
+    def named(self) -> Verdict:
+        """Its verdict with its place in it."""
+        return rank_verdict.named(self.verdict, *_place(self.container), self.session.node.name)
+
+
+async def _first(ranks: Sequence[_Judged]) -> _Judged:
+    """Return the rank that failed first, its verdict that of them all; of one alone, and where none failed, the first."""
+    failed = [rank for rank in ranks if rank.found.verdict is not None]
+    if rank_of(ranks[0].container) is None or not failed:
+        return ranks[0]
+    clocks = await together(*(measure(rank.session) for rank in failed)) if len(failed) > 1 else (None,)
+    offsets = {rank.session.node.name: one for rank, one in zip(failed, clocks, strict=True) if one is not None}
+    first = root([rank.failing for rank in failed], offsets).node
+    told = next(rank for rank in failed if rank.session.node.name == first)
+    others = [rank.named for rank in failed if rank is not told and not rank.is_aftermath]
+    return replace(told, found=replace(told.found, verdict=rank_verdict.one(told.named, others)))
+
+
+async def _judged(ctx: Context, session: Session, container: Container, engine: str | None) -> _Judged:
+    """Read a container's whole log; how it ended, and what the guard left, are proofs as well."""
+    start = ctx.history.start_of(container.label(Label.INSTANCE) or container.name, session.node.name, container.id)
     plan = read_back(session.node, container, await session.docker.run_of(container.id)).plan
     said = container.label(Label.ENGINE)
     known = engine or (said if said in names() else None)
     reading = Diagnosing(known, plan.ready if said == known and plan.ready.line else None)
     secrets = await session.docker.secrets(container.id)
+    stamps: dict[int, str] = {}  # when lines of failures were written, by their number
     async with aclosing(LogFollower(session.link, container.id).read()) as batches:
         async for batch in batches:
             for line in masked(batch, secrets):
                 reading.feed_line(line)
+            new = {seen.number for seen in reading.reader.failures} - stamps.keys()
+            stamps |= {line.number: line.when for line in batch if line.number in new}
             await asyncio.sleep(0)  # a long log holds up nobody else
     found = reading.result(plan)
+    receipt = None
     if not container.is_alive:
-        found = replace(found, verdict=await _of_end(session, container, plan, reading, secrets, start))
+        if container.exit_code == _SIGKILLED:
+            receipt = await receipts.of(session, container.id)
+        found = replace(found, verdict=_of_end(container, plan, reading, secrets, start, receipt))
     elif reading.reader.fatal is None:
         found = replace(found, verdict=None)  # it lives: an error that it printed was not its end
-    return found if found.verdict is None else replace(found, verdict=with_command(found.verdict, plan, start))
+    if found.verdict is not None:
+        found = replace(found, verdict=with_command(found.verdict, plan, start))
+    numbers = [seen.number for seen in reading.reader.standing if seen.number in stamps]
+    said_at = moment(stamps[min(numbers)], "") if numbers else None
+    at = receipt.at if receipt is not None else container.finished if said_at is None else said_at.seconds
+    is_aftermath = found.verdict is not None and verdicts.is_aftermath(reading.reader, found.verdict)
+    return _Judged(session, container, found, at, is_aftermath)
 
 
-async def _of_end(
-    session: Session,
+def _of_end(
     container: Container,
     plan: LaunchPlan,
     reading: Diagnosing,
     secrets: frozenset[str],
     start: str | None,
+    receipt: Receipt | None,
 ) -> Verdict | None:
     if reading.reader.stopped is not None and reading.reader.end is None:
         return None  # it was told to end, and did
-    if container.exit_code == _SIGKILLED and (receipt := await receipts.of(session, container.id)) is not None:
+    if receipt is not None:
         claim = load(plan.engine).memory_setting if plan.engine in names() else None
         return judge.of_guard(plan, reading.reader, receipt, claim, None if claim is None else _now(plan, claim))
     if container.error:
@@ -148,6 +250,14 @@ def _start(plan: LaunchPlan) -> str:
 
 def _now(plan: LaunchPlan, claim: str) -> str | None:
     return plan.flag(claim.removeprefix("args."))
+
+
+def _telling(ctx: Context, logs: Sequence[SavedLog]) -> SavedLog | None:
+    """Return the newest saved log; of a start over several Sparks that of the rank whose failure was the start's."""
+    if not logs:
+        return None
+    ranks = [log for log, _, _ in of_one_start(ctx, logs[0], logs)]
+    return next((log for log in ranks if ctx.history.kept_verdict(log) is not None), logs[0])
 
 
 def _of_saved(ctx: Context, saved: SavedLog, engine: str | None) -> Diagnosed:

@@ -273,7 +273,7 @@ class _Logs:
             for error in self.failures.values():
                 raise error
             raise self._unknown(names)
-        ranks = self._of_one_start(saved, names)
+        ranks = of_one_start(self.ctx, saved, self._saved(names))
         if len(ranks) > 1:
             self.ranks = {NodeName(one.node): f"{index}/{count}" for one, index, count in ranks}
         since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
@@ -303,17 +303,6 @@ class _Logs:
             receipt = receipts.kept(self.ctx, saved.instance, NodeName(saved.node), saved.container)
             if receipt is not None:
                 self._tell_guard(NodeName(saved.node), receipt)
-
-    def _of_one_start(self, saved: SavedLog, nodes: Sequence[NodeName]) -> list[tuple[SavedLog, int, int]]:
-        """Return the saved logs of all ranks of the start that this one is of, each with its rank and of how many, the head's
-        first; of a start that is not in the history this one alone."""
-        for one in self.ctx.history.operations(self.request.instance, most=-1):
-            ids = {share.node: (share.container or "")[:12] for share in one.shares}
-            if one.kind is Kind.START and saved.container in ids.values():
-                logs = {log.container: log for log in self._saved(nodes)}
-                found = [(logs.get(ids.get(node, "")), index) for index, node in enumerate(one.nodes)]
-                return [(log, index, len(found)) for log, index in found if log is not None] or [(saved, 0, 1)]
-        return [(saved, 0, 1)]
 
     def _saved(self, nodes: Sequence[NodeName]) -> list[SavedLog]:
         return self.ctx.history.saved_logs(self.request.instance, nodes)
@@ -382,6 +371,18 @@ async def find(session: Session, instance: str) -> Container | None:
     ours = [c for c in containers if c.label(Label.INSTANCE) == instance]
     ours.sort(key=lambda c: (c.is_alive, c.created), reverse=True)
     return next(iter(ours), next((c for c in containers if c.name == instance), None))
+
+
+def of_one_start(ctx: Context, saved: SavedLog, logs: Sequence[SavedLog]) -> list[tuple[SavedLog, int, int]]:
+    """Return those of the saved ``logs`` that are of all ranks of the start that this one is of, each with its rank and of
+    how many, the head's first; of a start that is not in the history this one alone."""
+    for one in ctx.history.operations(saved.instance, most=-1):
+        ids = {share.node: (share.container or "")[:12] for share in one.shares}
+        if one.kind is Kind.START and saved.container in ids.values():
+            there = {log.container: log for log in logs}
+            found = [(there.get(ids.get(node, "")), index) for index, node in enumerate(one.nodes)]
+            return [(log, index, len(found)) for log, index in found if log is not None] or [(saved, 0, 1)]
+    return [(saved, 0, 1)]
 
 
 def read_saved(

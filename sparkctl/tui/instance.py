@@ -174,7 +174,7 @@ class Instance(ReadOnScreen):
         from sparkctl.operations.following.inquest import inquest
 
         try:
-            end = await inquest(room.unasked, node, container)
+            end = await inquest(room.unasked, node, container, self.panel.sparks)
         except (NodeError, DockerError) as error:
             self._judge_trouble = f"why it failed could not be read: {error.message}"
             self._judged = None if isinstance(error, NodeError) else container  # a node may answer later

@@ -112,3 +112,55 @@ def test_an_instance_at_work_by_the_command() -> None:
     unknown = demo("diagnose", "howl", "--json", scenario="two-stacks")
     assert unknown.returncode == 2
     assert "no instance howl on spark1, spark2" in unknown.stderr
+
+
+FAULTS_OF_TWO = [("minimax-m27", "worker-dies"), ("qwen36-tp2", "worker-dies"), ("trtllm-qwen3-235b", "cuda-oom")]
+
+
+@pytest.mark.parametrize(("name", "fault"), FAULTS_OF_TWO)
+async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whichever_rank_is_asked(
+    sparks: SimulatedSparks, ctx: Context, name: str, fault: str
+) -> None:
+    nodes = load_config(sparks.config_path).nodes
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load(name, overrides=[f"env.SIM_FAULT={fault}"])
+    request = UpRequest(profile, load(profile.engine), tuple(nodes), environ={}, words=(name,))
+    ended = [event async for event in up(ctx, request)][-1]
+    assert isinstance(ended, Ended)
+    assert ended.verdict is not None
+    assert ended.node is not None
+    whole = await of_instance(ctx, name, nodes, None)
+    judged = whole.diagnosis.verdict
+    assert judged is not None
+    assert (whole.node, judged.cause, judged.summary) == (ended.node, ended.verdict.cause, ended.verdict.summary)
+    assert f"of 2 of {name} on {ended.node}" in whole.source
+    assert "read beside it" in whole.source
+    for at, node in enumerate(nodes):
+        async with ctx.session(node) as session:
+            await session.link.connect()
+            (container,) = [one for one in await session.docker.list() if name in one.name]
+        found = await inquest(ctx, node, container.id, nodes)
+        assert found is not None
+        assert found.verdict is not None
+        assert (found.node, found.verdict.summary) == (node.name, ended.verdict.summary)
+        lines = [one for one in found.verdict.evidence if one.line is not None]
+        assert not lines or node.name == ended.node, "a line of the other's log is not one to go to here"
+        alone = await of_instance(ctx, name, [node], None)
+        assert f"rank {at} of 2 of {name} on {node.name}" in alone.source
+        assert "no other rank's was read" in alone.source
+
+    assert [event async for event in down(ctx, DownRequest(name, nodes, everywhere=nodes))]
+    gone = await of_instance(ctx, name, nodes, None)
+    assert gone.diagnosis.verdict == ended.verdict
+
+
+async def test_a_rank_whose_spark_is_silent_is_said_to_be_left_out(sparks: SimulatedSparks, ctx: Context) -> None:
+    nodes = load_config(sparks.config_path).nodes
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load("minimax-m27", overrides=["env.SIM_FAULT=worker-dies"])
+    request = UpRequest(profile, load(profile.engine), tuple(nodes), environ={}, words=("minimax-m27",))
+    assert [event async for event in up(ctx, request)]
+    await sparks.sshd["spark2"].close()
+    found = await of_instance(ctx, "minimax-m27", nodes, None)
+    assert [name for name, _ in found.silent] == ["spark2"]
+    assert "no other rank's was read" in found.source
+    assert found.diagnosis.verdict is not None
+    assert found.diagnosis.verdict.summary.startswith("Rank 0 of 2, on spark1: ")

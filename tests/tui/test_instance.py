@@ -116,6 +116,21 @@ async def test_a_failure_that_this_panel_did_not_see_is_judged_when_it_is_opened
             await pilot.press("escape")
 
 
+async def test_the_page_of_the_head_gives_the_verdict_of_the_rank_that_failed_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+        async with on(sparks, tmp_path, (120, 40), commands=Grammar()) as pilot:
+            await until(pilot, lambda text: text.count("○ nothing runs") == 2)
+            await type_line(pilot, "up minimax-m27 --set env.SIM_FAULT=worker-dies")
+            await until(pilot, lambda text: text.count("✕ failed") == 2)
+            await type_line(pilot, "diagnose minimax-m27 --node spark1")
+            shown = await until(pilot, "Rank 1 of 2, on spark2: ")
+            assert "spark1 › minimax-m27" in shown
+            assert "Ray lost a worker" not in shown
+
+
 async def log(pilot: Driver, claim: Callable[[LogView], object]) -> LogView:
     """Wait until a log is on the screen of which a claim holds."""
     found: list[LogView] = []

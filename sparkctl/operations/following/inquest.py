@@ -2,33 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from sparkctl.core.context import Context
 from sparkctl.engines import names
 from sparkctl.errors import NoSuchContainer
 from sparkctl.model.events import Ended, Outcome
-from sparkctl.model.node import Node
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
-from sparkctl.operations.diagnose import of_container
+from sparkctl.model.verdict import Evidence, Verdict
+from sparkctl.operations.diagnose import of_ranks
 
 
-async def inquest(ctx: Context, node: Node, container_id: str) -> Ended | None:
+async def inquest(ctx: Context, node: Node, container_id: str, known: Sequence[Node] = ()) -> Ended | None:
     """Return how it ended, as the start that failed would have told it; None where nothing ended that can be judged: it
-    lives on without a fatal line, or it is of an engine that is not known. Raises `NodeError` and `DockerError`."""
+    lives on without a fatal line, or it is of an engine that is not known. ``known``: where its other ranks are looked for,
+    whose failure may be the first. Raises `NodeError` and `DockerError`."""
     async with ctx.session(node) as session:
         await session.link.connect()
         try:
             container = await session.docker.inspect(container_id)
             if container.label(Label.ENGINE) not in names():
                 return None
-            instance = container.label(Label.INSTANCE) or container.name
-            start = ctx.history.start_of(instance, node.name, container.id)
-            verdict = (await of_container(session, container, start=start)).verdict
+            found = await of_ranks(ctx, session, container, known)
         except NoSuchContainer:
             return None
+    verdict = found.diagnosis.verdict
     if verdict is None:
         return None
+    if found.node is not None and found.node != node.name:
+        verdict = _told_elsewhere(verdict, found.node)
+    if found.silent:
+        silent = " and ".join(name for name, _ in found.silent)
+        verdict = replace(
+            verdict,
+            evidence=(
+                *verdict.evidence,
+                Evidence(f"{silent} could not be asked: its rank may have failed first", "ssh"),
+            ),
+        )
     taken = None if container.started is None or container.finished is None else container.finished - container.started
     return Ended(
         ctx.clock.now(), Outcome.FAILED, 1, max(0.0, taken or 0.0), node.name,
         container.label(Label.INSTANCE) or container.name, verdict=verdict,
     )  # fmt: skip
+
+
+def _told_elsewhere(verdict: Verdict, node: NodeName) -> Verdict:
+    """Return a verdict whose proofs are lines of another node's log: they are not to be looked for in the one here."""
+    return replace(
+        verdict,
+        evidence=tuple(
+            one if one.line is None else Evidence(f"line {one.line} on {node}: {one.text}", one.origin)
+            for one in verdict.evidence
+        ),
+    )

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sparkctl.core import rank_verdict
 from sparkctl.core.context import Context
-from sparkctl.core.first_failure import CONSEQUENCES, Failing, Offset, root
+from sparkctl.core.first_failure import Failing, Offset, root
 from sparkctl.core.together import end, together
 from sparkctl.errors import Unreachable
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.text import clean
 from sparkctl.model.verdict import Cause, Evidence, Verdict
 from sparkctl.operations.clock_offset import measure
 from sparkctl.operations.starting.rank_watch import Failed, WatchedRank
@@ -148,18 +148,13 @@ def _one(rank: WatchedRank, failed: Failed, failures: Sequence[tuple[WatchedRank
     """Return the one verdict: the root's, naming its node; what went wrong elsewhere for a reason of its own beside it."""
     if failed.verdict is None:
         return None
-    others = tuple(
-        _named(other, one.verdict)
-        for other, one in failures
-        if other is not rank
-        and one.verdict is not None
-        and one.verdict.cause not in CONSEQUENCES
-        and not one.is_aftermath
-    )
-    return replace(_named(rank, failed.verdict), contributing=(*failed.verdict.contributing, *others))
+    others = [
+        _named(other, told.verdict)
+        for other, told in failures
+        if other is not rank and told.verdict is not None and not told.is_aftermath
+    ]
+    return rank_verdict.one(_named(rank, failed.verdict), others)
 
 
 def _named(rank: WatchedRank, verdict: Verdict) -> Verdict:
-    return replace(
-        verdict, summary=clean(f"Rank {rank.plan.rank} of {rank.plan.ranks}, on {rank.plan.node}: {verdict.summary}")
-    )
+    return rank_verdict.named(verdict, rank.plan.rank, rank.plan.ranks, rank.plan.node)
