@@ -8,7 +8,7 @@ import os
 import selectors
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from rich.cells import cached_cell_len
 from textual.app import ScreenStackError
@@ -30,12 +30,36 @@ REMEMBERED = (
 )  # fmt: skip
 
 
+class Paper:
+    """What is painted on. Once the terminal is gone it goes nowhere: Textual's writer would die of the error, and whoever
+    paints would wait for it for ever, the panel on its way out as well."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """Write, where there still is a terminal."""
+        with suppress(OSError):
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Let it be seen, where there still is a terminal."""
+        with suppress(OSError):
+            self._file.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        """Be the file in everything else."""
+        return getattr(self._file, name)
+
+
 class Terminal(LinuxDriver):
     """Textual's driver, painting on stdout in place of stderr, and reading keys as hands mean them."""
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
-        self._file = sys.__stdout__
+        assert sys.__stdout__ is not None
+        self._file: Any = Paper(sys.__stdout__)
 
     def run_input_thread(self) -> None:
         """Read until the panel ends. A terminal that is gone ends it; bytes that are no text are a sign for just that."""

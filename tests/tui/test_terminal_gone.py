@@ -1,0 +1,40 @@
+"""A terminal that is gone ends the panel, and holds nothing up on the way."""
+
+from __future__ import annotations
+
+import errno
+import io
+
+from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
+
+from sparkctl.tui.terminal import Paper
+
+
+class Gone(io.StringIO):
+    """As the kernel answers for a terminal whose window was closed."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def flush(self) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_whoever_paints_waits_for_no_terminal_that_is_gone() -> None:
+    writer = WriterThread(Paper(Gone()))  # type: ignore[arg-type]
+    writer.start()
+    for _ in range(3 * MAX_QUEUED_WRITES):
+        assert writer.is_alive(), "else what is written next waits for ever once the queue is full"
+        writer.write("a picture")
+    writer.stop()
+    assert not writer.is_alive()
+
+
+def test_a_terminal_that_is_there_gets_all() -> None:
+    there = io.StringIO()
+    writer = WriterThread(Paper(there))  # type: ignore[arg-type]
+    writer.start()
+    for at in range(3):
+        writer.write(str(at))
+    writer.stop()
+    assert there.getvalue() == "012"
