@@ -36,6 +36,7 @@ class ActionId(StrEnum):
     HISTORY = "history"
     SWITCH_DO = "switch-do"
     SWITCH_AGAIN = "switch-again"
+    INTERRUPT = "interrupt"
     RESUME = "resume"
     ABORT = "abort"
     WRONG = "findings"
@@ -110,6 +111,7 @@ class Sense(StrEnum):
     """What a key that several actions share means on every screen; none of these has another key there."""
 
     TAKE = "take what is selected"
+    STOP = "stop it"
     COPY = "copy"
     SEARCH = "search"
     AGAIN = "ask the Sparks again"
@@ -186,7 +188,7 @@ ACTIONS: tuple[Action, ...] = (
            on=_RUNNING | {PROFILES}, footer=0),
     Action(
         ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", why.cannot_stop, changes=True,
-        confirm=True, verb="down", words=_of_model("down"), on=_RUNNING | {PROFILES}, footer=1,
+        confirm=True, verb="down", words=_of_model("down"), on=_RUNNING | {PROFILES}, footer=1, sense=Sense.STOP,
     ),
     Action(
         ActionId.KILL, ("X",), "kill", "stop the instance at once, without time to finish", why.cannot_stop, changes=True,
@@ -198,6 +200,8 @@ ACTIONS: tuple[Action, ...] = (
            on=_SWITCH, sense=Sense.TAKE, footer=0),
     Action(ActionId.SWITCH_AGAIN, ("r",), "again", "look at the Sparks again, and plan anew", why.not_live, on=_SWITCH,
            sense=Sense.AGAIN, footer=1),
+    Action(ActionId.INTERRUPT, ("x",), "interrupt", "interrupt this panel's own switch and leave it where it is, as Ctrl-C does",
+           why.cannot_interrupt, changes=True, confirm=True, on=_SWITCH, sense=Sense.STOP, footer=3),
     Action(ActionId.RESUME, ("o",), "resume", "go on with a switch that was left", why.no_switch_left, changes=True,
            confirm=True, verb="resume", words=lambda _: ("resume",), on=_HERE | _SWITCH),
     Action(ActionId.ABORT, ("A",), "abort", "undo a switch that was left: what was stopped serves again", why.no_switch_left,

@@ -10,6 +10,7 @@ from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:  # the first picture is painted without them
     from sparkctl.core.store import LoadView
+    from sparkctl.core.switch_course import SwitchCourse
     from sparkctl.model.instance import InstanceView
     from sparkctl.model.switch import Journal
 
@@ -25,7 +26,7 @@ class Situation:
     ``proof``, and whether it ``has_change`` that may mend it. ``is_troubled``: something is wrong with the selected node that
     is no finding, or with the config. ``switch_trouble``: why the switch that is shown cannot be done now.
     ``switch_left``: whether one was left on these Sparks; False: one goes on there; None: there is none that is known;
-    ``journal``: that one, where it can be read.
+    ``journal``: that one, where it can be read; ``own``: the one that this panel does now.
     """
 
     names: tuple[NodeName, ...] = ()
@@ -45,6 +46,7 @@ class Situation:
     switch_trouble: str | None = None
     switch_left: bool | None = None
     journal: Journal | None = None
+    own: SwitchCourse | None = None
 
     @property
     def view(self) -> LoadView | None:
@@ -178,6 +180,8 @@ def cannot_stop(now: Situation) -> str | None:
     if why := node_silent(now) or no_instance(now):
         return why
     assert now.selected is not None
+    if now.own is not None and now.own.touches(now.selected.name):
+        return f"this panel's switch to {now.own.instance} goes on with it: its own screen interrupts it"
     return None if now.selected.ours else f"{now.selected.name} was not started by sparkctl and is left alone"
 
 
@@ -264,6 +268,13 @@ def no_switch_left(now: Situation) -> str | None:
     """One that goes on is its operator's."""
     if now.replaying:
         return "this is a recording"
+    if now.own is not None:
+        return "this panel's own switch goes on: its screen interrupts it"
     if now.switch_left is None:
         return "no switch was left on these Sparks"
     return None if now.switch_left else "the switch goes on: who does it ends it"
+
+
+def cannot_interrupt(now: Situation) -> str | None:
+    """Somebody else's is interrupted where it was begun."""
+    return not_live(now) or (None if now.own is not None else "no switch of this panel's goes on")

@@ -32,13 +32,14 @@ class StepTaken:
 
 @dataclass(frozen=True, slots=True)
 class SwitchCourse:
-    """A switch as far as it was told. ``began``: unix seconds."""
+    """A switch as far as it was told. ``began``: unix seconds. ``old``: whom it stops, where a journal has said it and no plan."""
 
     instance: str
     began: float
     plan: SwitchPlan | None = None
     steps: tuple[StepTaken, ...] = ()
     end: Ended | None = None
+    old: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -49,6 +50,15 @@ class SwitchCourse:
     def step(self) -> SwitchStep | None:
         """The step that it is at."""
         return self.steps[-1].step if self.steps else None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Whom it stops, as its plan or its journal has it; none where neither was told."""
+        return self.old if self.plan is None else self.plan.stops
+
+    def touches(self, instance: str) -> bool:
+        """Tell whether an instance is one that it starts or stops."""
+        return instance == self.instance or instance in self.stops
 
     @property
     def is_going_back(self) -> bool:

@@ -80,7 +80,10 @@ def help_rows(actions: Sequence[Action], now: Situation, ascii_only: bool = Fals
     wide = max((len(each) for each in keys), default=0)
     rows = []
     for one, each in zip(actions, keys, strict=True):
-        spans = row(Span(f"{each:>{wide}}", Tone.KEY), Span(f"   {one.title}", Tone.VALUE))
+        title = one.title
+        if now.own is not None and one.id is ActionId.QUIT_AT_ONCE:
+            title = f"end the panel and leave its switch to {clean(now.own.instance)} where it is; asks first"
+        spans = row(Span(f"{each:>{wide}}", Tone.KEY), Span(f"   {title}", Tone.VALUE))
         if one.verb and one.keys:
             spans = (*spans, Span(f"   :{one.verb}", Tone.LABEL))
         if because := one.why_not(now):

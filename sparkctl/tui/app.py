@@ -35,6 +35,7 @@ from sparkctl.tui.tones import DARK, LIGHT, styles
 
 if TYPE_CHECKING:
     from sparkctl.core.config import Config
+    from sparkctl.core.switch_course import SwitchCourse
     from sparkctl.model.node import Node, NodeName
     from sparkctl.present.overview import Scene
     from sparkctl.present.wrong import Wrong
@@ -136,7 +137,7 @@ class Panel(Speech):
         now = Situation(
             names, views, self.node, self._instance(), self.setup.readonly, self.setup.recording is not None,
             screens.AVAILABLE, switch_left=None if self._room is None else self._room.switch_left,
-            journal=None if self._room is None else self._room.journals.left,
+            journal=None if self._room is None else self._room.journals.left, own=self._own_switch,
         )  # fmt: skip
         now = now if self.front is None else self.front.selected(now)
         return now if self._room is None else replace(now, is_troubled=self.wrong(now).is_more_than_findings)
@@ -256,15 +257,31 @@ class Panel(Speech):
             if isinstance(screen, PanelScreen):
                 screen.recolour()
 
+    @property
+    def _own_switch(self) -> SwitchCourse | None:
+        """The switch that this panel does now."""
+        return None if self._room is None else self._room.own_switch
+
     def leave(self) -> None:
         """End the panel. No engine is stopped by that."""
         if not self._leaving:
             self._leaving = True
             self.spawn(self._leave())
 
+    def ask_to_leave(self) -> None:
+        """End the panel; in the middle of its own switch ask first. Who means it again where that is asked has said so."""
+        if (course := self._own_switch) is None:
+            self.leave()
+        else:
+            from sparkctl.tui.interrupting import ask_to_leave
+
+            ask_to_leave(self, course)
+
     async def _leave(self) -> None:
-        farewell = () if self._room is None else self._room.farewell(self.names)
-        self.exit(farewell + await self._end_all())
+        from sparkctl.tui.endings import parting  # it knows nodes, as the room does
+
+        said = () if self._room is None else parting(self._room, self.names)
+        self.exit(said + await self._end_all())
 
     async def _end_all(self) -> tuple[str, ...]:
         """End what goes on beside the keys, what starts something first; return what is left to be said."""
@@ -279,11 +296,13 @@ class Panel(Speech):
 
     def action_help_quit(self) -> None:
         """Say on ctrl+c, which ends nothing here, what does."""
-        self.say(f"{self._ways_out[0] if self._ways_out else 'q'} ends the panel; engines go on running")
+        course, key = self._own_switch, self._ways_out[0] if self._ways_out else "q"
+        left = "engines go on running" if course is None else f"its switch to {course.instance} is left where it is"
+        self.say(f"{key} ends the panel; {left}")
 
     async def action_quit(self) -> None:
         """Be Textual's own way out, too."""
-        self.leave()
+        self.ask_to_leave()
 
     # --- keys ---
 
@@ -295,7 +314,7 @@ class Panel(Speech):
     async def on_event(self, event: events.Event) -> None:
         """Take keys one at a time; a click is for what is seen, and not for a dialog that is still to come."""
         if isinstance(event, events.Key) and not event.is_printable and event.key in self._ways_out:
-            self.leave()  # also where a palette or a field would keep the key for itself
+            self.ask_to_leave()  # also where a palette or a field would keep the key for itself
         elif isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
             self.keyboard.take(event)
         elif not (isinstance(event, events.MouseEvent) and (self.keyboard.is_opening or self._leaving)):

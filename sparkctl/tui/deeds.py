@@ -124,11 +124,11 @@ class Deeds:
         if len(self._panel.screen_stack) > 1:
             self.do_back(one)
         else:
-            self._panel.leave()
+            self._panel.ask_to_leave()
 
     def do_quit_at_once(self, _: Action) -> None:
         """End the panel."""
-        self._panel.leave()
+        self._panel.ask_to_leave()
 
     def do_reconnect(self, _: Action) -> None:
         """Connect to the selected Spark now."""

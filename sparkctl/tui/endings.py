@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparkctl.core.actions import DOCTOR, SWITCH
 from sparkctl.model.events import Ended, Outcome
+from sparkctl.model.node import NodeName
+from sparkctl.model.switch import SwitchStep
+from sparkctl.present.farewell import farewell, of_old
 from sparkctl.present.plan_text import plan_lines
 from sparkctl.present.results import refused_rows, result_line
 from sparkctl.present.spans import Row, Tone, row, said
@@ -41,6 +45,19 @@ def over(room: Room, panel: Panel, job: Job, defect: BaseException | None) -> No
     room.notice(words, tone, is_shown=details is not None or is_seen)
     if details is not None:
         panel.push_screen(details)
+
+
+def parting(room: Room, names: Sequence[NodeName]) -> tuple[str, ...]:
+    """Return what goes on running, of a node that does not answer what ran there last, and how it stands with what our own
+    switch stops: a sentence each."""
+    if room.is_replaying:
+        return ()
+    watched, own = {job.instance for job in room.jobs.running}, room.own_switch  # their own end says it
+    if own is not None and own.step is not SwitchStep.CHECKING:
+        watched |= {own.instance, *own.stops}
+    views = [room.bridge.store.last(view.name) for view in room.views(names)]
+    said = (farewell(view, [one for one in view.instances if one.name not in watched], room.now()) for view in views)
+    return (*(one for one in said if one is not None), *(() if own is None else of_old(own)))
 
 
 def _details(job: Job, columns: int, *, by_hand: bool) -> Reader | None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from sparkctl.core.serving import aimed_at
 from sparkctl.core.together import end
-from sparkctl.model.events import CachesDropped, Ended, Event, PhaseChanged, PlanMade, Warned
+from sparkctl.model.events import CachesDropped, Ended, Event, PhaseChanged, PlanMade, SwitchStepped, Warned
+from sparkctl.model.text import clean_lines
 from sparkctl.tui.setup import Started
 
 _PATIENCE = 2.0  # seconds that a verb has to get to where it can be left
@@ -20,7 +21,7 @@ _PATIENCE = 2.0  # seconds that a verb has to get to where it can be left
 
 @dataclass(slots=True)
 class Job:
-    """One verb that runs, and what it has said that its end does not."""
+    """One verb that runs, and what it has said that its end does not. ``switches``: it has begun to change what stands there."""
 
     started: Started
     warnings: list[Warned] = field(default_factory=list)
@@ -28,6 +29,7 @@ class Job:
     plan: PlanMade | None = None
     instance: str | None = None
     ended: Ended | None = None
+    switches: bool = False
 
     def take(self, event: Event) -> None:
         """Remember what is told at the end."""
@@ -40,6 +42,8 @@ class Job:
                 self.plan, self.instance = event, event.plan.instance
             case PhaseChanged():
                 self.instance = event.instance
+            case SwitchStepped():
+                self.switches = True
             case Ended():
                 self.ended = event
             case _:
@@ -57,6 +61,16 @@ class Jobs:
     def running(self) -> tuple[Job, ...]:
         """Those that are not over."""
         return tuple(self._tasks.values())
+
+    @property
+    def switching(self) -> Job | None:
+        """The one that is in the middle of a switch."""
+        return next((job for job in self.running if job.switches), None)
+
+    def interrupt_switch(self) -> None:
+        """Let that end where it can be left, as Ctrl-C does."""
+        if self.switching is not None:
+            self.switching.started.context.interrupt.press()
 
     def start(self, started: Started) -> Job:
         """Run a verb beside everything else."""
@@ -85,14 +99,19 @@ class Jobs:
                 job.started.context.interrupt.press()
 
     async def aclose(self) -> tuple[str, ...]:
-        """Let every verb end where it can be left; return what they say of what goes on."""
+        """Let every verb end where it can be left; return what they say of what goes on and of what can be done, a line each."""
         tasks = dict(self._tasks)
         for job in tasks.values():
             job.started.context.interrupt.press()
         if tasks:
             await asyncio.wait(tasks, timeout=_PATIENCE)
         await end(tasks, _PATIENCE)
-        return tuple(job.ended.message for job in tasks.values() if job.ended and job.ended.message)
+        ends = [job.ended for job in tasks.values() if job.ended is not None and job.ended.message]
+        return tuple(
+            line
+            for one in ends
+            for line in (*clean_lines(one.message or ""), *(f"  try: {way}" for way in clean_lines(one.hint or "")))
+        )
 
     def _over(self, task: asyncio.Task[None]) -> None:
         job = self._tasks.pop(task)

@@ -26,7 +26,8 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.operations.doctor import doctor
 from sparkctl.operations.preview import planned
-from sparkctl.present.farewell import farewell
+from sparkctl.operations.switching.journal import step_number
+from sparkctl.present.farewell import left_unsaid
 from sparkctl.present.glance import COMING, Glance, glance, in_order
 from sparkctl.present.keys import key_words
 from sparkctl.present.overview import Scene
@@ -52,6 +53,7 @@ from sparkctl.tui.switches import Switches
 from sparkctl.tui.syncing import Moves
 
 if TYPE_CHECKING:
+    from sparkctl.core.switch_course import SwitchCourse
     from sparkctl.model.instance import InstanceView
     from sparkctl.model.plan import LaunchPlan
     from sparkctl.model.profile import Profile
@@ -199,6 +201,11 @@ class Room:
         return (*switch, *(moved_row(one, ascii_only) for one in self.moves.going))
 
     @property
+    def own_switch(self) -> SwitchCourse | None:
+        """The switch that this panel does, from its first step on."""
+        return None if self.jobs.switching is None else self.switches.own(self.bridge.store)
+
+    @property
     def switch_left(self) -> bool | None:
         """Whether a switch was left on the Sparks; False: one goes on; None: there is none that is known."""
         return False if self.switches.running is not None else self.journals.is_left
@@ -249,20 +256,12 @@ class Room:
         verbs += ["doctor"] if name in self.examinations.running else []
         return tuple(_DOING[verb] for verb in verbs)
 
-    def farewell(self, names: Sequence[NodeName]) -> tuple[str, ...]:
-        """Return what goes on running, and of a node that does not answer what ran there last: a sentence each."""
-        if self.is_replaying:
-            return ()
-        watched = {job.instance for job in self.jobs.running}  # their own end says it
-        views = [self.bridge.store.last(view.name) for view in self.views(names)]
-        said = (
-            farewell(view, [one for one in view.instances if one.name not in watched], self.now()) for view in views
-        )
-        return tuple(one for one in said if one is not None)
-
     async def aclose(self) -> tuple[str, ...]:
         """End everything of ours; return what is left to be said."""
+        own, job = self.own_switch, self.jobs.switching
         said = await self.jobs.aclose()
+        if own is not None and own.step is not None and job is not None and job.ended is None:
+            said += left_unsaid(own, step_number(own.step))
         self.bridge.close()
         await end(self._beside, _PATIENCE)  # they read over the crew's connections
         await self.crew.aclose()

@@ -200,6 +200,20 @@ class Switch(ReadOnScreen):
         except SparkctlError as error:
             self.panel.refuse(error)
 
+    def do_interrupt(self, _: Action) -> None:
+        """Ask, and leave the switch where it is."""
+        room = self.panel.room
+        if room is not None and (course := room.own_switch) is not None:
+            self.panel.spawn(self._ask_and_interrupt(course))
+
+    async def _ask_and_interrupt(self, course: SwitchCourse) -> None:
+        from sparkctl.tui.interrupting import LEAVE, interruption
+
+        room = self.panel.room
+        assert room is not None
+        if await room.dialogs.ask(interruption(course)) == LEAVE:
+            room.jobs.interrupt_switch()
+
     def do_switch_again(self, _: Action) -> None:
         """Plan anew; of a switch that goes on there is nothing to plan."""
         room, course = self.panel.room, self._course()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from sparkctl.core.live import Store
 from sparkctl.core.switch_course import SwitchCourse, after
 from sparkctl.model.events import Event, SwitchPlanned
 from sparkctl.model.node import NodeName
@@ -27,6 +29,15 @@ class Switches:
     def running(self) -> SwitchCourse | None:
         """The one that goes on."""
         return self.course if self.course is not None and not self.course.is_over else None
+
+    def own(self, store: Store) -> SwitchCourse | None:
+        """Return the one that goes on; of one that was gone on with, which has no plan, with whom its journal stops."""
+        course = self.running
+        if course is None or course.plan is not None:
+            return course
+        views = (store.switch(name) for name in store.nodes)
+        found = (one.journal.stops for one in views if one and one.journal and one.journal.instance == course.instance)
+        return replace(course, old=next(found, ()))
 
     def set_aside(self) -> None:
         """Make room for a new plan; what goes on stays."""

@@ -184,3 +184,67 @@ async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by
             await until(pilot, lambda text: "was left" not in text and text.count("● ready") == 2)
             await pilot.press("o")
             await holds(pilot, lambda: "no switch was left on these Sparks" in toasts(pilot))
+
+
+def flat(shown: str) -> str:
+    """What is shown as one line, without frames."""
+    return " ".join(shown.replace("│", " ").split())
+
+
+async def begun(pilot: Driver) -> None:
+    """Have a switch loading what it starts: what was there has stopped."""
+    await planned(pilot, f"switch {NEW} --node spark1 --no-guard")
+    await pilot.press("enter")
+    await agreed(pilot)
+    await until(pilot, lambda text: f"{NEW} on spark1" in text and "loading" in text)
+
+
+async def test_leaving_in_the_middle_asks_and_tells_what_stands_still_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with divided(tmp_path / "beds", speed=2.0) as bed:
+        async with on_sparks(bed.sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot:
+            await begun(pilot)
+            await pilot.press("ctrl+c")
+            await holds(pilot, lambda: any(f"its switch to {NEW} is left where it is" in one for one in toasts(pilot)))
+            await pilot.press("question_mark")
+            await until(pilot, f"end the panel and leave its switch to {NEW} where it is")
+            await pilot.press("escape", "escape", "q")
+            shown = flat(await until(pilot, f"Leave the switch to {NEW} in the middle?"))
+            assert "step 4 of 6 (starting)" in shown
+            assert f"{OLD} is stopped; its containers are kept." in shown, shown
+            await pilot.press("enter")
+            await until(pilot, lambda text: "in the middle?" not in text)
+            assert pilot.app.is_running
+            await pilot.press("ctrl+q")
+            await until(pilot, "in the middle?")
+            await pilot.press("tab", "enter")
+        said = pilot.app.return_value or ()
+        assert f"{OLD} is stopped; its containers are kept" in said
+        assert not [line for line in said if OLD in line and "running" in line]
+        assert f"the switch to {NEW} is left at step 4 of 6 (starting)" in said
+        ways = [line for line in said if line.startswith("  try: ")]
+        assert any("sparkctl resume" in line for line in ways)
+        assert any("sparkctl abort" in line for line in ways)
+
+
+async def test_its_own_switch_is_interrupted_on_its_screen_and_nowhere_stopped_under_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        divided(tmp_path / "beds", speed=2.0) as bed,
+        on_sparks(bed.sparks, tmp_path, monkeypatch) as pilot,
+    ):
+        await begun(pilot)
+        await pilot.press("escape", "x")
+        await holds(pilot, lambda: any(f"this panel's switch to {NEW} goes on with it" in one for one in toasts(pilot)))
+        await pilot.press("s")
+        await until(pilot, "x interrupt")
+        await pilot.press("x")
+        await until(pilot, f"Interrupt the switch to {NEW}?")
+        await pilot.press("tab", "enter")
+        shown = await until(pilot, lambda text: f"the switch to {NEW} is left at step 4 of 6 (starting)" in flat(text))
+        assert "sparkctl resume" in shown
+        assert bed.journals.count(None) < len(bed.journals), "it lies there for whoever goes on"
+        await pilot.press("escape")
+        await until(pilot, "o goes on with it  A undoes it")

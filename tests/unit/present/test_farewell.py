@@ -6,11 +6,13 @@ import time
 from dataclasses import replace
 
 from sparkctl.core.store import LoadView
+from sparkctl.core.switch_course import StepTaken, SwitchCourse
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.present.farewell import farewell
+from sparkctl.model.switch import SwitchStep
+from sparkctl.present.farewell import farewell, left_unsaid, of_old
 
 NODE = NodeName("spark2")
 ONE = InstanceView(
@@ -34,3 +36,29 @@ def test_of_a_node_that_does_not_answer_it_is_said_what_ran_there_and_when() -> 
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(SEEN))
     assert farewell(away, (ONE,), SEEN + 90_000) == f"spark2 did not answer; qwen36-vllm ran there at {day}"
     assert farewell(replace(away, instances_seen=None), (ONE,), SEEN) is None
+
+
+def course(*steps: StepTaken) -> SwitchCourse:
+    return SwitchCourse("qwen36", SEEN, None, steps, old=("minimax-m27",))
+
+
+def test_of_what_a_switch_stops_its_own_events_say_how_it_stands() -> None:
+    checking = StepTaken(SwitchStep.CHECKING, SEEN, SEEN + 1)
+    stopping = StepTaken(SwitchStep.STOPPING, SEEN + 1)
+    assert of_old(course(checking)) == ()
+    assert of_old(course(checking, stopping)) == ("minimax-m27 is being stopped; its containers are kept",)
+    stopped = ("minimax-m27 is stopped; its containers are kept",)
+    assert of_old(course(checking, replace(stopping, ended=SEEN + 2))) == stopped
+    assert of_old(course(checking, StepTaken(SwitchStep.STARTING, SEEN + 2))) == stopped
+    assert of_old(course(StepTaken(SwitchStep.RESTORING, SEEN))) == ("minimax-m27 is being started again",)
+    assert of_old(course(StepTaken(SwitchStep.CLEARING, SEEN))) == ()
+
+
+def test_what_was_told_to_stop_does_not_go_on_running_though_it_was_seen_a_moment_ago() -> None:
+    assert farewell(VIEW, (replace(ONE, phase=Phase.STOPPING),), SEEN) is None
+
+
+def test_a_switch_without_time_to_say_where_it_was_left_is_told_with_its_two_ways() -> None:
+    said = left_unsaid(course(), "step 4 of 6 (starting)")
+    assert said[0] == "the switch to qwen36 was left at step 4 of 6 (starting)"
+    assert [line.rpartition(": ")[2] for line in said[1:]] == ["sparkctl resume", "sparkctl abort"]
