@@ -50,6 +50,7 @@ def environment(way: Way, node: NodeName) -> tuple[tuple[str, str], ...]:
         "TP_SOCKET_IFNAME": name,
         "UCX_NET_DEVICES": name,
         # Not by name: mpirun hands the head's on to every rank. And its daemons would try Docker's bridges, the same on all.
+        # mpirun of Open MPI 5 makes of the second what its daemons read (PRTE_MCA_*, PMIX_MCA_*) itself, and hands it on.
         "OMPI_MCA_btl_tcp_if_include": network,
         "OMPI_MCA_oob_tcp_if_include": network,
         "NCCL_IGNORE_CPU_AFFINITY": "1",

@@ -36,7 +36,7 @@ def plan_lines(plan: LaunchPlan, width: int | None = None) -> list[str]:
     ]
     steps.append(f"     {guard_words(plan.guard)}")
     if plan.expected_memory is not None:
-        steps.append(f"  it is expected to hold {gib(plan.expected_memory)}")
+        steps.append(f"  it is expected to hold {gib(plan.expected_memory)}, by its profile")
     folded = [line for step in steps for line in fold(clean(step), width, _HANG)]
     return [*folded, "", *docker_line(plan).splitlines()]
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from tests.nightly import night
-from tests.nightly.engines.__main__ import cache_directory
+from tests.nightly.engines.install import cache_directory
 from tests.nightly.jobs import jobs
 
 _KEPT = 14  # nights whose output is kept

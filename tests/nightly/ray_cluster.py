@@ -21,7 +21,7 @@ from tests.lab.bed.names import ADDRESSES, FABRIC, IMAGE
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
 from tests.lab.command import Ran, Sparkctl
-from tests.nightly.engines.__main__ import cache_directory
+from tests.nightly.engines.install import cache_directory
 
 RAY = "2.60.0"
 _WITHIN = 600.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -118,6 +119,24 @@ def test_the_command_lists_refuses_and_ends_with_what_came_of_it(
         ran("--only", "ray", "--only", "rey")
     assert refused.value.code == 2
     assert "no such job: rey (there are ray, engines)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["--list", "--help"])
+def test_a_fresh_clone_says_what_there_is_without_installing_anything(tmp_path: Path, word: str) -> None:
+    (tmp_path / ".ci").mkdir()
+    script = tmp_path / ".ci" / "nightly"
+    script.write_text((ROOT / ".ci" / "nightly").read_text())
+    script.chmod(0o755)
+    for name in ("tests", "sparkctl"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    bare = tmp_path / "python"  # without what is installed beside it
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    bare.chmod(0o755)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHON": str(bare)}
+    ran = subprocess.run([script, word], env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "mpirun" in ran.stdout if word == "--list" else "--only JOB" in ran.stdout
+    assert sorted(one.name for one in tmp_path.iterdir()) == [".ci", "python", "sparkctl", "tests"]
 
 
 def test_every_job_has_a_name_of_its_own_and_runs_what_is_there(tmp_path: Path) -> None:

@@ -71,9 +71,12 @@ def judge(
     if unknown := [one.name for one in standing.holders if one.is_replaced and one.held is None]:
         what = f"what {unknown[0]} holds is not known, and so what comes back when it is replaced"
         return replace(fit, lacking=0, cautions=(*cautions, what))
-    stops = next((names for names, there in _without(standing) if fits(there, claim.share)), ())
+    stops, then = next(
+        ((names, there) for names, there in _without(standing) if fits(there, claim.share)), ((), standing)
+    )
+    made = summed(then, claim.share)  # what it takes where they are gone: a share of what is free is more then
     return replace(
-        fit, answer=Answer.IF_STOPPED if stops else Answer.SHORT, stops=stops,
+        fit, parts=made.parts, answer=Answer.IF_STOPPED if stops else Answer.SHORT, stops=stops,
         largest=_nearest(claim, standing, fits, _below(claim.share)),
         least=_nearest(claim, standing, fits, _above(claim.share)),
     )  # fmt: skip

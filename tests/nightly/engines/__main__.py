@@ -8,7 +8,6 @@ knows nothing; starts, loads and breaks both, and prints a line for each thing i
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -16,16 +15,11 @@ from pathlib import Path
 
 from sparkctl import engines
 from tests.nightly.engines import model
-from tests.nightly.engines.install import Install, NotInstalled
+from tests.nightly.engines.install import Install, NotInstalled, cache_directory
 from tests.nightly.engines.lab import through_up
 from tests.nightly.engines.scenes import Bench, line
 
 _MB = 1e6
-
-
-def cache_directory() -> Path:
-    """Return where engines are kept: below the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparkctl-nightly"
 
 
 def main() -> int:

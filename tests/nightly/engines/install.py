@@ -30,6 +30,11 @@ _WITHOUT = (
 )  # fmt: skip
 
 
+def cache_directory() -> Path:
+    """Return where engines are kept: below the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparkctl-nightly"
+
+
 class NotInstalled(Exception):
     """An engine could not be had; the message says why."""
 

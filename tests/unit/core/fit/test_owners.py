@@ -138,6 +138,20 @@ def test_the_defaults_of_the_engines_are_those_of_their_versions() -> None:
     assert share("sglang serve --model-path /m --speculative-algorithm EAGLE3", ()) == pytest.approx(0.86, abs=0.005)
 
 
+def test_a_share_of_what_is_free_is_told_as_it_is_once_what_has_to_stop_is_gone() -> None:
+    words = Words(["trtllm-serve", "m", "--kv_cache_free_gpu_memory_fraction", "0.7", "--tp_size", "2"])
+    one = Subject("trtllm", words, weighed(133), ranks=2)
+    free = fit(one, replace(SPARK, available=118 * GIB))
+    beside = Standing(TOTAL, 18 * GIB, 10 * GIB, (Holder("minimax-m27", True, 100 * GIB),))
+    busy = fit(one, beside)
+    assert (free.answer, busy.answer, busy.stops) == (Answer.AFTER_DROP_CACHES, Answer.IF_STOPPED, ("minimax-m27",))
+    assert busy.need == free.need
+    assert busy.need is not None
+    assert busy.short_by == busy.need + GIB - 18 * GIB
+    assert fit(one, replace(beside, holders=(replace(beside.holders[0], is_replaced=True),))).need == busy.need
+    assert busy.need == pytest.approx(102 * GIB, rel=0.02), "as memory.expected of trtllm-qwen3-235b has it"
+
+
 def test_the_last_start_corrects_the_sum() -> None:
     plain = fit(qwen36("NGRAM"))
     assert plain.estimated is not None
