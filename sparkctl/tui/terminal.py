@@ -61,6 +61,12 @@ class Terminal(LinuxDriver):
         assert sys.__stdout__ is not None
         self._file: Any = Paper(sys.__stdout__)
 
+    def write(self, data: str) -> None:
+        """Paint, where there still is who does it: a writer that has ended takes nothing more, and once its queue is full
+        whoever gives it something would wait for ever."""
+        if self._writer_thread is not None and self._writer_thread.is_alive():
+            super().write(data)
+
     def run_input_thread(self) -> None:
         """Read until the panel ends. A terminal that is gone ends it; bytes that are no text are a sign for just that."""
         parser = KeyParser(self._keeps_alt, self._debug)

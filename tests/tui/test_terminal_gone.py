@@ -7,7 +7,7 @@ import io
 
 from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
 
-from sparkctl.tui.terminal import Paper
+from sparkctl.tui.terminal import Paper, Terminal
 
 
 class Gone(io.StringIO):
@@ -38,3 +38,15 @@ def test_a_terminal_that_is_there_gets_all() -> None:
         writer.write(str(at))
     writer.stop()
     assert there.getvalue() == "012"
+
+
+def test_what_is_painted_once_the_writer_has_ended_goes_nowhere_and_waits_for_nobody() -> None:
+    there = io.StringIO()
+    terminal = object.__new__(Terminal)  # without a terminal: of the driver only what it writes with
+    terminal._writer_thread = WriterThread(there)
+    terminal._writer_thread.start()
+    terminal.write("seen")
+    terminal._writer_thread.stop()
+    for _ in range(3 * MAX_QUEUED_WRITES):
+        terminal.write("not seen")
+    assert there.getvalue() == "seen"
