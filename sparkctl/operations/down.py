@@ -32,12 +32,14 @@ from sparkctl.model.history import Kind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
 from sparkctl.model.suggest import did_you_mean
+from sparkctl.model.switch import Found
 from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.labels import port_of
 from sparkctl.operations.lock import StartLock, StepLock, acquire
 from sparkctl.operations.stopping import freed
 from sparkctl.operations.stopping.halting import Halt, stop_all
 from sparkctl.operations.stream import Emit, ended_by, opened, stream
+from sparkctl.operations.switching import journal as journals
 
 _AWAY = (Unreachable, Starved, LinkLost, DockerDown)  # whatever runs there is not known, and runs on
 
@@ -251,9 +253,21 @@ class _Down:
         busy = {node for node, error in self.failures.items() if isinstance(error, Refused)}
         return [whole for whole in chosen if not busy.intersection(whole.nodes)]
 
+    async def _refuse_during_switch(self, chosen: Sequence[Whole]) -> None:
+        """Have the refusal that stopping them would end with, where a switch goes on or was left."""
+        for node in sorted({node for whole in chosen for node in whole.nodes}):
+            try:
+                view = await journals.read(self.sessions[node])
+            except NodeError as error:
+                self.failures[node] = error
+                continue
+            if view.found is not Found.NONE and node not in self.ctx.holds:
+                self.failures[node] = journals.underway(node, view, is_held=view.is_held)
+
     # saying
 
     async def _planned(self, chosen: Sequence[Whole]) -> Ended:
+        await self._refuse_during_switch(chosen)
         lines = [f"would stop {whole.name} on {_both(whole.nodes)}" for whole in chosen]
         stays = await freed.stays(self.ctx, self._asked_sessions(), self.emit)
         if (failure := self._told_failure()) is not None:

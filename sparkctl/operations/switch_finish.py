@@ -1,10 +1,11 @@
-"""``resume`` and ``abort``: a switch that somebody left is finished, or undone, by what lies on the nodes."""
+"""``resume`` and ``abort``: a switch that somebody left is finished, undone or given up, by what lies on the nodes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sparkctl.core.context import Context
 from sparkctl.core.planning import plan
@@ -60,6 +61,15 @@ def abort(ctx: Context, request: FinishRequest) -> AsyncGenerator[Event, None]:
     return chronicled(ctx, Subject(Kind.SWITCH, request.nodes, command="sparkctl abort"), run)
 
 
+def give_up(ctx: Context, request: FinishRequest) -> AsyncGenerator[Event, None]:
+    """End it with neither: what is left of both goes, logs saved, and the switch is forgotten. Needs no profile."""
+
+    def run(own: Context) -> AsyncGenerator[Event, None]:
+        return stream(own, _Finish(own, request).give_up, on_interrupt=None)
+
+    return chronicled(ctx, Subject(Kind.SWITCH, request.nodes, command="sparkctl abort --give-up"), run)
+
+
 class _Finish:
     """One run of either verb."""
 
@@ -94,6 +104,13 @@ class _Finish:
         return await run.forward(SwitchStep.STARTING if step is SwitchStep.LEFT else step)
 
     async def abort(self, emit: Emit) -> Ended:
+        return await self._undo(emit, "abort", lambda run: run.back(asked=True))
+
+    async def give_up(self, emit: Emit) -> Ended:
+        return await self._undo(emit, "abort --give-up", SwitchRun.give_up)
+
+    async def _undo(self, emit: Emit, verb: str, way: Callable[[SwitchRun], Coroutine[Any, Any, Ended]]) -> Ended:
+        """Take back what was left, one way or the other, unless the new one serves; nothing was stopped: forget it."""
         async with AsyncExitStack() as stack:
             journal = await self._find(stack, emit)
             if journal is None:
@@ -112,9 +129,9 @@ class _Finish:
                 if journal.step is SwitchStep.CHECKING:
                     await crew.forget()
                     return self._settled(
-                        journal, "abort", self._ended(journal, "nothing had been stopped: the switch is forgotten")
+                        journal, verb, self._ended(journal, "nothing had been stopped: the switch is forgotten")
                     )
-                return self._settled(journal, "abort", await SwitchRun(crew).back(asked=True))
+                return self._settled(journal, verb, await way(SwitchRun(crew)))
             finally:
                 await crew.release()
 

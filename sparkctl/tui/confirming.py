@@ -137,13 +137,13 @@ def _what(words: Sequence[str], there_it_is: Sequence[str], now: Situation) -> s
     if words[0] == "free":
         return f"Stop everything that sparkctl started on {' and '.join(aimed_at(words)[1])}?"
     if words[0] in ("resume", "abort"):
-        return _of_left(words[0], now)
+        return _of_left(words, now)
     if words[0] != "down":
         return f"Run this{' for' + there.removeprefix(' on') if there else ''}?"
     return f"{does} {'every instance that sparkctl started' if '--all' in words else (names or ['it'])[0]}{there}?"
 
 
-def _of_left(verb: str, now: Situation) -> str:
+def _of_left(words: Sequence[str], now: Situation) -> str:
     """Return what would become of the models of a switch that was left, by their names where its journal says them."""
     one = now.journal
     if one is None:
@@ -151,8 +151,11 @@ def _of_left(verb: str, now: Situation) -> str:
     else:
         what = f"the switch to {one.instance} that {one.operator} left at its step {one.step}"
         new, old = one.instance, " and ".join(one.stops)
-    if verb == "resume":
+    if words[0] == "resume":
         return f"Go on with {what}?"
+    if "--give-up" in words:
+        both = f"{new} and {old} go" if old else f"{new} goes"
+        return f"Give up {what}? {both}, logs saved, and nothing of it serves."
     return f"Undo {what}? {new} goes{f', and {old} serves again' if old else ''}."
 
 

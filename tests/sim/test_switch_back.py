@@ -10,14 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl import engines
 from sparkctl.core.history import History
-from sparkctl.model.events import Ended, PhaseChanged, SwitchStepped
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.events import Ended, Outcome, PhaseChanged, SwitchStepped
 from sparkctl.model.history import Kind
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch import SwitchStep
 from sparkctl.model.verdict import Cause
+from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.switch import switch
-from sparkctl.operations.switch_finish import abort, resume
+from sparkctl.operations.switch_finish import abort, give_up, resume
+from sparkctl.operations.up import up
 from tests.sim.clients import eventually
 from tests.sim.test_switch import FAULT, NEW, OLD, Bed, divided, run
 
@@ -98,3 +103,95 @@ async def test_that_the_old_one_serves_again_is_said_once(bed: Bed) -> None:
     assert ended.exit_code == 0
     told = [one.proof or "" for one in seen if isinstance(one, SwitchStepped)] + [ended.message or ""]
     assert sum("serves again" in one for one in told) == 1, told
+
+
+def _oom_again(bed: Bed, *, is_bad: bool) -> None:
+    """Let the old one's containers run out of memory when they are started again, or not any more."""
+    old = set().union(*bed.old.values())
+    for one in (one for docker in bed.sparks.docker.values() for one in docker.containers.values() if one.id in old):
+        env = [word for word in one.body.get("Env") or [] if word != "SIM_FAULT=cuda-oom"]
+        one.body = {**one.body, "Env": [*env, *(["SIM_FAULT=cuda-oom"] if is_bad else [])]}
+
+
+async def test_what_never_comes_back_can_be_given_up(bed: Bed) -> None:
+    """The way back fails each time; giving up puts both away, logs saved, and the Sparks are open again."""
+    async with aclosing(switch(bed.ctx(), bed.request(FAULT))) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepped) and event.step is SwitchStep.UNDOING and event.proof is None:
+                _oom_again(bed, is_bad=True)
+    assert isinstance(event, Ended)
+    assert "sparkctl abort --give-up --node spark1" in (event.hint or "")
+    _, ended = await run(abort(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 1, "it does not come back this time, either"
+    assert all(bed.journals)
+    _, ended = await run(down(bed.ctx(), DownRequest(OLD, bed.nodes)))
+    assert ended.exit_code == 6
+    assert "sparkctl abort --give-up" in (ended.hint or "")
+    _, ended = await run(give_up(bed.ctx("ada@desk"), bed.finish()))
+    assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), ended
+    assert f"nothing of {OLD} and {NEW} is left" in (ended.message or "")
+    assert bed.all() == set()
+    assert bed.journals == [None, None]
+    assert len(History(bed.state).saved_logs(OLD)) >= 2, "of both ranks"
+    row, *_ = (one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
+    assert row.is_good
+    assert row.command == "sparkctl abort --give-up"
+    _, ended = await run(up(bed.ctx(), bed.request().start()))
+    assert ended.exit_code == 0, ended
+
+
+async def test_the_wreck_that_was_left_for_study_is_put_away(bed: Bed) -> None:
+    _, ended = await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    assert "sparkctl abort --give-up" in (ended.hint or "")
+    for dry_run in (True, False):  # what it would do is not said where it would be refused
+        _, ended = await run(down(bed.ctx(), DownRequest(None, bed.nodes, frees=True, dry_run=dry_run)))
+        assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
+        assert "left for study" in (ended.message or "")
+        assert "sparkctl abort --give-up" in (ended.hint or "")
+    _, ended = await run(give_up(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0, ended
+    assert bed.all() == set()
+    assert bed.journals == [None, None]
+
+
+@pytest.mark.parametrize("step", [SwitchStep.STOPPING, SwitchStep.STARTING, SwitchStep.RESTORING])
+async def test_a_switch_that_was_left_is_given_up_at_its_step_and_nothing_of_others_is_touched(
+    bed: Bed, step: SwitchStep
+) -> None:
+    """Also what is alive of it goes: neither serves afterwards. A speech model beside it stays."""
+    profile = ProfileLibrary(shipped_profiles_dir()).load("orpheus-tts")
+    tts = replace(
+        bed.request().start(), profile=profile, engine=engines.load(profile.engine), nodes=(bed.nodes[1],),
+        words=("orpheus-tts",), forced=True,
+    )  # fmt: skip
+    _, ended = await run(up(bed.ctx(), tts))
+    assert ended.exit_code == 0, ended
+    beside = bed.running()["orpheus-tts"]
+    overrides = FAULT if step is SwitchStep.RESTORING else ()
+    assert await bed.crash(
+        switch(bed.ctx(), bed.request(overrides)), lambda event: getattr(event, "step", None) is step
+    )
+    _, ended = await run(give_up(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0, ended
+    assert bed.all() == beside
+    assert bed.running() == {"orpheus-tts": beside}
+    assert bed.journals == [None, None]
+
+
+async def test_what_serves_is_not_given_up(bed: Bed) -> None:
+    assert await bed.crash(
+        switch(bed.ctx(), bed.request()), lambda event: getattr(event, "step", None) is SwitchStep.CLEARING
+    )
+    _, ended = await run(give_up(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 6
+    assert set(bed.running()) == {NEW}
+
+
+async def test_ctrl_c_on_the_way_back_says_where_it_was_left(bed: Bed) -> None:
+    ctx = bed.ctx()
+    async with aclosing(switch(ctx, bed.request(FAULT))) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepped) and event.step is SwitchStep.RESTORING:
+                ctx.interrupt.press()
+    assert isinstance(event, Ended)
+    assert f"the switch to {NEW} is left on its way back (restoring)" in (event.message or "")

@@ -177,6 +177,12 @@ async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by
             shown = await until(pilot, f"Undo the switch to {NEW} that ada@desk left")
             assert f"{OLD} serves again" in " ".join(shown.replace("│", " ").split())
             assert "[ Cancel ]" in shown
+            await pilot.press("escape")
+            await pilot.press("colon", *"abort --give-up", "enter")
+            shown = await until(pilot, f"Give up the switch to {NEW} that ada@desk left")
+            assert f"{NEW} and {OLD} go, logs saved" in " ".join(shown.replace("│", " ").split())
+            await pilot.press("escape", "A")
+            await until(pilot, f"Undo the switch to {NEW}")
             await pilot.press("tab", "enter")
             await until(pilot, f"{OLD} serves again")
             assert bed.is_old()

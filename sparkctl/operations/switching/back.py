@@ -31,7 +31,7 @@ from sparkctl.operations.starting.rank_watch import WatchedRank
 from sparkctl.operations.starting.ranks_watch import End, measure_clocks, watch
 from sparkctl.operations.starting.start_guard import unwatch
 from sparkctl.operations.stopping.halting import grace_for
-from sparkctl.operations.stopping.stop import stop
+from sparkctl.operations.stopping.stop import Stopped, stop
 from sparkctl.operations.switching.crew import Crew
 from sparkctl.operations.switching.forward import own_name
 
@@ -61,19 +61,29 @@ async def gone(crew: Crew) -> NotBack | None:
     return None
 
 
+async def new_on(crew: Crew, node: NodeName) -> list[Container]:
+    """Return what the switch started on a node: containers of that very profile, and never those of before."""
+    kept, its = {container for _, container in crew.journal.old}, (crew.journal.instance, crew.journal.profile_hash)
+    return [
+        one
+        for one in await crew.sessions[node].docker.list()
+        if (one.label(Label.INSTANCE), one.label(Label.HASH)) == its and one.id not in kept
+    ]
+
+
+async def take_away(crew: Crew, node: NodeName, one: Container) -> Stopped:
+    """Stop a container and remove it, its log kept."""
+    await crew.ensure(node)
+    await unwatch(crew.sessions[node], crew.inner, crew.emit, [one.id], UnwatchReason.STOPPED)
+    return await stop(crew.sessions[node], crew.inner, crew.emit, one, grace_for(one, None))
+
+
 async def undo(crew: Crew) -> None:
-    """Stop and remove what the switch started, its log kept: containers of that very profile, and never those of before."""
-    kept = {container for _, container in crew.journal.old}
+    """Stop and remove what the switch started, its log kept."""
     logs = []
     for node in crew.journal.nodes:
-        session = crew.sessions[node]
-        for one in await session.docker.list():
-            its = (crew.journal.instance, crew.journal.profile_hash)
-            if (one.label(Label.INSTANCE), one.label(Label.HASH)) != its or one.id in kept:
-                continue
-            await crew.ensure(node)
-            await unwatch(session, crew.inner, crew.emit, [one.id], UnwatchReason.STOPPED)
-            stopped = await stop(session, crew.inner, crew.emit, one, grace_for(one, None))
+        for one in await new_on(crew, node):
+            stopped = await take_away(crew, node, one)
             logs += [stopped.log] if stopped.log else []
     said = f"; log: {' '.join(logs)}" if logs else ""
     crew.tell(SwitchStep.UNDOING, f"nothing of {crew.journal.instance} is left{said}")

@@ -49,7 +49,7 @@ def own_name(name: str) -> str:
 async def stop_old(crew: Crew) -> None:
     """Stop what goes and keep its containers; those that have ended already are fine. Raises the first failure."""
     alive: dict[NodeName, list[Container]] = {}
-    for node, container in await _old(crew):
+    for node, container in await old_ones(crew):
         if container is not None and container.is_alive:
             alive.setdefault(node, []).append(container)
     if alive:
@@ -60,7 +60,9 @@ async def stop_old(crew: Crew) -> None:
     crew.tell(SwitchStep.STOPPING, f"{names} stopped; {_count(len(crew.journal.old))} kept")
 
 
-async def _old(crew: Crew) -> tuple[tuple[NodeName, Container | None], ...]:
+async def old_ones(crew: Crew) -> tuple[tuple[NodeName, Container | None], ...]:
+    """Return what was stopped, or is to be; None for one that is not there any more."""
+
     async def one(node: NodeName, container: str) -> tuple[NodeName, Container | None]:
         try:
             return node, await crew.sessions[node].docker.inspect(container)
@@ -88,7 +90,7 @@ async def prove_room(crew: Crew, fits: Fits) -> None:
 
 async def make_way(crew: Crew, names: frozenset[tuple[NodeName, str]]) -> None:
     """Rename kept containers that have a name which the new one is to have."""
-    for node, container in await _old(crew):
+    for node, container in await old_ones(crew):
         if container is not None and (node, container.name) in names:
             await crew.sessions[node].docker.rename(container.id, kept_name(container.name, container.id))
 
@@ -116,8 +118,8 @@ async def clear_old(crew: Crew) -> None:
             return False
         return True
 
-    old = [(node, one) for node, one in await _old(crew) if one is not None]
-    _owe(crew, old)
+    old = [(node, one) for node, one in await old_ones(crew) if one is not None]
+    owe(crew, old)
     gone = await together(*(clear(node, container) for node, container in old))
     kept = gone.count(False)
     proof = "their logs are saved, their containers are gone" if not kept else f"{kept} stayed, as said above"
@@ -142,7 +144,7 @@ async def what_stays(crew: Crew) -> tuple[str, ...]:
     return await together(*(of(node) for node in crew.journal.touched if node not in crew.journal.nodes))
 
 
-def _owe(crew: Crew, old: Sequence[tuple[NodeName, Container]]) -> None:
+def owe(crew: Crew, old: Sequence[tuple[NodeName, Container]]) -> None:
     """Remember the ranks on Sparks that were silent: the next contact stops them."""
     owed, now = OwedStops(crew.ctx.history.directory), crew.ctx.clock.now()
     for whole in wholes(Occupant(node, one, None, port_of(one)) for node, one in old):

@@ -105,17 +105,18 @@ def ways(journal: Journal, node: str | None = None) -> str:
     where = f"--node {node or journal.touched[0]}"
     new, old = journal.instance, " and ".join(journal.stops) or "what was stopped"
     resume, abort = f"sparkctl resume {where}", f"sparkctl abort {where}"
+    neither = f"give it up, with neither serving: sparkctl abort --give-up {where}"
     match journal.step:
         case SwitchStep.CLEARING | SwitchStep.DONE:
             return f"{new} serves; clear away the rest of {old}: {resume}"
         case SwitchStep.UNDOING | SwitchStep.RESTORING | SwitchStep.RESTORED:
-            return f"bring {old} back: {resume}"
+            return f"bring {old} back: {resume}\n{neither}"
         case SwitchStep.LEFT:
-            return f"bring {old} back: {abort}\nstart {new} once more: {resume}"
+            return f"bring {old} back: {abort}\nstart {new} once more: {resume}\n{neither}"
         case SwitchStep.CHECKING:
             return f"begin anew: {resume}\nforget it, nothing had been stopped: {abort}"
         case _:
-            return f"finish it: {resume}\nbring {old} back: {abort}"
+            return f"finish it: {resume}\nbring {old} back: {abort}\n{neither}"
 
 
 def words(journal: Journal, *, is_held: bool) -> str:

@@ -10,7 +10,7 @@ from sparkctl.errors import DockerDown, ExitCode, NodeError, Refused, SparkctlEr
 from sparkctl.model.events import Ended, Outcome
 from sparkctl.model.fit import Fit
 from sparkctl.model.switch import FORWARD, SwitchStep
-from sparkctl.operations.switching import back, forward
+from sparkctl.operations.switching import back, forward, giving_up
 from sparkctl.operations.switching.crew import Crew, Fenced
 from sparkctl.operations.switching.journal import step_number
 from sparkctl.operations.switching.look import sites
@@ -137,7 +137,28 @@ class SwitchRun:
             return self._ended(Outcome.DONE, message=serves)
         return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")
 
+    async def give_up(self) -> Ended:
+        """End it with neither: what is left of both goes, and the switch is forgotten also where something of it stayed."""
+        crew, guard, names = self.crew, self.crew.ctx.interrupt.guard, f"{self._names} and {self.crew.journal.instance}"
+        try:
+            await crew.step(SwitchStep.UNDOING)
+            stayed = await guard(giving_up.put_away(crew), "interrupted while what is left was put away")
+            await crew.forget()
+        except (Interrupted, NodeError, DockerDown) as away:
+            return self._left(away.message, away.exit_code, getattr(away, "node", None))
+        if stayed:
+            return self._ended(
+                Outcome.UNHEALTHY, ExitCode.UNHEALTHY,
+                message=f"the switch is given up, but not all of {names} is gone: {', '.join(stayed)}",
+                hint="see what is left: sparkctl status",
+            )  # fmt: skip
+        return self._ended(Outcome.DONE, message=f"the switch is given up: nothing of {names} is left")
+
     # saying
+
+    @property
+    def _names(self) -> str:
+        return " and ".join(self.crew.journal.stops) or "what was stopped"
 
     def _wreck(self, worse: SparkctlError, story: str, ended: Ended | None, *, asked: bool) -> Ended:
         """Return the end of a way back that did not get there: it can be tried again."""
@@ -156,7 +177,9 @@ class SwitchRun:
     def _left(self, message: str, code: ExitCode, node: str | None, ended: Ended | None = None) -> Ended:
         """Return the end of a switch that is left where it is."""
         outcome = Outcome.INTERRUPTED if code is ExitCode.INTERRUPTED else Outcome.UNREACHABLE
-        said = f"{message}\nthe switch to {self.crew.journal.instance} is left at {step_number(self.crew.journal.step)}"
+        step = self.crew.journal.step
+        where = f"at {step_number(step)}" if step in FORWARD else step_number(step)
+        said = f"{message}\nthe switch to {self.crew.journal.instance} is left {where}"
         return self._ended(outcome, code, of=ended, message=said, hint=self.crew.ways)
 
     def _ended(
