@@ -92,10 +92,11 @@ class _Draft:
 
 def plan(
     profile: str, nodes: Sequence[NodeName], sites: Sequence[Site], *, keep_going: bool = False,
-    seconds: float | None = None,
+    seconds: float | None = None, rolls_back: bool = True,
 ) -> SwitchPlan:  # fmt: skip
     """Return what switching to ``profile`` on ``nodes`` (its head's first) means. ``sites``: every node that is known, also
-    those that only may hold a rank of what goes. ``keep_going``: a silent node that only loses something is no obstacle."""
+    those that only may hold a rank of what goes. ``keep_going``: a silent node that only loses something is no obstacle.
+    ``rolls_back``: whether what goes is to come back where the new one fails."""
     ordered = sorted(sites, key=lambda site: (nodes.index(site.node) if site.node in nodes else len(nodes), site.node))
     draft = _Draft(ordered, wholes(each for site in ordered for each in site.occupants))
     targets = [site for site in ordered if site.coming is not None]
@@ -118,7 +119,8 @@ def plan(
     stops = tuple(sorted({one.name for one in draft.goes}))
     return SwitchPlan(
         profile, instance, tuple(nodes), changes, stops, tuple(dict.fromkeys(draft.obstacles)),
-        tuple(dict.fromkeys(draft.cautions)), seconds,
+        tuple(dict.fromkeys(draft.cautions)), seconds, halves=tuple(sorted({one.name for one in draft.goes if one.missing})),
+        rolls_back=rolls_back,
     )  # fmt: skip
 
 

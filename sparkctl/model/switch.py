@@ -99,7 +99,8 @@ class SwitchPlan:
 
     ``stops`` are the names of the instances that go, ``obstacles`` why it cannot be done (none: it can), ``cautions`` what
     may go wrong all the same, a sentence each. ``seconds``: how long the new one's start usually takes. ``is_there``: the
-    very same stands on these nodes already, so nothing is switched.
+    very same stands on these nodes already, so nothing is switched. ``halves``: those of ``stops`` of which not all ranks are
+    there; then nothing is started again where the new one fails. ``rolls_back`` False: nor is it where that was not wanted.
     """
 
     profile: str
@@ -111,6 +112,8 @@ class SwitchPlan:
     cautions: tuple[str, ...] = ()
     seconds: float | None = None
     is_there: bool = False
+    halves: tuple[str, ...] = ()
+    rolls_back: bool = True
 
     @property
     def is_possible(self) -> bool:

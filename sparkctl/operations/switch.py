@@ -102,6 +102,7 @@ class _Switch:
             timing.look_up(launch)
         return switching.plan(
             request.profile.name, [node.name for node in request.nodes], self.sites, keep_going=request.keep_going,
+            rolls_back=request.rolls_back,
             seconds=request.profile.start.expected if launch is None else timing.expected.seconds,
         )  # fmt: skip
 

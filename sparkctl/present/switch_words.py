@@ -44,9 +44,19 @@ def summary(plan: SwitchPlan) -> str:
 
 
 def kept(plan: SwitchPlan) -> str | None:
-    """Return until when what stops can come back; None where nothing stops, or nothing is switched."""
+    """Return until when what stops can come back, or that it does not; None where nothing stops, or nothing is switched."""
     if not plan.stops or plan.obstacles or plan.is_there:
         return None
+    if plan.halves:
+        return (
+            f"there is no way back if {plan.instance} fails: not all ranks of {all_of(plan.halves)} are seen to run, and "
+            "half a model is not started again"
+        )
+    if not plan.rolls_back:
+        return (
+            f"the containers of {all_of(plan.stops)} are kept until {plan.instance} has answered with a token; if it does "
+            "not, it is left as it failed, and they stay stopped until sparkctl abort (--no-rollback)"
+        )
     return (
         f"the containers of {all_of(plan.stops)} are kept until {plan.instance} has answered with a token, and started "
         "again if it does not"

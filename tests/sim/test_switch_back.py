@@ -12,9 +12,10 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.core.history import History
+from sparkctl.core.owed import OwedStops
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.events import Ended, Outcome, PhaseChanged, SwitchStepped
+from sparkctl.model.events import Ended, Outcome, PhaseChanged, SwitchPlanned, SwitchStepped
 from sparkctl.model.history import Kind
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch import SwitchStep
@@ -23,6 +24,7 @@ from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.switch import switch
 from sparkctl.operations.switch_finish import abort, give_up, resume
 from sparkctl.operations.up import up
+from sparkctl.present.switch_words import kept
 from tests.sim.clients import eventually
 from tests.sim.test_switch import FAULT, NEW, OLD, Bed, divided, run
 
@@ -69,13 +71,13 @@ async def test_what_comes_back_is_watched_as_a_start_is(bed: Bed) -> None:
 async def test_what_does_not_come_back_has_its_verdict_too(bed: Bed) -> None:
     """The old one runs out of memory when it is started again: said with its cause, kept in its row, and tried once more."""
     old = set().union(*bed.old.values())
-    kept = [one for docker in bed.sparks.docker.values() for one in docker.containers.values() if one.id in old]
+    there = [one for docker in bed.sparks.docker.values() for one in docker.containers.values() if one.id in old]
     seen = []
     async with aclosing(switch(bed.ctx(), bed.request(FAULT))) as events:
         async for event in events:
             seen.append(event)
             if isinstance(event, SwitchStepped) and event.step is SwitchStep.UNDOING and event.proof is None:
-                for one in kept:
+                for one in there:
                     one.body = {**one.body, "Env": [*(one.body.get("Env") or []), "SIM_FAULT=cuda-oom"]}
     (ended,) = [one for one in seen if isinstance(one, Ended)]
     assert ended.exit_code == 1
@@ -90,7 +92,7 @@ async def test_what_does_not_come_back_has_its_verdict_too(bed: Bed) -> None:
     row = next(one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
     of_new = {one.container for one in row.shares if one.instance == NEW}
     assert not of_new & old, "what was brought back is not what was switched to"
-    for one in kept:
+    for one in there:
         one.body = {**one.body, "Env": [word for word in one.body["Env"] if word != "SIM_FAULT=cuda-oom"]}
     _, ended = await run(resume(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0, ended
@@ -195,3 +197,25 @@ async def test_ctrl_c_on_the_way_back_says_where_it_was_left(bed: Bed) -> None:
                 ctx.interrupt.press()
     assert isinstance(event, Ended)
     assert f"the switch to {NEW} is left on its way back (restoring)" in (event.message or "")
+
+
+async def test_half_a_model_is_not_started_again(bed: Bed) -> None:
+    """Its other rank is on a silent Spark: the plan says that there is no way back, and none is tried; it stops later."""
+    await bed.sparks.sshd["spark2"].close()
+    seen, ended = await run(switch(bed.ctx(), bed.request(FAULT, keep_going=True)))
+    (plan,) = [one.plan for one in seen if isinstance(one, SwitchPlanned)]
+    assert plan.halves == (OLD,)
+    assert "there is no way back" in (kept(plan) or "")
+    assert ended.exit_code == 1
+    assert f"{NEW} did not start; and {OLD} cannot be started again: its rank on spark2" in (ended.message or "")
+    assert f"sparkctl up {OLD}" in (ended.hint or "")
+    assert SwitchStep.RESTORING not in [one.step for one in seen if isinstance(one, SwitchStepped)]
+    assert bed.journals == [None, None], "nothing is shut"
+    (owed,) = OwedStops(bed.state).all(bed.ctx().clock.now())
+    assert (owed.node, owed.instance) == ("spark2", OLD)
+
+
+async def test_the_plan_of_a_switch_that_does_not_roll_back_promises_no_way_back(bed: Bed) -> None:
+    seen, _ = await run(switch(bed.ctx(), bed.request(rolls_back=False, dry_run=True)))
+    (plan,) = [one.plan for one in seen if isinstance(one, SwitchPlanned)]
+    assert "they stay stopped until sparkctl abort (--no-rollback)" in (kept(plan) or "")

@@ -12,6 +12,7 @@ from sparkctl.core.planning import guard_rule
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
+from sparkctl.core.wholes import Occupant, wholes
 from sparkctl.engines import load, names
 from sparkctl.errors import DockerError, NoSuchContainer, Refused, SparkctlError
 from sparkctl.model.container import Container
@@ -22,6 +23,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.plan import GuardRule, Label, Timeouts
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch import SwitchStep
+from sparkctl.model.text import clean
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations.drop_caches import NoRight, drop
@@ -52,12 +54,19 @@ class NotBack(SparkctlError):
 
 
 async def gone(crew: Crew) -> NotBack | None:
-    """Return why not all of what was stopped can come back: a container of it was removed by somebody; None where it can."""
+    """Return why not all of what was stopped can come back: a container of it was removed by somebody, or was not reached
+    when the others stopped; None where it can."""
     try:
-        for node, container in crew.journal.old:
-            await _kept(crew, node, container)
+        old = [await _kept(crew, node, container) for node, container in crew.journal.old]
     except NotBack as lost:
         return lost
+    for one in wholes(Occupant(node, container) for node, container in old):
+        if one.missing:
+            where = f" on {' and '.join(map(clean, one.elsewhere))}" if one.elsewhere else ""
+            return NotBack(
+                f"{one.name} cannot be started again: its rank{where} was not seen to run when it stopped, and half a "
+                "model answers nobody"
+            )
     return None
 
 
@@ -217,18 +226,11 @@ def _models(ranks: Sequence[WatchedRank]) -> list[list[WatchedRank]]:
 
 async def _prove(crew: Crew, model: Sequence[WatchedRank]) -> None:
     """Watch one model until it is ready. Raises `NotBack` with the verdict on it."""
-    head = model[0]
-    if head.plan.rank != 0:
-        where = " and ".join(rank.plan.node for rank in model)
-        return crew.warn(
-            head.plan.node,
-            f"{head.plan.instance} has its head elsewhere: what was started again on {where} proves nothing",
-        )
     end = await watch(crew.inner, model, await measure_clocks(model))
     if end.verdict is None:
         for rank in model:
             await rank.became_ready()
-        return None
+        return
     raise _not_back(end, end.verdict)
 
 

@@ -144,6 +144,11 @@ async def what_stays(crew: Crew) -> tuple[str, ...]:
     return await together(*(of(node) for node in crew.journal.touched if node not in crew.journal.nodes))
 
 
+async def owe_rest(crew: Crew) -> None:
+    """Remember the ranks of the old ones on Sparks that were silent: the next contact stops them."""
+    owe(crew, [(node, one) for node, one in await old_ones(crew) if one is not None])
+
+
 def owe(crew: Crew, old: Sequence[tuple[NodeName, Container]]) -> None:
     """Remember the ranks on Sparks that were silent: the next contact stops them."""
     owed, now = OwedStops(crew.ctx.history.directory), crew.ctx.clock.now()

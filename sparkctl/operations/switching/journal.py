@@ -105,18 +105,22 @@ def ways(journal: Journal, node: str | None = None) -> str:
     where = f"--node {node or journal.touched[0]}"
     new, old = journal.instance, " and ".join(journal.stops) or "what was stopped"
     resume, abort = f"sparkctl resume {where}", f"sparkctl abort {where}"
-    neither = f"give it up, with neither serving: sparkctl abort --give-up {where}"
     match journal.step:
         case SwitchStep.CLEARING | SwitchStep.DONE:
             return f"{new} serves; clear away the rest of {old}: {resume}"
         case SwitchStep.UNDOING | SwitchStep.RESTORING | SwitchStep.RESTORED:
-            return f"bring {old} back: {resume}\n{neither}"
+            return f"bring {old} back: {resume}\n{neither(where)}"
         case SwitchStep.LEFT:
-            return f"bring {old} back: {abort}\nstart {new} once more: {resume}\n{neither}"
+            return f"bring {old} back: {abort}\nstart {new} once more: {resume}\n{neither(where)}"
         case SwitchStep.CHECKING:
             return f"begin anew: {resume}\nforget it, nothing had been stopped: {abort}"
         case _:
-            return f"finish it: {resume}\nbring {old} back: {abort}\n{neither}"
+            return f"finish it: {resume}\nbring {old} back: {abort}\n{neither(where)}"
+
+
+def neither(where: str) -> str:
+    """Return how a switch is ended with nothing of it left; ``where`` names its node, as a flag."""
+    return f"give it up, with neither serving: sparkctl abort --give-up {where}"
 
 
 def words(journal: Journal, *, is_held: bool) -> str:

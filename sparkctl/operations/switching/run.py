@@ -12,7 +12,7 @@ from sparkctl.model.fit import Fit
 from sparkctl.model.switch import FORWARD, SwitchStep
 from sparkctl.operations.switching import back, forward, giving_up
 from sparkctl.operations.switching.crew import Crew, Fenced
-from sparkctl.operations.switching.journal import step_number
+from sparkctl.operations.switching.journal import neither, step_number
 from sparkctl.operations.switching.look import sites
 from sparkctl.operations.switching.request import SwitchRequest
 
@@ -111,11 +111,13 @@ class SwitchRun:
         try:
             lost = await guard(back.gone(crew), "interrupted before anything of it was taken back")
             if lost is not None and asked and crew.journal.step in FORWARD:
-                hint = f"{crew.journal.instance} can still be had: sparkctl resume --node {crew.journal.touched[0]}"
+                where = f"--node {crew.journal.touched[0]}"
+                hint = f"{crew.journal.instance} can still be had: sparkctl resume {where}\n{neither(where)}"
                 raise Refused(f"{lost.message}, so there is nothing to go back to; nothing was done", hint)
             await crew.step(SwitchStep.UNDOING)
             await guard(back.undo(crew), "interrupted while the new one was taken away")
             if lost is not None:
+                await forward.owe_rest(crew)
                 await crew.forget()  # there is nothing left that a later try could bring back
                 said = lost.message if asked else f"{story}; and {lost.message}"
                 start = "\n".join(f"start it anew: sparkctl up {name}" for name in crew.journal.stops)

@@ -96,6 +96,12 @@ def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of
     assert kept(PLAN) in told
     assert summary(PLAN) in panel
     assert "the containers of minimax-m27 are kept until qwen36 has answered with a token" in panel
+    for other in (replace(PLAN, rolls_back=False), replace(PLAN, halves=("minimax-m27",), rolls_back=False)):
+        way_back = kept(other)
+        assert way_back is not None
+        assert "started again if" not in way_back, "it is not"
+        assert ("sparkctl abort (--no-rollback)" in way_back) == (not other.halves)
+        assert ("there is no way back" in way_back) == bool(other.halves)
     refused = replace(PLAN, obstacles=("port 8003 is taken by postgres",))
     assert kept(refused) is None
     assert summary(refused) in [text(one) for one in plan_rows(refused, 80)]
