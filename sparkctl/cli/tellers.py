@@ -101,6 +101,7 @@ class WordTeller:
         self._connected: set[str] = set()
         self._away: set[str] = set()
         self._warned: set[str] = set()
+        self._has_ended = False
 
     def tell(self, event: Event) -> None:
         """Say one event."""
@@ -129,6 +130,7 @@ class WordTeller:
                 self._warned.add(event.message)
                 narrate.warning(event.node, event.message, event.hint)
             case Ended():
+                self._has_ended = True
                 self._tell_end(event)
             case _:
                 pass
@@ -147,7 +149,8 @@ class WordTeller:
     def interrupted(self, presses: int) -> None:
         """Say that the key was heard."""
         self.live.clear()
-        narrate.say(self.on_interrupt if presses == 1 else "undoing what is half done ...")
+        if not self._has_ended:
+            narrate.say(self.on_interrupt if presses == 1 else "heard; it ends as soon as nothing is half done ...")
 
     def _tell_guard(self, event: GuardActed) -> None:
         """That a watch has ended because we ended it is no news."""

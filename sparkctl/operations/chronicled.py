@@ -130,8 +130,10 @@ class _Clerk:
         if event.elapsed is not None and self.entry.operation.kind is Kind.START:
             key = event.node, event.instance
             self._courses[key] = after(self._courses.get(key), replace(event, ts=event.elapsed))
-        is_its = event.instance == self.entry.operation.instance  # and not of what a switch brings back
-        if is_its and event.expected is not None and event.expected != self.entry.operation.usual.seconds:
+        row = self.entry.operation
+        # of the head alone: another rank's parts are others; and not of what a switch brings back
+        is_its = event.instance == row.instance and event.node in row.nodes[:1]
+        if is_its and event.expected is not None and event.expected != row.usual.seconds:
             self.entry.know(usual=Expectation(event.expected, event.expected_parts))
 
     def _share(self, node: NodeName, instance: str | None, **facts: object) -> None:

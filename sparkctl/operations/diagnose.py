@@ -37,7 +37,7 @@ from sparkctl.wire.logs import LogFollower
 
 _SIGKILLED = 137
 _HEAD = 5  # words of a start before its settings: sparkctl up PROFILE --node NODE
-_OWN_FLAGS = ("--no-guard", "--again", "--force")
+_OWN_FLAGS = ("--no-guard", "--again", "--force", "--keep-going", "--no-rollback")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -60,6 +61,14 @@ class DownRequest:
     frees: bool = False
     dry_run: bool = False
 
+    @property
+    def again(self) -> str | None:
+        """The command that frees the same nodes again; None of a stop, which asks for what is gone."""
+        if not self.frees:
+            return None
+        grace = [] if self.grace is None else [f"--grace={self.grace:g}s"]
+        return shlex.join(["sparkctl", "free", *(node.name for node in self.nodes), *grace])
+
 
 def down(ctx: Context, request: DownRequest) -> AsyncGenerator[Event, None]:
     """Stop what was asked. Nothing running is success; a node that could not be asked never counts as stopped."""
@@ -72,7 +81,9 @@ def down(ctx: Context, request: DownRequest) -> AsyncGenerator[Event, None]:
             on_interrupt="interrupted; what was told to stop goes on stopping: sparkctl status",
         )
 
-    return run(ctx) if request.dry_run else chronicled(ctx, Subject(Kind.STOP, request.nodes, request.instance), run)
+    if request.dry_run:
+        return run(ctx)
+    return chronicled(ctx, Subject(Kind.STOP, request.nodes, request.instance, command=request.again), run)
 
 
 class _Down:

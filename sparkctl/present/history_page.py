@@ -13,7 +13,16 @@ from sparkctl.model.text import clean
 from sparkctl.model.units import clock
 from sparkctl.present.bars import gauge
 from sparkctl.present.frame import filled, framed
-from sparkctl.present.history_rows import HistoryRow, Section, history_detail, history_row, part_name
+from sparkctl.present.history_rows import (
+    HistoryRow,
+    Section,
+    history_detail,
+    history_row,
+    part_name,
+    subject_words,
+    usual_parts,
+    verb_word,
+)
 from sparkctl.present.scrolled import Page, scrolled, seen
 from sparkctl.present.spans import Row, Span, Tone, cells, cut, fit, row, said
 from sparkctl.present.wrap import wrapped
@@ -161,7 +170,7 @@ def _detail(past: Past, one: Operation, columns: int, lines: int) -> Page:
     """Return it in a frame: why first, phases as bars against what was expected, then what had changed."""
     inner = max(8, columns - 4)
     told = past.told if past.told is not None and past.told.operation.id == one.id else None
-    title = row(said(f"{one.id}  {one.kind} {one.profile or one.instance or 'of everything'}", Tone.TITLE))
+    title = row(said(f"{one.id}  {verb_word(one)} {subject_words(one)}", Tone.TITLE))
     if told is None:
         body = [row(Span("being read ...", Tone.STALE))]
         return Page(framed(title, body, columns, lines, chosen=False, ascii_only=past.ascii_only))
@@ -195,7 +204,7 @@ def _share(section: Section, one: Operation) -> Share | None:
 def phase_rows(one: Operation, share: Share, columns: int, ascii_only: bool = False) -> list[Row]:
     """Return each phase with what it took, as a bar beside the others', and what was usual; of a phase that comes twice the
     second is the second. What took much longer than usual stands out."""
-    left = list(one.usual.parts)
+    left = usual_parts(one, share)
     names = max((cells(part_name(part)) for part in share.parts), default=0)
     names = min(names, max(10, columns // 3))
     most = max([part.seconds for part in share.parts] + [part.seconds for part in left] + [1.0])

@@ -23,6 +23,7 @@ _OF_THE_NEW = (
     SwitchStep.STARTING,
     SwitchStep.UNDOING,
 )  # steps of a switch; by the others something else stops, or comes back
+_OWN_WORDS = {Kind.SWITCH: ("resume", "abort"), Kind.STOP: ("free",)}
 _OF_THE_OLD = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
@@ -52,9 +53,30 @@ class Section:
 def history_row(one: Operation) -> HistoryRow:
     """Return an operation as a row of the list."""
     return HistoryRow(
-        one.id, when(one.began), str(one.kind), clean(one.profile or one.instance or "everything"),
+        one.id, when(one.began), verb_word(one), subject_words(one),
         clean(", ".join(one.nodes)), outcome_words(one), took_words(one), why_words(one), outcome_tone(one),
     )  # fmt: skip
+
+
+def verb_word(one: Operation) -> str:
+    """Return by which verb it was done, where that says more than what kind it was."""
+    verb = (one.command or "").removeprefix("sparkctl ").partition(" ")[0]
+    return verb if verb in _OWN_WORDS.get(one.kind, ()) else str(one.kind)
+
+
+def subject_words(one: Operation) -> str:
+    """Return what it was done to: a profile or an instance, or all there is on the nodes that were meant."""
+    if name := one.profile or one.instance:
+        return clean(name)
+    if one.kind is Kind.SWITCH:
+        return "what was left"  # it was refused before it was known which
+    freed = [word for word in (one.command or "").split()[2:] if not word.startswith("-")]
+    return clean(f"everything on {' and '.join(freed)}") if freed else "everything"
+
+
+def _again(one: Operation) -> str | None:
+    """Return the command that asks for the same again; nothing is left to be resumed or undone where that was done."""
+    return None if one.is_good and verb_word(one) in _OWN_WORDS[Kind.SWITCH] else one.command
 
 
 def when(seconds: float) -> str:
@@ -145,7 +167,7 @@ def history_detail(
     """Return everything that is known of one operation. ``worked``: the last good start before it, ``changes`` since that;
     ``parts``: what a switch was made of."""
     sections = [
-        Section(f"{one.id}: {one.kind} of {clean(one.profile or one.instance or 'everything')}", tuple(_head(one))),
+        Section(f"{one.id}: {verb_word(one)} of {subject_words(one)}", tuple(_head(one))),
         Section("how it ended" if one.is_good else "why", tuple(_why(one))),
         *(Section(_of(one, "phases", share), tuple(_phases(one, share))) for share in one.shares),
         Section("steps", tuple(_steps(one))),
@@ -194,7 +216,7 @@ def _head(one: Operation) -> Iterator[Row]:
     if took := took_words(one):
         yield _pair("took", took)
     yield _pair("on", ", ".join(one.nodes))
-    for name, value in (("engine", one.engine), ("image", one.image), ("hash", one.hash), ("again", one.command)):
+    for name, value in (("engine", one.engine), ("image", one.image), ("hash", one.hash), ("again", _again(one))):
         if value is not None:
             yield _pair(name, value)
     if one.parent is not None:
@@ -216,8 +238,9 @@ def _why(one: Operation) -> Iterator[Row]:
 
 
 def _phases(one: Operation, share: Share) -> Iterator[Row]:
-    """Yield each part with what it took and what was expected; of a part that comes twice, the second is the second."""
-    left = list(one.usual.parts)
+    """Yield each part with what it took and, of the head, what was expected; of a part that comes twice, the second is the
+    second."""
+    left = usual_parts(one, share)
     for part in share.parts:
         usual = next((each for each in left if each.part == part.part), None)
         if usual is not None:
@@ -229,6 +252,11 @@ def _phases(one: Operation, share: Share) -> Iterator[Row]:
             Span(f"{spoken(part.seconds):>12}", Tone.ATTENTION if is_late else Tone.VALUE),
             Span(expected, Tone.LABEL),
         )
+
+
+def usual_parts(one: Operation, share: Share) -> list[PartTime]:
+    """Return what was usual: it is known of the head, whose parts are not those of another rank."""
+    return list(one.usual.parts) if share.node in one.nodes[:1] else []
 
 
 def part_name(part: PartTime) -> str:

@@ -254,3 +254,18 @@ def test_numbers_and_profiles_complete(tmp_path: Path) -> None:
         env={**os.environ, "SPARKCTL_STATE": str(tmp_path), **env},
     )  # fmt: skip
     assert "plain,qwen36\n" in ran.stdout
+
+
+async def test_what_is_usual_of_a_start_over_two_sparks_is_the_heads(ctx: Context) -> None:
+    async with SimulatedSparks("empty", speed=40.0) as both:
+        nodes = load_config(both.config_path).nodes
+        profile = ProfileLibrary(user=shipped_profiles_dir()).load("minimax-m27")
+        request = UpRequest(profile, engines.load(profile.engine), tuple(nodes))
+        await told(up(ctx, request))
+        await told(down(ctx, DownRequest(None, [nodes[1]], 0.0, everywhere=nodes, frees=True)))
+        await told(up(ctx, request))
+    second, freed, first = ctx.history.operations()
+    assert freed.command == "sparkctl free spark2 --grace=0s"
+    (head,) = [share for share in first.shares if share.node == "spark1"]
+    assert [one.part for one in second.usual.parts] == [one.part for one in head.parts]
+    assert len(second.usual.parts) > 3

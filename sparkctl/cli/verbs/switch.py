@@ -11,7 +11,7 @@ from sparkctl.cli.setup import complete_profiles, json_option, make_context, nod
 
 @click.command("switch", short_help="Let what is in the way give way to a profile; undone if that fails.")
 @click.argument("profile", shell_complete=complete_profiles)
-@node_option(many=True)
+@node_option(many=True, about="; for a model over several Sparks once for each, the one that answers first")
 @click.option("--dry-run", is_flag=True, help="Show what would stop, stay and start; change nothing.")
 @click.option(
     "--keep-going", is_flag=True, help="Go on where a Spark that only loses a rank is silent, or a check says nothing."

@@ -21,6 +21,7 @@ class UpRequest:
     ``forced``: although it does not fit.
     ``nodes`` in the order of ranks: the first is the head, which alone answers clients.
     ``kept``: ended containers (ids) that a switch keeps until this one is proved; they are not swept away.
+    ``switch_flags``: how that switch was asked for, beside what is asked here.
     ``words`` are the profile and its overrides as the operator gave them, so that advice repeats what was meant.
     """
 
@@ -37,6 +38,7 @@ class UpRequest:
     once_more: bool = False
     forced: bool = False
     kept: frozenset[str] = frozenset()
+    switch_flags: tuple[str, ...] = ()
 
     @property
     def node(self) -> Node:
@@ -50,21 +52,27 @@ class UpRequest:
 
     def again_with(self, edit: Edit | None = None) -> str:
         """The same command, for advice, secrets in it masked; with ``edit`` that field has its new value in it."""
+        if self.is_of_switch:
+            return self.switch_with(edit)
+        return self._command("up", {"--again": self.once_more, "--force": self.forced}, edit)
+
+    def switch_with(self, edit: Edit | None = None) -> str:
+        """The command of the switch that this is a step of."""
+        return self._command("switch", dict.fromkeys(self.switch_flags, True), edit)
+
+    def _command(self, verb: str, own: Mapping[str, bool], edit: Edit | None) -> str:
         profile, *words = self.words or (self.profile.name,)
         changed = None if edit is None else edit.field
         pairs = [pair for pair in zip(words[::2], words[1::2], strict=False) if pair[1].partition("=")[0] != changed]
         pairs += [] if edit is None else [("--set", edit.setting)]
         flags = {
             "--no-guard": not self.guarded,
-            "--again": self.once_more,
-            "--force": self.forced,
+            **own,
             f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
         }
         told = redact_words([word for pair in pairs for word in pair])
-        own = [flag for flag, given in flags.items() if given]
         where = [word for node in self.nodes for word in ("--node", node.name)]
-        command = shlex.join(["sparkctl", "up", profile, *where, *told, *own])
-        return as_switch(command) if self.is_of_switch else command
+        return shlex.join(["sparkctl", verb, profile, *where, *told, *(flag for flag, given in flags.items() if given)])
 
     @property
     def is_of_switch(self) -> bool:

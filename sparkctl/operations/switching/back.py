@@ -124,10 +124,14 @@ async def restore(crew: Crew) -> str:
     finally:
         for rank in ranks:
             await rank.leave()  # its guard stays armed where it still loads
+        seconds = crew.ctx.clock.monotonic() - began
         for row in rows:
             is_back = sys.exc_info()[0] is None
-            row.end(str(Outcome.DONE if is_back else Outcome.INTERRUPTED), 0 if is_back else None, why="started again")
-    took, is_one = spoken(crew.ctx.clock.monotonic() - began), len(crew.journal.stops) == 1
+            row.end(
+                str(Outcome.DONE if is_back else Outcome.INTERRUPTED), 0 if is_back else None,
+                why="the same containers, started again", seconds=seconds if is_back else None,
+            )  # fmt: skip
+    took, is_one = spoken(seconds), len(crew.journal.stops) == 1
     crew.tell(SwitchStep.RESTORING, f"started again and ready after {took}")
     return f"{' and '.join(crew.journal.stops)} {'serves' if is_one else 'serve'} again after {took}"
 

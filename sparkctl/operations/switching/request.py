@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkctl.engines.base import Engine
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.model.secrets import redact_words
 from sparkctl.operations.starting.request import UpRequest
 
 
@@ -37,17 +35,14 @@ class SwitchRequest:
 
     def start(self, kept: Iterable[str] = ()) -> UpRequest:
         """What is asked of `up` once the way is free; ``kept`` are the containers that may have to come back."""
+        flags = (("--keep-going", self.keep_going), ("--no-rollback", not self.rolls_back))
         return UpRequest(
             self.profile, self.engine, self.nodes, timeout=self.timeout, environ=self.environ, words=self.words,
             guarded=self.guarded, once_more=True, kept=frozenset(kept),
+            switch_flags=tuple(flag for flag, given in flags if given),
         )  # fmt: skip
 
     @property
     def again(self) -> str:
         """The command that asks for the same once more, secrets in it masked."""
-        profile, *words = self.words or (self.profile.name,)
-        where = [word for node in self.nodes for word in ("--node", node.name)]
-        own = [
-            flag for flag, given in (("--keep-going", self.keep_going), ("--no-rollback", not self.rolls_back)) if given
-        ]
-        return shlex.join(["sparkctl", "switch", profile, *where, *redact_words(words), *own])
+        return self.start().switch_with()

@@ -106,3 +106,15 @@ def test_a_phase_that_lasts_says_so_on_a_pipe(
         "spark1  loading   weights   0:35",
         "spark1  loading   weights   1:05",
     ]
+
+
+def test_a_second_press_promises_nothing_and_after_the_end_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    teller = WordTeller("stopping to watch ...")
+    teller.interrupted(1)
+    teller.interrupted(2)
+    heard = capsys.readouterr().err.splitlines()
+    assert heard == ["stopping to watch ...", "heard; it ends as soon as nothing is half done ..."]
+    teller.tell(ended(Outcome.INTERRUPTED, message="left at step 4", hint="sparkctl resume"))
+    capsys.readouterr()
+    teller.interrupted(2)
+    assert capsys.readouterr().err == ""

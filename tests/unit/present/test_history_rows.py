@@ -133,3 +133,27 @@ def test_what_was_kept_steers_no_terminal() -> None:
     changes = Changes((Change(evil, evil, evil),), (evil,))
     for told in (one, replace(one, verdict=verdict)):
         assert "\x1b" not in "".join([*lines(told, GOOD, changes), *history_lines([told], None)])
+
+
+def test_resume_abort_and_free_are_called_by_their_names() -> None:
+    switch = replace(GOOD, kind=Kind.SWITCH, command="sparkctl resume", outcome="ready")
+    assert (history_row(switch).what, history_row(switch).profile) == ("resume", "qwen36")
+    assert lines(switch)[0] == "7: resume of qwen36"
+    assert not any("again" in line for line in lines(switch)), "nothing is left to be resumed"
+    refused = replace(switch, command="sparkctl abort", outcome="refused", profile=None, instance=None)
+    assert (history_row(refused).what, history_row(refused).profile) == ("abort", "what was left")
+    assert any("sparkctl abort" in line for line in lines(refused))
+    free = replace(GOOD, kind=Kind.STOP, command="sparkctl free spark2 --grace=5s", profile=None, instance=None)
+    free = replace(free, nodes=(SPARK1, NodeName("spark2")))
+    row = history_row(free)
+    assert (row.what, row.profile, row.nodes) == ("free", "everything on spark2", "spark1, spark2")
+    stop = replace(free, command=None)
+    assert (history_row(stop).what, history_row(stop).profile) == ("stop", "everything")
+    assert history_row(replace(GOOD, command="sparkctl up qwen36")).what == "start"
+
+
+def test_what_was_usual_is_the_heads_and_not_held_against_another_rank() -> None:
+    worker = replace(SHARE, node=NodeName("spark2"))
+    both = lines(replace(GOOD, nodes=(SPARK1, NodeName("spark2")), shares=(SHARE, worker)))
+    assert sum("usually" in line for line in both) == 2, "of the head's two parts"
+    assert sum("usually" in line for line in both[: both.index("phases, spark2")]) == 2
