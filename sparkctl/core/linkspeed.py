@@ -68,7 +68,9 @@ def judged(measured: Measured, lanes: tuple[Lane, ...]) -> tuple[Severity, str, 
     is_fast = max(lane.speed or 0 for lane in lanes) >= _FAST
     floor = _RDMA_FLOOR if measured.rdma is not None else _TCP_FLOOR if is_fast else _SLOW_FLOOR
     if reached >= floor * limit:
-        return Severity.GOOD, words, None
+        is_part = is_fast and measured.rdma is None
+        good = f"good for TCP, a fault would be under {_TCP_FLOOR * limit:.0f}" if is_part else "good"
+        return Severity.GOOD, f"{words}: {good}", None
     small = [lane for lane in lanes if lane.mtu is not None and lane.mtu < 9000]
     if is_fast and small:
         names = " ".join(lane.interface for lane in small)

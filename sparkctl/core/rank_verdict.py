@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -20,3 +21,16 @@ def one(root: Verdict, others: Iterable[Verdict]) -> Verdict:
     """Return the root's, with what went wrong elsewhere for a reason of its own beside it; all of them named."""
     own = tuple(other for other in others if other.cause not in CONSEQUENCES)
     return replace(root, contributing=(*root.contributing, *own))
+
+
+def with_commands(verdict: Verdict, instance: str, here: NodeName, nodes: Iterable[NodeName]) -> Verdict:
+    """Return it with the commands that show the other side, where the trouble is between ranks and no setting explains it.
+
+    ``here``: the node whose rank it is of; ``nodes``: of all ranks.
+    """
+    every = tuple(nodes)
+    if verdict.cause not in CONSEQUENCES or verdict.field is not None or len(every) < 2:
+        return verdict
+    logs = [shlex.join(["sparkctl", "logs", instance, "--node", node]) for node in every if node != here]
+    link = shlex.join(["sparkctl", "doctor", "--fabric", *(word for node in every for word in ("--node", node))])
+    return replace(verdict, remedy=f"{verdict.remedy} The log: {'; '.join(logs)}. The link: {link}")

@@ -12,7 +12,7 @@ from sparkctl.model.engine_facts import FactName
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.secrets import redact_word
 from sparkctl.model.text import clean, shorten
-from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
+from sparkctl.model.verdict import LAST_LINE, Cause, Edit, Evidence, Verdict
 
 WIDTH = 400  # characters of a line that a proof shows
 _MOST_CONTRIBUTING = 4
@@ -46,6 +46,11 @@ def of_line(seen: Seen, plan: LaunchPlan | None = None, more: tuple[Evidence, ..
 def line(seen: Seen | None) -> tuple[Evidence, ...]:
     """Return a line of the log as a proof, none for none."""
     return () if seen is None else (Evidence(shorten(_said(seen.text), WIDTH), "log", seen.number),)
+
+
+def last_line(seen: Seen | None) -> tuple[Evidence, ...]:
+    """Return the line with which a log stops, which may be any: as the last that was heard of it, none for none."""
+    return tuple(replace(one, origin=LAST_LINE) for one in line(seen))
 
 
 def proves_an_end(log: LogReader) -> bool:

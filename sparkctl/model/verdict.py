@@ -132,13 +132,23 @@ class Change(StrEnum):
     REMOVE = "remove"
 
 
+LAST_LINE = "its last line"  # of a log, which says how far it was, and proves nothing
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One proof: a log line (``line`` counts from 1 within this run of the container) or another source's statement."""
 
     text: str
-    origin: str  # "log", "docker", "http", "clock", "guard"
+    origin: str  # "log", LAST_LINE, "docker", "http", "clock", "guard"
     line: int | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it was said, in words."""
+        if self.line is None:
+            return self.origin
+        return f"{self.origin}, {self.line}" if self.origin == LAST_LINE else f"line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,9 @@ class _Judged:
     @property
     def named(self) -> Verdict:
         """Its verdict with its place in it."""
-        return rank_verdict.named(self.verdict, *_place(self.container), self.session.node.name)
+        here, instance = self.session.node.name, self.container.label(Label.INSTANCE) or self.container.name
+        named = rank_verdict.named(self.verdict, *_place(self.container), here)
+        return rank_verdict.with_commands(named, instance, here, nodes_of(self.container))
 
 
 async def _first(ranks: Sequence[_Judged]) -> _Judged:

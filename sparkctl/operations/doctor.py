@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 
 from sparkctl.core.context import Context
 from sparkctl.core.health import identity
+from sparkctl.core.health.fabric import no_cable, no_common_network
 from sparkctl.core.health.machine import disk_severity
 from sparkctl.core.health.sight import Sight
 from sparkctl.core.health.watch import one_look
@@ -16,6 +17,7 @@ from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.events import Ended, Event, Examined, Found, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.node import Node
+from sparkctl.model.sample import Sample
 from sparkctl.model.units import GIB, gib, spoken
 from sparkctl.operations import configuration
 from sparkctl.operations.drop_caches import sudoers_hint
@@ -48,8 +50,8 @@ def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
                 problems += one.severity is Severity.PROBLEM
                 emit(Found.of(ctx.clock.now(), one))
 
-        async def one(node: Node) -> Hello | NodeError | None:
-            who: Hello | NodeError | None
+        async def one(node: Node) -> tuple[Hello, Sample] | NodeError | None:
+            who: tuple[Hello, Sample] | NodeError | None
             try:
                 async with ctx.session(node) as session:
                     who = await _examine(session, ctx, tell)
@@ -60,7 +62,10 @@ def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
             return who
 
         results = dict(zip([node.name for node in nodes], await together(*map(one, nodes)), strict=True))
-        tell(identity.differences({name: who for name, who in results.items() if isinstance(who, Hello)}))
+        known = {name: who for name, who in results.items() if isinstance(who, tuple)}
+        tell(identity.differences({name: who for name, (who, _) in known.items()}))
+        sights = [Sight(name, sample, None) for name, (_, sample) in known.items()]
+        tell([*no_cable(sights), *no_common_network(sights)])
         seconds = ctx.clock.monotonic() - began
         silent = next((who for who in results.values() if isinstance(who, NodeError)), None)
         if silent is not None:
@@ -72,8 +77,8 @@ def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
     return stream(ctx, job, on_interrupt="interrupted")
 
 
-async def _examine(session: Session, ctx: Context, tell: Tell) -> Hello | None:
-    """Tell what is found, the quick checks before the slow ones; return who the node is where the probe runs there."""
+async def _examine(session: Session, ctx: Context, tell: Tell) -> tuple[Hello, Sample] | None:
+    """Tell what is found, the quick checks before the slow ones; return who the node is, and a sample, where the probe runs."""
     await session.link.connect()
     node = session.node
     look = await session.look(*_LOOK)
@@ -93,7 +98,7 @@ async def _examine(session: Session, ctx: Context, tell: Tell) -> Hello | None:
     if asked is not None and has_docker:
         listed = await listing(session, Inspections(session))
         tell(one_look(Sight(node.name, asked[1], listed.instances if listed.known else None)))
-    return asked[0] if asked else None
+    return asked
 
 
 async def _docker(session: Session, look: Look, tell: Tell) -> bool:

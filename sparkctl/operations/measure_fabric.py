@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 
 from sparkctl.core.context import Context
 from sparkctl.core.fabric import find_way
-from sparkctl.core.linkspeed import Measured, judged, write_bandwidth
+from sparkctl.core.linkspeed import FUNCTION, Measured, judged, write_bandwidth
 from sparkctl.core.session import Session
 from sparkctl.core.together import together
 from sparkctl.errors import ExitCode, LinkLost, Refused, SparkctlError
@@ -103,7 +103,8 @@ async def _measure(sessions: Sequence[Session], chosen: Mapping[NodeName, str], 
     most = len(pairs) * (2 * count + (count if count > 1 else 0)) * _STREAMS * _MOST
     tell(
         head, Severity.NOTE,
-        f"{measures} measurements of {_SECONDS:.0f} s at most follow, {gib(most)} at most in all, by TCP from memory to memory; "
+        f"{measures} measurements of {_SECONDS:.0f} s at most follow, {gib(most)} at most in all, by TCP from memory to memory, "
+        "which moves less than RDMA can; where both have ib_write_bw (sudo apt install perftest) RDMA is measured, too; "
         "a model that talks over these links is slower meanwhile",
     )  # fmt: skip
     for pair in pairs:
@@ -114,6 +115,8 @@ def _tell_lanes(end: End, tell: _Teller) -> None:
     """Say what each lane is, and what of RDMA is known of it."""
     for lane in end.lanes:
         speed = f"{lane.speed / 1000:g} Gb/s" if lane.speed else "speed not known"
+        if lane.device is not None and lane.speed and lane.speed > FUNCTION:
+            speed += f" (the port's; one of its two functions carries {FUNCTION / 1000:g})"
         words = f"{lane.interface} {lane.address}, {speed}, MTU {lane.mtu if lane.mtu is not None else 'not known'}"
         tell(end.node, Severity.GOOD, words)
         if lane.device is None:

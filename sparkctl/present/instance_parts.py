@@ -40,7 +40,7 @@ def verdict_parts(verdict: Verdict, space: Space) -> list[Part]:
     room = max(8, space.columns)
     parts = [Part(0, tuple(row(Span(line.strip(), Tone.STRONG)) for line in fold(clean(verdict.summary), room, 0)))]
     for at, proof in enumerate(verdict.evidence):
-        where = f"line {proof.line:<5} " if proof.line is not None else f"{proof.origin:<10} "
+        where = f"{proof.place:<10} "
         parts.append(Part(2 + at, tuple(folded("proof" if not at else "", where + proof.text, space, Tone.VALUE, 2))))
     parts.append(Part(1, tuple(folded("try", verdict.remedy, space, Tone.VALUE, 4))))
     if verdict.edit is not None:
@@ -121,7 +121,7 @@ def verdict_text(end: Ended) -> str:
         return clean(end.message or str(end.outcome))
     lines = [f"{end.instance} on {end.node} failed: {verdict.summary}"]
     for proof in verdict.evidence:
-        where = f"log line {proof.line}" if proof.line is not None else proof.origin
+        where = f"log {proof.place}" if proof.origin == "log" else proof.place
         lines.append(f"  {where}: {proof.text}")
     return "\n".join(clean(line) for line in [*lines, f"  try: {verdict.remedy}"])
 

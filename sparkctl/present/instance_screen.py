@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.core.course import Course
+from sparkctl.core.parts import is_head
 from sparkctl.model.events import Ended, Warned
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
@@ -268,7 +269,17 @@ def _about(one: InstanceView, space: Space) -> list[Part]:
         rows.append(row(label("at"), said(one.endpoint, Tone.VALUE)))
     if (uses := uses_row(one, space)) is not None:
         rows.append(uses)
-    return [Part(3, (rows[0],)), *(Part(6, (each,)) for each in rows[1:])]
+    told = [Part(3, (rows[0],)), *(Part(6, (each,)) for each in rows[1:])]
+    return [*told, *_part(one, space)] if is_head(one) or one.phase is not Phase.READY else told
+
+
+def _part(one: InstanceView, space: Space) -> list[Part]:
+    """Return which rank it is, and where the others are; nothing of a model on one Spark."""
+    if one.place is None:
+        return []
+    others = [clean(node) for node in one.nodes if node != one.node]
+    words = rank_of(one) + (f", with {' and '.join(others)}" if others else "")
+    return [Part(3, tuple(folded("part", words, space, Tone.VALUE, 2)))]
 
 
 def _failure(scene: InstanceScene, space: Space, *, roomy: bool) -> list[Part]:
@@ -287,7 +298,7 @@ def _failure(scene: InstanceScene, space: Space, *, roomy: bool) -> list[Part]:
         why = scene.end_trouble or "nobody here watched this start"
         parts = [Part(0, tuple(rows)), Part(1, (*folded("", why, space, Tone.STALE, 2), hint))]
     parts += _took(scene, space, roomy=roomy)
-    return parts if scene.one is None else [*parts, *_about(scene.one, space)[:1]]
+    return parts if scene.one is None else [*parts, *_about(scene.one, space)[:1], *_part(scene.one, space)]
 
 
 def _coming(scene: InstanceScene, one: InstanceView, space: Space) -> list[Part]:

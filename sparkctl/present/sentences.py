@@ -10,7 +10,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text import clean
 from sparkctl.model.units import GIB, clock, size
-from sparkctl.model.verdict import Edit, Verdict
+from sparkctl.model.verdict import LAST_LINE, Edit, Verdict
 from sparkctl.present.symbols import bar
 
 _DOING = {
@@ -145,8 +145,8 @@ def verdict_lines(verdict: Verdict, instance: str | None = None, node: str | Non
     """Return the verdict as people read it: what, the proof, what to try, and the command that tries it."""
     lines = [clean(verdict.summary)]
     for evidence in verdict.evidence:
-        origin = f"line {evidence.line}" if evidence.line is not None else evidence.origin
-        lines.append(f"  proof   {origin}: {clean(evidence.text)}")
+        what = "" if evidence.origin == LAST_LINE else "proof"
+        lines.append(f"  {what:<7} {evidence.place}: {clean(evidence.text)}")
     lines.append(f"  try     {clean(verdict.remedy)}")
     lines += [f"  also    {clean(other.summary)}{_at(other)}" for other in verdict.contributing]
     if verdict.edit is not None and instance:

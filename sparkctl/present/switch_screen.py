@@ -249,8 +249,7 @@ def _end(course: SwitchCourse, end: Ended, scene: SwitchScene, columns: int) -> 
     if end.verdict is not None:
         rows += _sentences(f"{course.instance} failed: {end.verdict.summary}", columns, bad, Tone.BAD)
         for proof in end.verdict.evidence[:1]:
-            where = f"line {proof.line}" if proof.line is not None else proof.origin
-            told = _sentences(f"{where}: {proof.text}", columns, " ", Tone.VALUE)
+            told = _sentences(f"{proof.place}: {proof.text}", columns, " ", Tone.VALUE)
             rows += told[:_PROOF]
             if len(told) > _PROOF:
                 rows[-1] = (*rows[-1], Span(" .." if scene.ascii_only else " …", Tone.LABEL))

@@ -50,6 +50,8 @@ if rank.value:
     if os.environ.get("LAB_END") == "cuda-oom":
         sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
                  "119.70 GiB of which 1.21 GiB is free.")
+    if os.environ.get("LAB_END") == "killed":
+        os.kill(os.getpid(), 9)
     words.value = own.encode()
     mpi.MPI_Send(words, 64, whole, 0, 7, world)
     while True:
@@ -109,6 +111,7 @@ def play(bed: Lab, command: Sparkctl) -> None:
     kept(head, worker)
     stopped(bed, command)
     rank_fails(command)
+    rank_killed(command)
 
 
 def install(node: LabNode) -> None:
@@ -190,6 +193,16 @@ def rank_fails(command: Sparkctl) -> None:
     expect(ran.code == 1 and "Rank 1 of 2, on spark2" in verdict["summary"], "not the worker's own failure", ran)
     expect(verdict["cause"] == "cuda-out-of-memory", f"cause {verdict['cause']}", ran)
     tell(f"a rank that ran out of memory: {verdict['summary'][:60]}...", began)
+
+
+def rank_killed(command: Sparkctl) -> None:
+    """Of a rank that SIGKILL ends alone mpirun's own word is told, not that its Spark's part is over."""
+    began = time.monotonic()
+    ran = command("up", profile(command, LAB_END="killed"), "--json", "--replace", timeout=_WITHIN)
+    verdict = ran.result["verdict"]
+    said = "Rank 0 of 2, on spark1: mpirun lost rank 1: signal 9 ended it."
+    expect(ran.code == 1 and verdict["summary"] == said, f"told of a rank that was killed: {verdict['summary']}", ran)
+    tell(f"a rank that was killed: {verdict['summary'][:60]}...", began)
 
 
 def profile(command: Sparkctl, **env: str) -> str:

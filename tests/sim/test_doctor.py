@@ -30,6 +30,19 @@ async def test_two_nodes_that_are_not_alike(tmp_path: Path) -> None:
     assert ended.exit_code == 0
 
 
+async def test_two_sparks_without_a_cable_that_carries(tmp_path: Path) -> None:
+    async with SimulatedSparks("empty", **clients.FAST) as sparks:
+        nodes = [node_of(sparks, name) for name in ("spark1", "spark2")]
+        whole = [event async for event in doctor(Context(History(tmp_path), "milo@desk"), nodes)]
+        sparks.fabric.cut()
+        cut = [event async for event in doctor(Context(History(tmp_path), "milo@desk"), nodes)]
+    assert not [one for one in whole if isinstance(one, Found) and one.check == "fabric"]
+    told = [one for one in cut if isinstance(one, Found) and one.check == "fabric"]
+    assert [(one.node, one.severity, "no cable carries" in one.message) for one in told] == [
+        ("spark1", Severity.NOTE, True), ("spark2", Severity.NOTE, True),
+    ]  # fmt: skip
+
+
 async def test_nodes_of_which_none_answers(tmp_path: Path) -> None:
     async with SimulatedSparks("empty", **clients.FAST) as sparks:
         nodes = [replace(node_of(sparks, name), port=1) for name in ("spark1", "spark2")]

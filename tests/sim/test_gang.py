@@ -189,6 +189,10 @@ async def test_where_mpirun_loses_the_cable_the_rank_that_says_so_is_the_root(ct
         assert (ended.outcome, ended.node) == (Outcome.FAILED, "spark1")
         assert ended.verdict is not None
         assert ended.verdict.summary == "Rank 0 of 2, on spark1: mpirun lost its daemon on the other Spark."
+        assert ended.verdict.remedy.endswith(
+            " The log: sparkctl logs trtllm-qwen3-235b --node spark2. "
+            "The link: sparkctl doctor --fabric --node spark1 --node spark2"
+        )
         assert not ended.verdict.contributing
 
 

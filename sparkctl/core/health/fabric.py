@@ -125,6 +125,29 @@ def _bare(ends: Sequence[NetLink | None], at_work: set[str]) -> list[NetLink] | 
     )
 
 
+def no_cable(sights: Sequence[Sight]) -> list[Finding]:
+    """Between several nodes: of each that has fast ports and a carrier on none of them, where all of them are known."""
+    if len(sights) < 2:
+        return []
+    found = []
+    for sight in sights:
+        links = {link.name: link for link in sight.sample.links or ()}
+        ports = [links.get(one.interface or "") for one in sight.sample.rdma or ()]
+        if not ports or any(port is None or port.carrier is not False for port in ports):
+            continue
+        names = ", ".join(port.name for port in ports if port is not None)
+        found.append(
+            Finding(
+                FindingKind.FABRIC,
+                Severity.NOTE,
+                sight.node,
+                f"no cable carries: none of its fast ports ({names}) has a link",
+                "for models over several Sparks: plug the cable in at both ends, then: sparkctl doctor --fabric",
+            )
+        )
+    return found
+
+
 def no_common_network(sights: Sequence[Sight]) -> list[Finding]:
     """Between two nodes: both have networks on their cabled ConnectX functions, and none of these is the same."""
     networks = {sight.node: _fabric_networks(sight.sample) for sight in sights}

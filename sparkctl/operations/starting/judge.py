@@ -43,7 +43,7 @@ def of_end(plan: LaunchPlan, log: LogReader, container: Container | None, again:
         return Verdict(
             Cause.STOPPED_BY_OTHERS,
             f"The container {plan.container_name} was removed while it started.",
-            verdicts.line(log.latest),
+            verdicts.last_line(log.latest),
             f"Somebody ran docker rm, or another tool did. Ask, then: {again or f'sparkctl up {plan.profile} --node {plan.node}'}",
         )
     ended = Evidence(_state_sentence(container), "docker")
@@ -87,7 +87,7 @@ def of_guard(
             Cause.GUARD_STOPPED,
             f"The guard stopped {plan.instance}{where}: start.guard.floor keeps {size(receipt.floor)} available on "
             f"{plan.node}, far more than it needs.",
-            (*evidence, *verdicts.line(log.latest)),
+            (*evidence, *verdicts.last_line(log.latest)),
             f"Lower start.guard.floor (now {size(receipt.floor)}; {size(DEFAULT_FLOOR)} without it).",
             "start.guard.floor",
             edit=edit(plan, "start.guard.floor", Change.LOWER),
@@ -97,7 +97,7 @@ def of_guard(
     return Verdict(
         Cause.GUARD_STOPPED,
         f"The guard stopped {plan.instance}{where}: {plan.node} was running out of memory, and would have frozen.",
-        (*evidence, *verdicts.line(log.latest)),
+        (*evidence, *verdicts.last_line(log.latest)),
         f"{less}, or stop what else holds memory (sparkctl status --node {plan.node}). start.guard.floor "
         f"({size(receipt.floor)}) is what {plan.node} may not fall under.",
         claim,
@@ -133,7 +133,7 @@ def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limi
     evidence = [Evidence(f"{phase}{step} for {spoken(seconds)}", "clock")]
     if why_not:
         evidence.append(Evidence(shorten(why_not, _WIDTH), "http"))
-    evidence += verdicts.line(log.latest)
+    evidence += verdicts.last_line(log.latest)
     by_line = verdicts.of_log(log, plan, tuple(evidence))
     if by_line is not None:
         return by_line
@@ -159,7 +159,7 @@ def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limi
 def _limit_kill(plan: LaunchPlan, log: LogReader, ended: Evidence) -> Verdict:
     limit = dict(plan.options).get("memory")
     where = f" (last step: {log.step.name})" if log.step else ""
-    proof = (ended, *verdicts.line(log.latest))
+    proof = (ended, *verdicts.last_line(log.latest))
     if limit is None:
         return Verdict(
             Cause.HOST_OOM_KILL,
@@ -179,22 +179,22 @@ def _limit_kill(plan: LaunchPlan, log: LogReader, ended: Evidence) -> Verdict:
 
 def _by_exit_code(plan: LaunchPlan, log: LogReader, container: Container, ended: Evidence) -> Verdict:
     last = log.last_error or log.latest
-    evidence = (*verdicts.line(last), ended)
+    evidence = (*(verdicts.line(last) if log.last_error else verdicts.last_line(last)), ended)
     look = f"sparkctl logs {plan.instance} --node {plan.node}"
     if container.exit_code == 0:
         return Verdict(
             Cause.EXITED,
             f"{plan.instance} ended by itself, with exit code 0, before it was ready.",
-            (*(verdicts.line(log.last_error) if log.last_error else ()), *verdicts.line(log.latest), ended),
+            (*(verdicts.line(log.last_error) if log.last_error else ()), *verdicts.last_line(log.latest), ended),
             f"An engine that nobody stopped and that ends with 0 has crashed inside. Its log: {look}",
         )
     if container.exit_code == _SIGKILL and log.last_words is None:
         return Verdict(
             Cause.KILLED,
             f"{plan.instance} was killed (SIGKILL) without a word of that in its log.",
-            (*verdicts.line(log.latest), ended),
+            (ended, *verdicts.last_line(log.latest)),
             "Either somebody stopped it, or the machine ran out of memory. "
-            "On the node: sudo dmesg -T | grep -iE 'oom|killed process'",
+            f"On {plan.node}: sudo dmesg -T | grep -iE 'oom|killed process'",
         )
     what = f": {last.text}" if last else ", without a word in its log"
     return Verdict(

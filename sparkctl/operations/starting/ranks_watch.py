@@ -115,7 +115,7 @@ async def _failed(
     more = tuple(
         (node, log) for node in (one.plan.node for one in ranks) if node != first and (log := logs[node]) is not None
     )
-    return End(rank, _one(rank, failed, failures), log=failed.log, more_logs=more)
+    return End(rank, _one(rank, failed, failures, ranks), log=failed.log, more_logs=more)
 
 
 def _is_heard(rank: WatchedRank) -> bool:
@@ -144,7 +144,9 @@ def _root(failures: Sequence[tuple[WatchedRank, Failed]], clocks: Offsets) -> No
     ).node
 
 
-def _one(rank: WatchedRank, failed: Failed, failures: Sequence[tuple[WatchedRank, Failed]]) -> Verdict | None:
+def _one(
+    rank: WatchedRank, failed: Failed, failures: Sequence[tuple[WatchedRank, Failed]], ranks: Sequence[WatchedRank]
+) -> Verdict | None:
     """Return the one verdict: the root's, naming its node; what went wrong elsewhere for a reason of its own beside it."""
     if failed.verdict is None:
         return None
@@ -153,7 +155,10 @@ def _one(rank: WatchedRank, failed: Failed, failures: Sequence[tuple[WatchedRank
         for other, told in failures
         if other is not rank and told.verdict is not None and not told.is_aftermath
     ]
-    return rank_verdict.one(_named(rank, failed.verdict), others)
+    told = rank_verdict.with_commands(
+        _named(rank, failed.verdict), rank.plan.instance, rank.plan.node, [one.plan.node for one in ranks]
+    )
+    return rank_verdict.one(told, others)
 
 
 def _named(rank: WatchedRank, verdict: Verdict) -> Verdict:

@@ -35,10 +35,11 @@ def test_a_function_carries_half_of_what_it_says() -> None:
     ("measured", "lanes", "severity", "words", "remedy"),
     [
         (gbit(41.2), (FAST,), Severity.GOOD, "41.2 Gb/s by TCP, of 100 that it can carry", None),
+        (gbit(41.2), (FAST,), Severity.GOOD, ": good for TCP, a fault would be under 20", None),
         (gbit(70.0), (FAST, TWIN), Severity.GOOD, "70.0 Gb/s by TCP, of 200 that they can carry", None),
         (gbit(13.8), (FAST,), Severity.WARNING, "far too little", "reseat the cable"),
         (gbit(13.8), (SMALL,), Severity.WARNING, "its MTU is 1500", "mtu 9000"),
-        (gbit(9.3), (LAN,), Severity.GOOD, "9.3 Gb/s by TCP, of 10", None),
+        (gbit(9.3), (LAN,), Severity.GOOD, "9.3 Gb/s by TCP, of 10 that it can carry: good", None),
         (gbit(2.0), (LAN,), Severity.WARNING, "far too little", "what else uses"),
         (Measured(5e9, 9e-5, 92.6), (FAST,), Severity.GOOD, "92.6 Gb/s by RDMA, 40.0 by TCP, a byte there and back 0.09 ms", None),
         (Measured(5e9, None, 24.0), (FAST,), Severity.WARNING, "24.0 Gb/s by RDMA", "reseat"),

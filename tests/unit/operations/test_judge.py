@@ -15,7 +15,7 @@ from sparkctl.model.guard import GuardAct, GuardReading, Receipt
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.units import GIB
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import LAST_LINE, Cause
 from sparkctl.operations.starting import judge
 
 from .conftest import READY
@@ -55,7 +55,9 @@ def test_cuda_out_of_memory_is_proved_by_its_line_whatever_the_exit_code(
 def test_137_without_a_word_is_killed_and_not_called_oom(plan: LaunchPlan, read: Reader, container: Make) -> None:
     verdict = judge.of_end(plan, read("Load weight begin."), ended(container, 137))
     assert verdict.cause is Cause.KILLED
-    assert "dmesg" in verdict.remedy
+    assert f"On {plan.node}: sudo dmesg" in verdict.remedy
+    ended_so, last = verdict.evidence
+    assert (ended_so.place, last.place, last.line) == ("docker", "its last line, 1", 1), "which proves nothing"
 
 
 def test_137_is_not_put_down_to_an_error_after_which_the_log_went_on(
@@ -121,7 +123,7 @@ def test_the_guards_curve_is_the_proof(plan: LaunchPlan, read: Reader) -> None:
     verdict = judge.of_guard(plan, log, found, "args.mem-fraction-static", "0.8")
     assert verdict.cause is Cause.GUARD_STOPPED
     assert verdict.evidence[0].text == "MemAvailable fell from 9.9 GiB to 410 MiB in 1.2 s"
-    assert [e.origin for e in verdict.evidence] == ["guard", "guard", "guard", "log"]
+    assert [e.origin for e in verdict.evidence] == ["guard", "guard", "guard", LAST_LINE]
     assert "31 ms" in verdict.evidence[2].text
     assert verdict.field == "args.mem-fraction-static"
     assert "(now 0.8)" in verdict.remedy

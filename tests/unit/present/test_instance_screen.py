@@ -342,3 +342,12 @@ def test_a_part_that_answers_nobody_says_whose_it_is_and_has_the_figures_of_the_
     shown = " ".join("\n".join(text(each) for each in instance_rows(scene(made), 100, 40)).split())
     assert "rank 1 of the engine on spark2" in shown
     assert "decode 23.3 tok/s" in shown
+
+
+def test_a_part_of_a_model_says_which_it_is_and_where_the_other_is() -> None:
+    for phase in (Phase.READY, Phase.LOADING, Phase.FAILED):
+        head = replace(READY, phase=phase, rank="0/2", run="a1", nodes=("spark1", "spark2"))
+        assert "part rank 0 of 2 · head, with spark2" in " ".join(shown(scene(store(one=head))).split())
+    worker = replace(READY, phase=Phase.LOADING, port=None, rank="1/2", run="a1", nodes=("spark2", "spark1"))
+    assert "part rank 1 of 2, with spark2" in " ".join(shown(scene(store(one=worker))).split())
+    assert "part " not in shown(scene(store()))

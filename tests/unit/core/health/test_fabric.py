@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.health.fabric import IdleFunction, NoRoute, no_common_network
+from sparkctl.core.health.fabric import IdleFunction, NoRoute, no_cable, no_common_network
 from sparkctl.core.health.nccl import WrongGid, rdma_off
 from sparkctl.core.health.sight import Sight
 from sparkctl.model.container import ContainerState
@@ -47,6 +47,21 @@ FINE = {
 @pytest.mark.parametrize(("one", "other"), FINE.values(), ids=list(FINE))
 def test_what_is_shared_small_or_unknown_is_no_finding(one: float | None, other: float | None) -> None:
     assert not any(run(IdleFunction(), every(2, 120, lambda at: traffic(at, one, other))))
+
+
+def ported(node: str, *carriers: bool | None) -> Sight:
+    links = tuple(link(name, carrier=carrier) for name, carrier in zip(NETS, carriers, strict=True))
+    return sight(0, node=NodeName(node), rdma=(port(BUSY, 0), port(TWIN, 0)), links=links)
+
+
+def test_two_sparks_of_which_no_port_has_a_link_are_told_so() -> None:
+    both = no_cable([ported("spark1", False, False), ported("spark2", False, False)])
+    assert [(one.node, one.severity) for one in both] == [("spark1", Severity.NOTE), ("spark2", Severity.NOTE)]
+    assert "enp1s0f0np0, enP2p1s0f0np0" in both[0].summary
+    assert "sparkctl doctor --fabric" in (both[0].remedy or "")
+    assert not no_cable([ported("spark1", False, False)]), "one alone needs none"
+    assert not no_cable([ported("spark1", True, False), ported("spark2", None, False)]), "unknown is not absent"
+    assert not no_cable([sight(0), sight(0, node=NodeName("other"))])
 
 
 def test_a_burst_is_no_finding_and_a_twin_that_is_down_is() -> None:
