@@ -164,7 +164,8 @@ class Fit:
         """The answer in words."""
         spare, it = gib(self.margin or 0), self.profile
         if self.sparks > 1:
-            it = f"{self.profile} needs {self.sparks} Sparks{self.each}: its share"
+            share = "its share" if self.need is None else f"its share of {gib(self.need)}"
+            it = f"{self.profile} needs {self.sparks} Sparks: {share}"
         match self.answer:
             case Answer.FITS:
                 return f"{it} fits on {self.node}, with {spare} to spare"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -119,6 +120,13 @@ class SwitchPlan:
     def is_possible(self) -> bool:
         """Tell whether nothing stands against it."""
         return not self.obstacles
+
+
+def apart(instance: str, stops: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return what starts and what stops by names that tell them apart, where one is switched to as it was changed."""
+    if instance not in stops:
+        return instance, tuple(stops)
+    return f"{instance} as asked for", tuple(f"{one} as it ran" if one == instance else one for one in stops)
 
 
 @dataclass(frozen=True, slots=True)

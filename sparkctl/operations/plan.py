@@ -13,7 +13,7 @@ from sparkctl.engines import load
 from sparkctl.errors import ExitCode, NodeError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, FitJudged, Outcome, Warned
-from sparkctl.model.fit import Fit
+from sparkctl.model.fit import Answer, Fit
 from sparkctl.model.node import Node
 from sparkctl.model.plan import Label, LaunchPlan
 from sparkctl.model.profile import Profile
@@ -97,15 +97,25 @@ async def _together(ctx: Context, request: PlanRequest, emit: Emit) -> list[Fit]
             *(_fit(ctx, request, session, one.alone) for session, one in zip(sessions, launches, strict=True))
         )
     for node, one in zip(start.nodes, fits, strict=True):
-        _tell(ctx, request, node, one, emit)
+        worse = any(_is_worse(other, one) for other in fits)
+        _tell(ctx, request, node, one, emit, is_waited_for=worse)
     for caution in () if way is None else way.cautions:
         emit(Warned(ctx.clock.now(), None, caution))
     return list(fits)
 
 
-def _tell(ctx: Context, request: PlanRequest, node: Node, one: Fit | NodeError, emit: Emit) -> None:
+def _is_worse(one: Fit, than: Fit) -> bool:
+    """Tell whether less helps one of them: what would help the other alone would start nothing."""
+    return one.is_refused and (not than.is_refused or (than.answer is Answer.IF_STOPPED is not one.answer))
+
+
+def _tell(
+    ctx: Context, request: PlanRequest, node: Node, one: Fit | NodeError, emit: Emit, *, is_waited_for: bool = False
+) -> None:
+    """``is_waited_for``: it could start here, and not on another Spark that is to carry it too."""
     if isinstance(one, Fit):
-        emit(FitJudged(ctx.clock.now(), node.name, one, fitting.commands(one, request.start(node).again_with)))
+        ways = () if is_waited_for else fitting.ways(one, request.start(node).again_with)
+        emit(FitJudged(ctx.clock.now(), node.name, one, ways))
     elif len(request.nodes) > 1:
         emit(Warned(ctx.clock.now(), node.name, one.message, one.hint))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sparkctl.model.switch import Conflict, SwitchPlan, SwitchStep
+from sparkctl.model.switch import Conflict, SwitchPlan, SwitchStep, apart
 
 _WHY = {
     Conflict.MEMORY: "no room for both",
@@ -39,33 +39,36 @@ def summary(plan: SwitchPlan) -> str:
     left = f", and {all_of(free)} {'is' if len(free) == 1 else 'are'} free" if free else ""
     if not plan.stops:
         return f"{plan.instance} starts on {where}; nothing has to stop{left}"
-    stops = f"{all_of(plan.stops)} {'stops' if len(plan.stops) == 1 else 'stop'}"
-    return f"{stops}, {plan.instance} starts on {where}{left}"
+    new, old = apart(plan.instance, plan.stops)
+    stops = f"{all_of(old)} {'stops' if len(old) == 1 else 'stop'}"
+    return f"{stops}, {new} starts on {where}{left}"
 
 
 def kept(plan: SwitchPlan) -> str | None:
     """Return until when what stops can come back, or that it does not; None where nothing stops, or nothing is switched."""
     if not plan.stops or plan.obstacles or plan.is_there:
         return None
+    new, old = apart(plan.instance, plan.stops)
     if plan.halves:
         return (
-            f"there is no way back if {plan.instance} fails: not all ranks of {all_of(plan.halves)} are seen to run, and "
+            f"there is no way back if {new} fails: not all ranks of {all_of(plan.halves)} are seen to run, and "
             "half a model is not started again"
         )
     if not plan.rolls_back:
         return (
-            f"the containers of {all_of(plan.stops)} are kept until {plan.instance} has answered with a token; if it does "
+            f"the containers of {all_of(old)} are kept until {new} has answered with a token; if it does "
             "not, it is left as it failed, and they stay stopped until sparkctl abort (--no-rollback)"
         )
     return (
-        f"the containers of {all_of(plan.stops)} are kept until {plan.instance} has answered with a token, and started "
+        f"the containers of {all_of(old)} are kept until {new} has answered with a token, and started "
         "again if it does not"
     )
 
 
 def step_words(step: SwitchStep, instance: str, stops: Sequence[str] = (), *, is_done: bool = False) -> str:
     """Return what a step does, or has done; ``stops`` are the names of what goes, none where that was not told."""
-    old = all_of(stops) or "what was there"
+    instance, names = apart(instance, stops)
+    old = all_of(names) or "what was there"
     going, done = {
         SwitchStep.CHECKING: (f"checking what can fail, while {old} serves", "checked what can fail"),
         SwitchStep.STOPPING: (f"stopping {old}; its containers are kept", f"{old} stopped; its containers are kept"),

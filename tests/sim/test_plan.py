@@ -67,7 +67,7 @@ def test_beside_another_it_fits_only_if_that_stops_and_every_node_is_asked() -> 
     code, document = planned("qwen36-vllm", "--node", "spark1", scenario="two-stacks")
     (node,) = document["nodes"]
     assert (code, node["answer"], node["stops"]) == (6, "if-stopped", ["qwen36-ngram"])
-    assert node["commands"] == ["sparkctl down qwen36-ngram --node spark1"]
+    assert node["commands"] == ["sparkctl switch qwen36-vllm --node spark1"]
     assert node["short_by"] == -node["margin"]
     code, document = planned("qwen36-ngram", scenario="two-stacks")
     answers = {node["node"]: node["answer"] for node in document["nodes"]}
@@ -140,7 +140,11 @@ def test_what_is_there_on_one_of_both_is_told_and_ranks_are_those_of_the_flags()
     code, document = planned("minimax-m27", scenario="two-stacks")
     assert code == 6
     assert "it does not fit on spark1 and spark2 now" in document["together"][0]
-    assert document["nodes"][0]["commands"][0] == "sparkctl down qwen36-ngram --node spark1"
+    switch = ["sparkctl switch minimax-m27 --node spark1 --node spark2"]
+    assert [node["commands"] for node in document["nodes"]] == [switch, switch]
+    shown = demo("plan", "minimax-m27", scenario="two-stacks").stdout
+    assert shown.count("GiB on each") == 1, "what each gives is said once, of all of them"
+    assert [line for line in shown.splitlines() if line.startswith("then: ")] == [f"then: {switch[0]}"]
     code, document = planned("qwen36-ngram", "--node", "spark1", "--set", "args.tp=2")
     assert (code, document["nodes"][0]["sparks"]) == (6, 2)
     ran = demo("up", "qwen36-ngram", "--node", "spark1", "--set", "args.tp=2")

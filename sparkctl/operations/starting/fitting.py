@@ -165,11 +165,21 @@ def commands(one: Fit, again: Callable[[Edit | None], str]) -> tuple[str, ...]:
     return (*found, *(again(each) for each in (one.largest, one.least) if each is not None))
 
 
+def ways(one: Fit, again: Callable[[Edit | None], str]) -> tuple[str, ...]:
+    """The same as whole ways: where all that is in the way is ours, the one command that has it give way and starts this."""
+    if not _gives_way(one):
+        return commands(one, again)
+    return (as_switch(again(None)), *commands(one, again)[len(one.stops) :])
+
+
+def _gives_way(one: Fit) -> bool:
+    ours = {each.name for each in one.standing.holders if each.ours} if one.standing is not None else set()
+    return one.answer is Answer.IF_STOPPED and ours.issuperset(one.stops)
+
+
 def refusal(one: Fit, again: Callable[[Edit | None], str]) -> Refused:
     """Return the error of a start that does not fit."""
     why = f" ({one.cautions[0]})" if one.lacking and one.cautions else ""
-    ours = {each.name for each in one.standing.holders if each.ours} if one.standing is not None else set()
-    gives_way = one.answer is Answer.IF_STOPPED and ours.issuperset(one.stops)
-    ways = [as_switch(again(None))] if gives_way else []
-    ways += [*commands(one, again), f"start it all the same: {again(None)} --force"]
-    return Refused(one.sentence + why, "\n".join(ways))
+    switch = [as_switch(again(None))] if _gives_way(one) else []
+    all_the_same = f"start it all the same: {again(None)} --force"
+    return Refused(one.sentence + why, "\n".join([*switch, *commands(one, again), all_the_same]))

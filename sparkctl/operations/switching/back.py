@@ -22,7 +22,7 @@ from sparkctl.model.history import Kind
 from sparkctl.model.node import NodeName
 from sparkctl.model.plan import GuardRule, Label, Timeouts
 from sparkctl.model.profile import Profile
-from sparkctl.model.switch import SwitchStep
+from sparkctl.model.switch import SwitchStep, apart
 from sparkctl.model.text import clean
 from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Verdict
@@ -133,7 +133,8 @@ async def restore(crew: Crew) -> str:
             )  # fmt: skip
     took, is_one = spoken(seconds), len(crew.journal.stops) == 1
     crew.tell(SwitchStep.RESTORING, f"started again and ready after {took}")
-    return f"{' and '.join(crew.journal.stops)} {'serves' if is_one else 'serve'} again after {took}"
+    _, names = apart(crew.journal.instance, crew.journal.stops)
+    return f"{' and '.join(names)} {'serves' if is_one else 'serve'} again after {took}"
 
 
 async def _kept(crew: Crew, node: NodeName, container: str) -> Old:

@@ -9,7 +9,7 @@ from sparkctl.core.planning import container_name
 from sparkctl.errors import DockerDown, ExitCode, NodeError, Refused, SparkctlError
 from sparkctl.model.events import Ended, Outcome
 from sparkctl.model.fit import Fit
-from sparkctl.model.switch import FORWARD, SwitchStep
+from sparkctl.model.switch import FORWARD, SwitchStep, apart
 from sparkctl.operations.switching import back, forward, giving_up
 from sparkctl.operations.switching.crew import Crew, Fenced
 from sparkctl.operations.switching.journal import neither, step_number
@@ -60,13 +60,13 @@ class SwitchRun:
             forward.clear_old(crew), f"interrupted: {crew.journal.instance} serves, what was before is not cleared yet"
         )
         await crew.forget()
-        gave_way = " and ".join(crew.journal.stops)
+        name, gave_way = self._apart[0], " and ".join(self._apart[1])
         where = " and ".join(crew.journal.nodes)
         crew.tell(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
         left: tuple[str, ...] = ()
         with suppress(Interrupted):  # it is done: all that Ctrl-C can spare is this
             left = await guard(forward.what_stays(crew), "")
-        message = "; ".join((f"{crew.journal.instance} serves on {where} in place of {gave_way}", *left))
+        message = "; ".join((f"{name} serves on {where} in place of {gave_way}", *left))
         return self._ended(Outcome.READY, message=message, endpoint=None if ended is None else ended.endpoint)
 
     async def _start(self) -> Ended:
@@ -160,7 +160,11 @@ class SwitchRun:
 
     @property
     def _names(self) -> str:
-        return " and ".join(self.crew.journal.stops) or "what was stopped"
+        return " and ".join(self._apart[1]) or "what was stopped"
+
+    @property
+    def _apart(self) -> tuple[str, tuple[str, ...]]:
+        return apart(self.crew.journal.instance, self.crew.journal.stops)
 
     def _wreck(self, worse: SparkctlError, story: str, ended: Ended | None, *, asked: bool) -> Ended:
         """Return the end of a way back that did not get there: it can be tried again."""
@@ -169,7 +173,7 @@ class SwitchRun:
         return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=hint)
 
     def _story(self, why: SparkctlError | None, ended: Ended | None) -> str:
-        name = self.crew.journal.instance
+        name, _ = self._apart
         if ended is not None and ended.verdict is not None:
             late = ended.outcome is Outcome.TIMED_OUT
             return f"{name} was not ready in time" if late else f"{name} did not start"

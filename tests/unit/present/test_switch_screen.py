@@ -116,6 +116,17 @@ def test_a_step_names_what_it_is_about_and_where_that_was_not_told_says_what_was
     assert step_words(SwitchStep.RESTORING, "qwen36") == "starting what was there again"
 
 
+def test_a_switch_to_the_same_profile_changed_tells_the_two_apart() -> None:
+    same = replace(PLAN, instance="minimax-m27")
+    assert summary(same).startswith("minimax-m27 as it ran stops, minimax-m27 as asked for starts on spark1")
+    told = kept(same) or ""
+    assert "the containers of minimax-m27 as it ran are kept until minimax-m27 as asked for has answered" in told
+    said = [step_words(each, "minimax-m27", ("minimax-m27",)) for each in SwitchStep]
+    assert "starting minimax-m27 as asked for" in said
+    assert "starting minimax-m27 as it ran again" in said
+    assert any(one.startswith("taking minimax-m27 as asked for back") for one in said)
+
+
 def test_what_stands_against_it_is_said_and_no_key_is_offered() -> None:
     seen = shown(replace(SCENE, plan=replace(PLAN, obstacles=("port 8003 is taken by postgres",))), 80, 24)
     assert "✕ port 8003 is taken by postgres" in seen
