@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LastStart:
-    """How a profile's last start ended, at unix time ``when``: ``seconds`` to ready, or the cause why it ``failed``."""
+    """How a profile's last start ended, at unix time ``when``: ``seconds`` to ready, or the cause why it ``failed``; neither where
+    somebody saw it ready who had not begun it."""
 
     profile: str
     node: str
@@ -136,6 +137,8 @@ class History(LogFiles):
 
     def last_starts(self) -> tuple[LastStart, ...]:
         """Return how the last start of each profile ended, wherever that was; one line for each that was ever started."""
+        from sparkctl.core import history_tables
+
         last: dict[str, LastStart] = {}
         for record in self._records():
             profile, when, failed = record.get("profile"), record.get("ts"), record.get("failed")
@@ -146,6 +149,12 @@ class History(LogFiles):
                 last[profile] = LastStart(profile, node, float(when), seconds=float(record["seconds"]))
             elif isinstance(failed, str):
                 last[profile] = LastStart(profile, node, float(when), failed=failed)
+        nothing: list[dict[str, Any]] = []
+        for record in self._file.read(history_tables.finished, nothing):
+            profile, when, began, nodes = str(record["profile"]), record["ts"], record["began"], _nodes(record)
+            is_later = profile not in last or last[profile].when < began
+            if nodes and _is_time(when) and _is_time(began) and is_later:  # a start that was left, and then finished
+                last[profile] = LastStart(profile, str(nodes[0]), float(when))
         return tuple(last.values())
 
     # operations

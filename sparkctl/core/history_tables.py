@@ -123,17 +123,28 @@ def drop(file: sqlite3.Connection, key: str) -> None:
 
 
 def settle(file: sqlite3.Connection, key: str, outcome: str, why: str, now: float) -> None:
-    """Note what became of an operation that others finished, and of its parts whose end nobody had seen; what it advised is
-    over with that."""
+    """Note what became of an operation that others finished, and of its parts whose end nobody had seen, or that were left to
+    go on by themselves; what it advised is over with that."""
     file.execute(
-        "UPDATE operations SET outcome = ?, ended = ?, why = ? WHERE parent = ? AND outcome IS NULL",
-        (outcome, now, why, key),
+        "UPDATE operations SET outcome = coalesce(outcome, ?), ended = coalesce(ended, ?), hint = NULL, why = ? "
+        "WHERE parent = ? AND (outcome IS NULL OR (kind = 'start' AND outcome = ?))",
+        (outcome, now, why, key, outcome),
     )
     file.execute(
         "UPDATE operations SET outcome = coalesce(outcome, ?), ended = coalesce(ended, ?), hint = NULL, "
         "why = coalesce(why || '; ', '') || ? WHERE key = ?",
         (outcome, now, why, key),
     )
+
+
+def finished(file: sqlite3.Connection) -> list[dict[str, Any]]:
+    """Return each profile's last switch that came to a ready model, whoever had begun its start: when it began and ended, on
+    which nodes."""
+    found = file.execute(
+        "SELECT profile, max(ended) AS ts, began, nodes FROM operations "
+        "WHERE kind = 'switch' AND outcome = 'ready' AND profile IS NOT NULL AND ended IS NOT NULL GROUP BY profile"
+    ).fetchall()
+    return [dict(row) | {"nodes": _data(row["nodes"])} for row in found]
 
 
 def told(file: sqlite3.Connection) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.text import clean
 from sparkctl.present.fabric_rows import link_rows
 from sparkctl.present.findings import since_words
-from sparkctl.present.fold import fold, within
+from sparkctl.present.fold import first_command, fold, within
 from sparkctl.present.frame import Box, arrange, beside, filled, welcome
 from sparkctl.present.glance import Glance
 from sparkctl.present.happened import Happening, happened_row
@@ -108,11 +108,23 @@ def _notices(scene: Scene, columns: int, most: int) -> list[Row]:
     """Return what was said last, folded; of more lines than there is room for, the newest words."""
     rows: list[Row] = []
     for words, tone in reversed(scene.notices):
-        told = [row(" ", Span(line, tone)) for line in within(words, max(20, columns - 2), 2)]
+        told = [row(" ", Span(line, tone)) for line in _in_lines(words, max(20, columns - 2), most)]
         if rows and len(told) + len(rows) > most:
             break
         rows = [*told, *rows]
     return rows[:most]
+
+
+def _in_lines(words: str, columns: int, most: int) -> list[str]:
+    """Return a notice as lines; of one that has no room, its beginning and the first way out, whole: that is what helps."""
+    lines = within(words, columns, 2)
+    told, *ways = words.split("   try: ")
+    if len(lines) <= most or not ways:
+        return lines
+    command = first_command(ways[0])
+    way = within(f"  try: {ways[0]}" if command is None else f"  try: {command}", columns, 4)
+    kept = within(told, columns, 2)[: max(1, most - len(way))]
+    return [*kept, *way]
 
 
 def _last(rows: list[Row], count: int) -> list[Row]:

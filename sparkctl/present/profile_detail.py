@@ -54,7 +54,8 @@ def _last_row(name: str, shelf: Shelf) -> list[Row]:
     label, when = Span("last start ", Tone.LABEL), ago(one.when, shelf.now)
     if one.failed is not None:
         return [row(label, said(f"failed on {one.node}, {when}: {one.failed}", Tone.BAD))]
-    return [row(label, said(f"ready on {one.node} after {spoken(one.seconds)}, {when}", Tone.LABEL))]
+    after = "" if one.seconds is None else f" after {spoken(one.seconds)}"
+    return [row(label, said(f"ready on {one.node}{after}, {when}", Tone.LABEL))]
 
 
 def _whole(shelf: Shelf, profile: Profile, columns: int, lines: int) -> list[Row]:

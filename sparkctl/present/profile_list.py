@@ -149,7 +149,8 @@ def _last(name: str, shelf: Shelf) -> Row:
         sign = symbol(Phase.FAILED, shelf.ascii_only)
         return row(said(f"{sign} {one.failed}, {ago(one.when, shelf.now)}", Tone.BAD))
     sign = symbol(Phase.READY, shelf.ascii_only)
-    return row(said(f"{sign} {_clock(one.seconds or 0.0)}, {ago(one.when, shelf.now)}", Tone.LABEL))
+    took = "" if one.seconds is None else f"{_clock(one.seconds)}, "
+    return row(said(f"{sign} {took}{ago(one.when, shelf.now)}", Tone.LABEL))
 
 
 def _clock(seconds: float) -> str:

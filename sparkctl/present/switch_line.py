@@ -12,6 +12,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch import JournalView, SwitchStep
 from sparkctl.model.units import clock, size
 from sparkctl.present.bars import gauge
+from sparkctl.present.fold import fold
 from sparkctl.present.moving import rate_words
 from sparkctl.present.spans import Row, Span, Tone, row, said
 from sparkctl.present.switch_screen import WAY, words_of
@@ -38,14 +39,18 @@ def _number(step: SwitchStep | None) -> str:
 
 
 def left_lines(
-    words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, ascii_only: bool = False
+    words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, ascii_only: bool = False, columns: int = 80
 ) -> tuple[Row, ...]:
     """Return a switch of somebody else's, or one that was left: ``words`` say who, which step, since when; ``keys`` what
-    can be done, each with its word, in a row of their own."""
+    can be done, each with its word, in a row of their own. What is longer than so many ``columns`` is broken."""
     sign = symbol(Phase.STARTING if is_held else Severity.WARNING, ascii_only)
     shown = [span for key, does in keys for span in (Span(f"  {key}", Tone.KEY), Span(f" {does}", Tone.LABEL))]
-    told = row(Span(f"{sign} ", Tone.ATTENTION), said(words, Tone.ATTENTION))
-    return (told, tuple(shown)) if shown else (told,)
+    lines = fold(said(words).text, max(20, columns - 2), 0)
+    told = [
+        row(Span("  " if at else f"{sign} ", Tone.ATTENTION), Span(line, Tone.ATTENTION))
+        for at, line in enumerate(lines)
+    ]
+    return (*told, tuple(shown)) if shown else tuple(told)
 
 
 def moved_row(one: Moved, ascii_only: bool = False) -> Row:

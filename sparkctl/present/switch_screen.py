@@ -177,7 +177,8 @@ def _steps(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
 
 
 def _step(one: Taken, course: SwitchCourse, scene: SwitchScene, columns: int, *, goes_on: bool) -> list[Row]:
-    sign, tone = _sign(one, scene.ascii_only, goes_on=goes_on)
+    is_asked = one.step is SwitchStep.UNDOING and all(each.step in _WAY_BACK for each in course.steps)
+    sign, tone = _sign(one, scene.ascii_only, goes_on=goes_on, is_asked=is_asked)
     until = scene.now if goes_on else one.ended
     taken = "" if until is None or one.step in _REACHED else clock(max(0.0, until - one.began))
     head, hang = row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", Tone.VALUE)), _HANG
@@ -212,8 +213,9 @@ def _live(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
     return rows
 
 
-def _sign(one: Taken, ascii_only: bool, *, goes_on: bool) -> tuple[str, Tone]:
-    if one.step in (SwitchStep.UNDOING, SwitchStep.LEFT):
+def _sign(one: Taken, ascii_only: bool, *, goes_on: bool, is_asked: bool) -> tuple[str, Tone]:
+    """``is_asked``: nothing failed here, somebody undoes what was left."""
+    if one.step in (SwitchStep.UNDOING, SwitchStep.LEFT) and not is_asked:
         return symbol(Phase.FAILED, ascii_only), Tone.BAD
     if goes_on:
         return symbol(Phase.STARTING, ascii_only), Tone.ATTENTION

@@ -153,10 +153,14 @@ def _of_left(words: Sequence[str], now: Situation) -> str:
         new, old = one.instance, " and ".join(one.stops)
     if words[0] == "resume":
         return f"Go on with {what}?"
+    serves = one is not None and any(
+        each.name == one.instance and each.phase is Phase.READY for view in now.views for each in view.instances
+    )
+    ready = ", which is ready now," if serves else ""
     if "--give-up" in words:
-        both = f"{new} and {old} go" if old else f"{new} goes"
+        both = f"{new}{ready} and {old} go" if old else f"{new}{ready} goes"
         return f"Give up {what}? {both}, logs saved, and nothing of it serves."
-    return f"Undo {what}? {new} goes{f', and {old} serves again' if old else ''}."
+    return f"Undo {what}? {new}{ready} goes{f', and {old} serves again' if old else ''}."
 
 
 class TypedName(Question):

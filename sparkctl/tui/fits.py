@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.errors import NodeError
 from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:
     from sparkctl.core.store import LoadView
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _EVERY = 2.0  # seconds at least between two sums of a node
 _AGAIN = 60.0  # seconds until files that were not there, or not whole, are looked for again
+_COMING = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _STEP = 28  # bits: memory that moves by less than 256 MiB makes no other answer
 _Key = tuple[str, NodeName]  # a profile's hash, and the node
 
@@ -37,6 +39,7 @@ class Fits:
         self._wanted: dict[str, Profile] = {}
         self._answers: dict[_Key, Fit] = {}
         self._counted: dict[_Key, object] = {}  # what an answer was counted from
+        self._counted_for: dict[NodeName, object] = {}  # what stood on a node when it was counted last
         self._plans: dict[tuple[str, NodeName, str | None], LaunchPlan | None] = {}
         self._refused: dict[_Key, str] = {}  # why there is no plan
         self._found: dict[tuple[NodeName, str], tuple[float, Checkpoint]] = {}
@@ -44,7 +47,11 @@ class Fits:
         self._running: dict[NodeName, asyncio.Task[None]] = {}
 
     def of(self, profile: Profile, node: NodeName) -> Fit | None:
-        """Return the answer, None where it was not counted yet."""
+        """Return the answer, None where it was not counted yet, or for others than stand there now."""
+        if node in self._room.bridge.store.nodes and self._counted_for.get(node) != _there(
+            self._room.bridge.store.last(node)
+        ):
+            return None
         return self._answers.get((profile.digest, node))
 
     def want(self, profiles: Sequence[Profile]) -> None:
@@ -84,7 +91,9 @@ class Fits:
         is_live = not room.is_replaying and view.state is NodeState.OK
         if is_live and home is None:
             return  # where the files lie is not known yet: what came of it now would be no result
-        if await asyncio.to_thread(self._judge, wanted, plans, view, is_live and name not in self._tried):
+        is_news = await asyncio.to_thread(self._judge, wanted, plans, view, is_live and name not in self._tried)
+        before, self._counted_for[name] = self._counted_for.get(name), _there(view)
+        if is_news or before != _there(view):
             room.bridge.changed()
 
     def _planned(self, wanted: Sequence[Profile], node: Node, home: str | None) -> list[LaunchPlan | None]:
@@ -154,6 +163,11 @@ class Fits:
                 self._answers[key] = fit_of(self._room.context, one, plan, found, there, asked)
                 is_news = True
         return is_news
+
+
+def _there(view: LoadView) -> object:
+    """Return what stands on a node, and what of it is still to take its memory: with that an answer is an old one."""
+    return frozenset((one.container_id, one.phase in _COMING) for one in view.instances if one.is_alive)
 
 
 def _rough(there: Standing | None) -> object:

@@ -53,13 +53,13 @@ class Journals:
         views = [view for _, view in self.views().values()]
         return views[0].journal if len(views) == 1 and not views[0].is_held else None
 
-    def rows(self, keys: Sequence[tuple[str, str]], ascii_only: bool) -> list[Row]:
+    def rows(self, keys: Sequence[tuple[str, str]], ascii_only: bool, columns: int) -> list[Row]:
         """Return a line for each, and with one that was left the ``keys`` that end it, each with its word."""
         return [
             line
             for name, view in self.views().values()
             for line in left_lines(
                 journal_words(name, view), () if view.is_held or view.journal is None else tuple(keys),
-                is_held=view.is_held, ascii_only=ascii_only,
+                is_held=view.is_held, ascii_only=ascii_only, columns=columns,
             )
         ]  # fmt: skip

@@ -34,7 +34,7 @@ class Source:
 
 
 def sources(store: Store, scope: Scope, chosen: Source) -> tuple[Source, ...]:
-    """Return whose logs there are now; the chosen one is always among them.
+    """Return whose logs there are now; the chosen one is always among them, and so are its other parts.
 
     Containers of one instance name on several Sparks are taken for the parts of one model.
     """
@@ -44,7 +44,6 @@ def sources(store: Store, scope: Scope, chosen: Source) -> tuple[Source, ...]:
         for one in store.last(node).instances
         if one.is_alive
         and (one.name == chosen.instance or scope is Scope.ALL or (scope is Scope.SPARK and node == chosen.node))
-        and (scope is not Scope.SPARK or node == chosen.node)
     ]
     unique = list(dict.fromkeys(found))
     if chosen not in unique:
@@ -75,6 +74,8 @@ def title(scope: Scope, shown: Sequence[Source], chosen: Source) -> str:
     """Return what stands in the header for these."""
     if scope is Scope.ALL:
         return "all logs"
+    if scope is Scope.SPARK and any(one.node != chosen.node for one in shown):
+        return f"{chosen.instance} and all of {chosen.node} › logs"
     if scope is Scope.SPARK:
         return f"{chosen.node} › all logs"
     if len(shown) > 1:

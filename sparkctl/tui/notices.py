@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from sparkctl.core.store import LoadView
 from sparkctl.model.node import NodeName, NodeState
@@ -12,18 +13,29 @@ from sparkctl.model.text import clean
 from sparkctl.present.spans import Tone
 
 _MOST = 3
+_A_WHILE = 60.0  # seconds in which good news that rests on nothing is news
 _GONE = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
 
 Serving = tuple[NodeName, str]
 """An instance, and on which Spark."""
 
 
-class Notices:
-    """The last few. ``view`` gives what is known of a node now, None where nothing is."""
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What was said ``when`` (unix seconds), and on what it ``rests``."""
 
-    def __init__(self, view: Callable[[NodeName], LoadView | None]) -> None:
-        self._view = view
-        self._kept: list[tuple[str, Tone, frozenset[Serving]]] = []
+    words: str
+    tone: Tone
+    rests: frozenset[Serving]
+    when: float
+
+
+class Notices:
+    """The last few. ``view`` gives what is known of a node now, None where nothing is; ``now`` the moment, unix seconds."""
+
+    def __init__(self, view: Callable[[NodeName], LoadView | None], now: Callable[[], float]) -> None:
+        self._view, self._now = view, now
+        self._kept: list[_Kept] = []
 
     def add(self, words: str, tone: Tone, views: Sequence[LoadView] = ()) -> None:
         """Keep one. Of a good one what it names and what is ready in these views is what it rests on."""
@@ -34,17 +46,21 @@ class Notices:
             for one in view.instances
             if one.ours and one.phase is Phase.READY and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", said)
         )  # fmt: skip
-        self._kept[:] = [*self._kept[1 - _MOST :], (said, tone, rests)]
+        self._kept[:] = [*self._kept[1 - _MOST :], _Kept(said, tone, rests, self._now())]
 
     @property
     def shown(self) -> tuple[tuple[str, Tone], ...]:
         """What still holds, the latest last."""
-        self._kept[:] = [one for one in self._kept if not any(map(self._is_gone, one[2]))]
-        return tuple((words, tone) for words, tone, _ in self._kept)
+        self._kept[:] = [one for one in self._kept if not any(map(self._is_gone, one.rests)) and not self._is_old(one)]
+        return tuple((one.words, one.tone) for one in self._kept)
 
     def clear(self) -> None:
         """Forget all."""
         self._kept.clear()
+
+    def _is_old(self, one: _Kept) -> bool:
+        """Tell whether it is good news of a moment that is past: what was done goes on to be true, what it left does not."""
+        return one.tone is Tone.GOOD and not one.rests and self._now() - one.when > _A_WHILE
 
     def _is_gone(self, serving: Serving) -> bool:
         node, name = serving

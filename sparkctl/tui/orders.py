@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SAME = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs
 _HELP = frozenset(("--help", "-h"))
 _KEPT = 50  # typed lines
+_ENDS_LEFT = (ActionId.RESUME, ActionId.ABORT)
 _OF_SELECTED = {  # alone they are about what is selected
     ActionId.FREE: "free NODE", ActionId.FIT: "plan PROFILE", ActionId.DIAGNOSE: "diagnose INSTANCE [--node NODE]",
 }  # fmt: skip
@@ -86,6 +87,8 @@ class Orders:
 
         panel = self._panel
         assert panel.room is not None
+        if one.id in _ENDS_LEFT and len(words) == 1 and (why := one.why_not(panel.situation())) is not None:
+            raise InvalidInput(why)  # as its key says it: there is nothing to ask about
         if one.id is ActionId.FIT:
             ask_fit(panel, words)
         elif one.id is ActionId.DIAGNOSE:

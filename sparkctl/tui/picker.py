@@ -13,7 +13,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import gib
-from sparkctl.present.fit_signs import fit_line, fit_sign, share_lines, worst_of
+from sparkctl.present.fit_signs import fit_legend, fit_line, fit_sign, share_lines, worst_of
 from sparkctl.present.fold import fold
 from sparkctl.present.spans import Row, Span, Tone, cells, cut, ends, row, said, width
 from sparkctl.present.starting import for_several, obstacles, standing_rows
@@ -24,6 +24,7 @@ from sparkctl.tui.offers import Offer
 _ANYWAY = "anyway"
 
 _NAME = 24  # columns that a name may take in any terminal
+_WITH_LEGEND = 18  # lines from which on the signs are explained
 _LOOK = 1.0  # seconds between two looks at the Sparks
 
 
@@ -91,6 +92,10 @@ class Picker(Dialog[tuple[str, ...]]):
         _, high = self.room
         below = [(), self._nodes_row(), *self._standing(), ()]  # above the Sparks it is said what more there is
         shown = max(2, high - len(below) - 2)
+        legend = fit_legend(self.panel.ascii_only)
+        if high >= _WITH_LEGEND and width(legend) <= self.room[0]:
+            below.insert(1, legend)
+            shown = max(2, shown - 1)
         first = max(0, min(self._at - shown // 2, len(self._offers) - shown))
         more = len(self._offers) - first - shown
         if more > 0:

@@ -82,7 +82,7 @@ class Room:
             self.context, asker=Nobody(), lend=self.crew.session
         )  # what nobody called for asks nobody
         self.jobs = Jobs(self._take, lambda *over: panel.call_later(self._finished, *over))
-        self.notices = Notices(self._known)
+        self.notices = Notices(self._known, self.now)
         self.recent = self.context.history.recent_profiles(_RECENT)
         self.examinations = Examinations()
         self.switches = Switches()
@@ -197,7 +197,7 @@ class Room:
         keys = [
             (key, word) for action, word in words if (key := self._key(action)) is not None and not self.is_replaying
         ]
-        switch += [] if course is not None else self.journals.rows(keys, ascii_only)
+        switch += [] if course is not None else self.journals.rows(keys, ascii_only, self._panel.size.width - 2)
         return (*switch, *(moved_row(one, ascii_only) for one in self.moves.going))
 
     @property

@@ -30,11 +30,11 @@ from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.log_feed import BACK_SAID
 from sparkctl.tui.log_pane import LogPane
 from sparkctl.tui.log_prompt import LogPrompt
-from sparkctl.tui.log_sources import Source, clocks
+from sparkctl.tui.log_sources import Scope, Source, clocks, sources, title
 from sparkctl.tui.log_view import LogView
 from sparkctl.tui.logs import Logs
 from tests.sim.clients import FAST
-from tests.tui.driving import on, opened, screen, setup, until
+from tests.tui.driving import holds, on, opened, screen, setup, toasts, until
 from tests.tui.test_instance import log, type_line
 
 
@@ -360,3 +360,33 @@ async def test_a_connection_that_is_made_anew_brings_the_log_back(tmp_path: Path
         assert sorted(set(lines)) == lines
         assert set(lines) == others_numbers(sparks, "spark1", lines[-1])
         assert len(sparks.sshd["spark1"].logins) == 1
+
+
+async def test_more_logs_are_never_fewer_and_lead_back_to_both_ranks(tmp_path: Path) -> None:
+    async with SimulatedSparks("big-model", **FAST) as sparks, on(sparks, tmp_path, (120, 30)) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("l")
+        await until(pilot, "minimax-m27 on 2 Sparks › log")
+        await pilot.press("M")
+        await holds(pilot, lambda: "no other log is there now" in toasts(pilot))
+        await until(pilot, "minimax-m27 on 2 Sparks › log")
+
+
+def test_with_those_of_its_spark_the_other_ranks_stay() -> None:
+    here, there = NodeName("spark1"), NodeName("spark2")
+    store = Store((here, there))
+    for node, names in ((here, ("big", "small")), (there, ("big", "other"))):
+        listed = tuple(
+            InstanceView(
+                name, node, name, "image", ContainerState.RUNNING, "Up", ours=True, memory=None, phase=Phase.READY
+            )
+            for name in names
+        )
+        store.apply(ContainersListed(1.0, node, listed))
+    big = Source(here, "big")
+    of_it = sources(store, Scope.INSTANCE, big)
+    of_spark = sources(store, Scope.SPARK, big)
+    assert set(of_it) == {big, Source(there, "big")}
+    assert set(of_spark) == {*of_it, Source(here, "small")}
+    assert title(Scope.SPARK, of_spark, big) == "big and all of spark1 › logs"
+    assert set(sources(store, Scope.ALL, big)) == {*of_spark, Source(there, "other")}

@@ -25,7 +25,8 @@ class Known:
 
     def __init__(self) -> None:
         self.view: LoadView | None = WELL
-        self.notices = Notices(lambda name: self.view if name == ONE else None)
+        self.at = 1_800_000_000.0
+        self.notices = Notices(lambda name: self.view if name == ONE else None, lambda: self.at)
         self.notices.add(WORDS, Tone.GOOD, [WELL])
 
     def says(self) -> list[str]:
@@ -57,3 +58,13 @@ def test_it_stays_where_that_is_not_known_and_what_rests_on_nothing_stays() -> N
     known.notices.add("a\nb", Tone.GOOD)
     known.notices.add("c", Tone.GOOD)
     assert known.says() == ["● qwen36-ngram stopped", "a b", "c"], "three at most"
+
+
+def test_good_news_that_rests_on_nothing_is_news_for_a_minute_and_bad_news_stays() -> None:
+    known = Known()
+    known.notices.add("● everything of sparkctl's on spark2 has stopped; spark2: 115.5 GiB available", Tone.GOOD)
+    known.notices.add("✕ qwen36 failed on spark1", Tone.BAD)
+    known.at += 59.0
+    assert len(known.says()) == 3
+    known.at += 2.0
+    assert known.says() == [WORDS, "✕ qwen36 failed on spark1"]

@@ -190,6 +190,9 @@ async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by
             await until(pilot, lambda text: "was left" not in text and text.count("● ready") == 2)
             await pilot.press("o")
             await holds(pilot, lambda: "no switch was left on these Sparks" in toasts(pilot))
+            pilot.app.clear_notifications()
+            await pilot.press("colon", *"abort", "enter")
+            await until(pilot, lambda text: "no switch was left on these Sparks" in text and "Undo" not in text)
 
 
 def flat(shown: str) -> str:

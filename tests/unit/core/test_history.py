@@ -14,8 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkctl.core.clock import SystemClock
 from sparkctl.core.history import History
+from sparkctl.model.history import Kind
 from sparkctl.model.log import LogLine
+from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Expectation, PartTime, Phase
 
 ID = "0123456789ab" + "c" * 52
@@ -287,3 +290,26 @@ def test_two_at_once_lose_nothing_of_each_other(history: History) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda at: start(history, took(float(at)), digest=f"d{at}"), range(200)))
     assert all(history.expected("x", f"d{at}", "spark1").parts for at in range(200))
+
+
+# a start that was left, and finished by somebody else
+
+
+def test_a_start_that_was_left_is_known_as_soon_as_the_switch_that_began_it_is_finished(history: History) -> None:
+    clock, nodes = SystemClock(), [NodeName("spark1"), NodeName("spark2")]
+    left = history.begin(Kind.SWITCH, clock, "milo", nodes, profile="qwen36", instance="qwen36")
+    start = history.begin(Kind.START, clock, "milo", nodes[:1], left, profile="qwen36", instance="qwen36")
+    start.know()
+    start.end("interrupted", 130, why="qwen36 is still starting on spark1, without us.")
+    left.end("interrupted", 130, why="the switch to qwen36 is left at step 4 of 6 (starting)")
+    assert history.last_starts() == ()
+    again = history.begin(Kind.SWITCH, clock, "milo", nodes, profile="qwen36", instance="qwen36")
+    again.end("ready", 0)
+    history.settle(left.key, "finished by sparkctl resume: qwen36 serves on spark1", clock.now())
+    (one,) = history.last_starts()
+    assert (one.profile, one.node, one.seconds, one.failed) == ("qwen36", "spark1", None, None)
+    (told,) = [each for each in history.operations() if each.kind is Kind.START]
+    assert (told.outcome, told.why) == ("interrupted", "finished by sparkctl resume: qwen36 serves on spark1")
+    history.remember_start("qwen36", "h", "spark2", 415.0)
+    (one,) = history.last_starts()
+    assert (one.node, one.seconds) == ("spark2", 415.0), "a later start counts"

@@ -15,8 +15,9 @@ from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch import Conflict, Journal, JournalView, NodeChange, SwitchPlan, SwitchStep, Tenant
 from sparkctl.model.switch import Found as JournalFound
 from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.present.overview import _in_lines
 from sparkctl.present.spans import text, width
-from sparkctl.present.switch_line import course_line, journal_words
+from sparkctl.present.switch_line import course_line, journal_words, left_lines
 from sparkctl.present.switch_memory import after as memory_after
 from sparkctl.present.switch_memory import before as memory_before
 from sparkctl.present.switch_rows import plan_rows
@@ -251,3 +252,34 @@ def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
     )
     unknown = journal_words(ONE, JournalView(JournalFound.UNREADABLE, why="it is damaged"))
     assert unknown == "spark1: the journal of a switch lies there, and it is damaged"
+
+
+def test_what_is_undone_because_somebody_asked_for_it_has_not_failed() -> None:
+    asked = [step(5.0, SwitchStep.UNDOING), step(6.0, SwitchStep.UNDOING, "nothing of qwen36 is left")]
+    failed = [step(1.0, SwitchStep.STARTING), *asked]
+    for told, sign in ((asked, "✓"), (failed, "✕")):
+        made: SwitchCourse | None = None
+        for event in told:
+            made = after(made, event)
+        seen = shown(replace(SCENE, course=made, now=7.0), 80, 30)
+        (line,) = [line for line in seen.splitlines() if "qwen36 is taken back" in line]
+        assert line.strip().startswith(sign)
+
+
+def test_who_left_a_switch_and_since_when_is_there_whole_in_any_width() -> None:
+    words = "switch to qwen36-ngram was left: step 4 of 6, starting, by root@vm since 09:14"
+    for columns in (60, 78, 118):
+        rows = left_lines(words, (("o", "goes on with it"),), is_held=False, columns=columns)
+        assert all(width(row) <= columns for row in rows)
+        assert " ".join(text(row).strip("▲ ") for row in rows[:-1]) == words
+        assert "o goes on with it" in text(rows[-1])
+
+
+@pytest.mark.parametrize("most", [2, 3, 4])
+def test_what_was_refused_keeps_its_way_out_where_there_is_little_room(most: int) -> None:
+    way = "sparkctl status --node spark1 --watch"
+    words = f"✕ spark1: switch to qwen36-vllm in progress, step 4 of 6 (starting), by root@vm since 09:32   try: wait for it: {way}"
+    lines = _in_lines(words, 78, most)
+    assert len(lines) <= most
+    assert any(way in line for line in lines)
+    assert lines[0].startswith("✕ spark1: switch to qwen36-vllm in progress")
