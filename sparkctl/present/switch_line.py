@@ -14,7 +14,7 @@ from sparkctl.model.units import clock, size
 from sparkctl.present.bars import gauge
 from sparkctl.present.fold import fold
 from sparkctl.present.moving import rate_words
-from sparkctl.present.spans import Row, Span, Tone, row, said
+from sparkctl.present.spans import Row, Span, Tone, row, said, width
 from sparkctl.present.switch_screen import WAY, words_of
 from sparkctl.present.symbols import symbol
 
@@ -50,6 +50,8 @@ def left_lines(
         row(Span("  " if at else f"{sign} ", Tone.ATTENTION), Span(line, Tone.ATTENTION))
         for at, line in enumerate(lines)
     ]
+    if len(told) > 1 and shown and width(told[-1]) + width(tuple(shown)) <= columns:
+        return (*told[:-1], (*told[-1], *shown))  # lines are few where the terminal is narrow
     return (*told, tuple(shown)) if shown else tuple(told)
 
 
