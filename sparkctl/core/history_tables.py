@@ -20,6 +20,7 @@ _TOLD = 500  # starts that `told` returns
 
 _PLAIN = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "ended", "seconds", "outcome",
           "exit_code", "why", "hint")  # fmt: skip
+_END = ("ended", "outcome", "exit_code", "why")  # whoever finished it may have written them: the first end counts
 _SHARE = tuple(one.name for one in fields(Share) if one.name not in ("node", "instance", "parts"))
 
 
@@ -51,8 +52,12 @@ def put(
         file.execute(f"INSERT INTO operations ({names}) VALUES ({marks})", tuple(columns.values()))  # noqa: S608
         there = file.execute("SELECT id FROM operations WHERE key = ?", (key,)).fetchone()
     else:
-        changes = ", ".join(f"{name} = ?" for name in columns)
-        file.execute(f"UPDATE operations SET {changes} WHERE key = ?", (*columns.values(), key))  # noqa: S608
+        changes = ", ".join(
+            f"{name} = CASE WHEN outcome IS NULL THEN ? ELSE coalesce({name}, ?) END" if name in _END else f"{name} = ?"
+            for name in columns
+        )
+        values = [value for name, value in columns.items() for _ in range(2 if name in _END else 1)]
+        file.execute(f"UPDATE operations SET {changes} WHERE key = ?", (*values, key))  # noqa: S608
     number = int(there[0])
     for share in one.shares:
         _put_share(file, number, share, now)

@@ -158,8 +158,12 @@ class _Clerk:
             self._share(event.node, event.instance, log=event.log)
         for node, log in event.more_logs:
             self._share(node, event.instance, log=log)
+        # A switch that another took over in the middle of it was not refused: it had done something.
+        is_taken_over = (
+            self._is_done_to and self.entry.operation.kind is Kind.SWITCH and event.outcome is Outcome.REFUSED
+        )
         self.entry.end(
-            str(event.outcome), event.exit_code, seconds=event.seconds,
+            str(Outcome.INTERRUPTED if is_taken_over else event.outcome), event.exit_code, seconds=event.seconds,
             why=event.message, hint=event.hint, verdict=event.verdict,
         )  # fmt: skip
 

@@ -87,7 +87,7 @@ class _Switch:
             await guard(crew.lock(f"switching to {plan.instance}"), _UNCHANGED)
             try:
                 await self._check(crew, plan)
-                return await SwitchRun(crew, self.request).forward(SwitchStep.STOPPING)
+                return await SwitchRun(crew, self.request).forward(SwitchStep.STOPPING, is_untouched=True)
             finally:
                 await crew.release()
 

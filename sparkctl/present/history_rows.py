@@ -116,7 +116,8 @@ def took_words(one: Operation) -> str:
 def why_words(one: Operation) -> str:
     """Return why it ended as it did, on one line."""
     cause = next((share.cause for share in one.shares if share.cause is not None), None)
-    if one.verdict is not None:
+    is_left = one.kind is Kind.SWITCH and one.outcome == "interrupted"  # where, and what became of it
+    if one.verdict is not None and not (is_left and one.why):
         return clean(" ".join(one.verdict.summary.split()))
     words = one.why or (cause.replace("-", " ") if cause and not one.is_good else None) or ""
     return clean("; ".join(" ".join(line.split()).rstrip(".") for line in words.splitlines() if line.strip()))
@@ -228,7 +229,8 @@ def _why(one: Operation) -> Iterator[Row]:
         yield from (
             row(said(line)) for line in verdict_lines(one.verdict, one.instance, one.nodes[0] if one.nodes else None)
         )
-        return
+        if one.kind is not Kind.SWITCH:
+            return  # of a switch there is what became of the one before, too
     if one.why:
         yield from (row(said(line)) for line in clean_lines(one.why) if line.strip())
     elif words := why_words(one):

@@ -12,6 +12,7 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.core.history import History
+from sparkctl.core.journal import decode
 from sparkctl.core.owed import OwedStops
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
@@ -24,6 +25,7 @@ from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.switch import switch
 from sparkctl.operations.switch_finish import abort, give_up, resume
 from sparkctl.operations.up import up
+from sparkctl.present.history_rows import why_words
 from sparkctl.present.switch_words import kept
 from tests.sim.clients import eventually
 from tests.sim.test_switch import FAULT, NEW, OLD, Bed, divided, run
@@ -197,6 +199,68 @@ async def test_ctrl_c_on_the_way_back_says_where_it_was_left(bed: Bed) -> None:
                 ctx.interrupt.press()
     assert isinstance(event, Ended)
     assert f"the switch to {NEW} is left on its way back (restoring)" in (event.message or "")
+    left = next(one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
+    assert left.verdict is not None
+    assert "is left on its way back" in why_words(left), "not the verdict alone"
+    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    assert ended.exit_code == 0, ended
+    left = [one for one in History(bed.state).operations() if one.kind is Kind.SWITCH][-1]
+    assert "finished by sparkctl resume" in why_words(left)
+
+
+async def test_what_a_verdict_offers_is_said_for_after_the_switch_that_was_left(bed: Bed) -> None:
+    """As long as its journal lies there the command would be refused."""
+    _, ended = await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    assert ended.verdict is not None
+    assert (ended.verdict.edit, ended.verdict.again) == (None, None)
+    *ways, last = (ended.hint or "").splitlines()
+    assert any("sparkctl abort" in one for one in ways)
+    assert last.startswith(f"after that, with the change: sparkctl switch {NEW}")
+
+
+async def test_ctrl_c_before_anything_was_stopped_leaves_no_journal(bed: Bed) -> None:
+    ctx = bed.ctx()
+    async with aclosing(switch(ctx, bed.request())) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepped) and event.step is SwitchStep.STOPPING:
+                ctx.interrupt.press()
+    assert isinstance(event, Ended)
+    assert (event.outcome, event.exit_code) == (Outcome.INTERRUPTED, 130)
+    assert event.message == "interrupted before anything was stopped"
+    assert bed.is_old()
+    assert bed.journals == [None, None]
+
+
+async def test_the_row_of_whom_another_overtook_keeps_what_that_one_wrote(bed: Bed) -> None:
+    """And says of nothing that the other did that it was proved here."""
+    seen = []
+    async with aclosing(switch(bed.ctx(), bed.request())) as events:
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, SwitchStepped) and event.step is SwitchStep.CLEARING:
+                row = next(one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
+                assert row.outcome is None
+                (id_,) = {decode(text).id for text in bed.journals if text}
+                for node in bed.sparks.nodes.values():
+                    node.journal = None  # as another's resume leaves it
+                History(bed.state).settle(id_, "finished by sparkctl resume: it serves", 1.0)
+    assert isinstance(event, Ended)
+    assert event.exit_code == 6
+    assert not [one for one in seen if isinstance(one, SwitchStepped) and one.step is SwitchStep.CLEARING and one.proof]
+    row = next(one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
+    assert (row.outcome, row.ended, row.why) == ("interrupted", 1.0, "finished by sparkctl resume: it serves")
+
+
+async def test_whom_another_overtook_was_not_refused(bed: Bed) -> None:
+    async with aclosing(switch(bed.ctx(), bed.request())) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepped) and event.step is SwitchStep.RELEASING:
+                for node in bed.sparks.nodes.values():
+                    node.journal = None
+    assert isinstance(event, Ended)
+    assert event.exit_code == 6
+    row = next(one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
+    assert row.outcome == "interrupted"
 
 
 async def test_half_a_model_is_not_started_again(bed: Bed) -> None:

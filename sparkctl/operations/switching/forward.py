@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from sparkctl.core.owed import Owed, OwedStops
@@ -46,12 +46,17 @@ def own_name(name: str) -> str:
     return _SUFFIX.sub("", name)
 
 
-async def stop_old(crew: Crew) -> None:
-    """Stop what goes and keep its containers; those that have ended already are fine. Raises the first failure."""
+async def alive_old(crew: Crew) -> dict[NodeName, list[Container]]:
+    """Return what is still to be stopped, by node."""
     alive: dict[NodeName, list[Container]] = {}
     for node, container in await old_ones(crew):
         if container is not None and container.is_alive:
             alive.setdefault(node, []).append(container)
+    return alive
+
+
+async def stop_old(crew: Crew, alive: Mapping[NodeName, Sequence[Container]]) -> None:
+    """Stop what goes and keep its containers; those that have ended already are fine. Raises the first failure."""
     if alive:
         halt = await stop_all(crew.sessions, crew.inner, crew.emit, alive, keep=True)
         for _, failure in halt.failures:
@@ -104,8 +109,9 @@ async def start_new(crew: Crew, request: SwitchRequest) -> Ended:
     return ended
 
 
-async def clear_old(crew: Crew) -> None:
-    """Remove the containers that were kept, their logs saved; one whose log cannot be saved stays, and is named.
+async def clear_old(crew: Crew) -> str:
+    """Remove the containers that were kept, their logs saved; one whose log cannot be saved stays, and is named. Return what
+    came of it, in words: it was done by us where the journal still is ours afterwards.
 
     The step has just asked whether the switch is still ours, and all are cleared at once.
     """
@@ -122,8 +128,7 @@ async def clear_old(crew: Crew) -> None:
     owe(crew, old)
     gone = await together(*(clear(node, container) for node, container in old))
     kept = gone.count(False)
-    proof = "their logs are saved, their containers are gone" if not kept else f"{kept} stayed, as said above"
-    crew.tell(SwitchStep.CLEARING, proof)
+    return "their logs are saved, their containers are gone" if not kept else f"{kept} stayed, as said above"
 
 
 async def what_stays(crew: Crew) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from sparkctl.core.context import Interrupted
 from sparkctl.core.planning import container_name
@@ -28,10 +29,13 @@ class SwitchRun:
 
     # forward
 
-    async def forward(self, first: SwitchStep) -> Ended:
-        """Go from ``first`` to the end. Whatever fails on the way leads back, unless its node is not there to do it."""
+    async def forward(self, first: SwitchStep, *, is_untouched: bool = False) -> Ended:
+        """Go from ``first`` to the end. Whatever fails on the way leads back, unless its node is not there to do it.
+
+        ``is_untouched``: nothing was stopped by anybody so far, so that Ctrl-C before the first is stopped leaves no journal.
+        """
         try:
-            return await self._forward(first)
+            return await self._forward(first, is_untouched=is_untouched)
         except (Interrupted, NodeError, DockerDown) as away:
             return self._left(away.message, away.exit_code, getattr(away, "node", None))
         except Fenced:
@@ -39,13 +43,21 @@ class SwitchRun:
         except SparkctlError as why:
             return await self._failed(why, None)
 
-    async def _forward(self, first: SwitchStep) -> Ended:
+    async def _forward(self, first: SwitchStep, *, is_untouched: bool) -> Ended:
         crew, guard = self.crew, self.crew.ctx.interrupt.guard
         reached = FORWARD.index(first)
         ended: Ended | None = None
         if reached <= FORWARD.index(SwitchStep.STOPPING):
             await crew.step(SwitchStep.STOPPING)
-            await guard(forward.stop_old(crew), "interrupted while the old one stopped")
+            try:
+                alive = await guard(forward.alive_old(crew), "interrupted before anything was stopped")
+                crew.ctx.interrupt.check("interrupted before anything was stopped")
+            except Interrupted as pressed:
+                if not is_untouched:
+                    raise
+                await crew.forget()
+                return self._ended(Outcome.INTERRUPTED, ExitCode.INTERRUPTED, message=pressed.message)
+            await guard(forward.stop_old(crew, alive), "interrupted while the old one stopped")
         if reached <= FORWARD.index(SwitchStep.RELEASING):
             await crew.step(SwitchStep.RELEASING)
             await guard(forward.prove_room(crew, self._fits), "interrupted before the new one was started")
@@ -56,10 +68,11 @@ class SwitchRun:
             if ended.outcome is not Outcome.READY:
                 return await self._failed(None, ended)
         await crew.step(SwitchStep.CLEARING)
-        await guard(
+        cleared = await guard(
             forward.clear_old(crew), f"interrupted: {crew.journal.instance} serves, what was before is not cleared yet"
         )
         await crew.forget()
+        crew.tell(SwitchStep.CLEARING, cleared)
         name, gave_way = self._apart[0], " and ".join(self._apart[1])
         where = " and ".join(crew.journal.nodes)
         crew.tell(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
@@ -100,7 +113,7 @@ class SwitchRun:
         message = (
             f"{self._story(why, ended)}; it is left as it is, and {' and '.join(journal.stops)} stopped (--no-rollback)"
         )
-        return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=message, hint=self.crew.ways)
+        return self._open(Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, message, self.crew.ways)
 
     # back
 
@@ -170,7 +183,7 @@ class SwitchRun:
         """Return the end of a way back that did not get there: it can be tried again."""
         said = worse.message if asked else f"{story}; and {worse.message}"
         hint = "\n".join(filter(None, (worse.hint, self.crew.ways)))
-        return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=hint)
+        return self._open(Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, said, hint)
 
     def _story(self, why: SparkctlError | None, ended: Ended | None) -> str:
         name, _ = self._apart
@@ -186,7 +199,15 @@ class SwitchRun:
         step = self.crew.journal.step
         where = f"at {step_number(step)}" if step in FORWARD else step_number(step)
         said = f"{message}\nthe switch to {self.crew.journal.instance} is left {where}"
-        return self._ended(outcome, code, of=ended, message=said, hint=self.crew.ways)
+        return self._open(outcome, code, ended, said, self.crew.ways)
+
+    def _open(self, outcome: Outcome, code: ExitCode, ended: Ended | None, message: str, hint: str) -> Ended:
+        """Return an end that leaves the journal: what the verdict offers to try would be refused until that is over."""
+        verdict = None if ended is None else ended.verdict
+        if ended is not None and verdict is not None and verdict.edit is not None:
+            again = f"\nafter that, with the change: {verdict.again}" if verdict.again else ""
+            ended, hint = replace(ended, verdict=replace(verdict, edit=None, again=None)), hint + again
+        return self._ended(outcome, code, of=ended, message=message, hint=hint)
 
     def _ended(
         self,
