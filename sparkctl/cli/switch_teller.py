@@ -48,7 +48,7 @@ class SwitchTeller(WordTeller):
         self.live.clear()
         self._phase = None
         if event.proof is None:
-            words = clean(step_words(event.step, event.instance, self._stops))
+            words = clean(step_words(event.step, event.instance, event.stops or self._stops))
             narrate.say(f"{paint('--' if self.ascii else '──', 'dim', self.colour)} {words}")
         elif event.step not in _MARKS:
             mark = paint(symbol(Phase.READY, self.ascii), "good", self.colour)

@@ -242,7 +242,7 @@ class SwitchPlanned:
 @dataclass(frozen=True, slots=True)
 class SwitchStepped:
     """A switch began a step, or has proved one: ``proof`` is what proves it, in words, None while it goes on. ``elapsed``
-    counts from the beginning of the verb, in seconds."""
+    counts from the beginning of the verb, in seconds. ``stops``: the names of what goes."""
 
     ts: float
     node: NodeName | None
@@ -250,6 +250,7 @@ class SwitchStepped:
     instance: str
     proof: str | None = None
     elapsed: float | None = None
+    stops: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

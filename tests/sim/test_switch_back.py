@@ -283,3 +283,11 @@ async def test_the_plan_of_a_switch_that_does_not_roll_back_promises_no_way_back
     seen, _ = await run(switch(bed.ctx(), bed.request(rolls_back=False, dry_run=True)))
     (plan,) = [one.plan for one in seen if isinstance(one, SwitchPlanned)]
     assert "they stay stopped until sparkctl abort (--no-rollback)" in (kept(plan) or "")
+
+
+async def test_every_step_names_what_goes_also_where_another_goes_on_with_it(bed: Bed) -> None:
+    await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    seen, _ = await run(abort(bed.ctx(), bed.finish()))
+    steps_ = [one for one in seen if isinstance(one, SwitchStepped)]
+    assert steps_
+    assert {one.stops for one in steps_} == {(OLD,)}

@@ -171,7 +171,8 @@ class Crew:
         clock = self.ctx.clock
         self.emit(
             SwitchStepped(
-                clock.now(), self.journal.nodes[0], step, self.journal.instance, proof, clock.monotonic() - self.began
+                clock.now(), self.journal.nodes[0], step, self.journal.instance, proof, clock.monotonic() - self.began,
+                self.journal.stops,
             )
         )  # fmt: skip
 
