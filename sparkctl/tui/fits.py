@@ -39,7 +39,7 @@ class Fits:
         self._wanted: dict[str, Profile] = {}
         self._answers: dict[_Key, Fit] = {}
         self._counted: dict[_Key, object] = {}  # what an answer was counted from
-        self._counted_for: dict[NodeName, object] = {}  # what stood on a node when it was counted last
+        self._counted_for: dict[_Key, object] = {}  # what stood on the node when it was counted last
         self._plans: dict[tuple[str, NodeName, str | None], LaunchPlan | None] = {}
         self._refused: dict[_Key, str] = {}  # why there is no plan
         self._found: dict[tuple[NodeName, str], tuple[float, Checkpoint]] = {}
@@ -48,11 +48,9 @@ class Fits:
 
     def of(self, profile: Profile, node: NodeName) -> Fit | None:
         """Return the answer, None where it was not counted yet, or for others than stand there now."""
-        if node in self._room.bridge.store.nodes and self._counted_for.get(node) != _there(
-            self._room.bridge.store.last(node)
-        ):
-            return None
-        return self._answers.get((profile.digest, node))
+        key, store = (profile.digest, node), self._room.bridge.store
+        is_old = node in store.nodes and self._counted_for.get(key) != _there(store.last(node))
+        return None if is_old else self._answers.get(key)
 
     def want(self, profiles: Sequence[Profile]) -> None:
         """Let the answers for these be there, and be those of now."""
@@ -92,8 +90,9 @@ class Fits:
         if is_live and home is None:
             return  # where the files lie is not known yet: what came of it now would be no result
         is_news = await asyncio.to_thread(self._judge, wanted, plans, view, is_live and name not in self._tried)
-        before, self._counted_for[name] = self._counted_for.get(name), _there(view)
-        if is_news or before != _there(view):
+        counted = {(one.digest, name): _there(view) for one in wanted}
+        if is_news or any(self._counted_for.get(key) != there for key, there in counted.items()):
+            self._counted_for |= counted
             room.bridge.changed()
 
     def _planned(self, wanted: Sequence[Profile], node: Node, home: str | None) -> list[LaunchPlan | None]:

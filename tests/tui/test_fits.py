@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.events import ContainersListed
 from sparkctl.sim import SimulatedSparks
+from sparkctl.tui.app import Panel
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, until
 from tests.tui.test_profiles import select
@@ -75,3 +78,19 @@ async def test_what_is_not_known_is_shown_as_that(tmp_path: Path) -> None:
         await pilot.press("p")
         await until(pilot, lambda text: "fits" in text and ": not known" in text)
         await until(pilot, "is not known")
+
+
+async def test_an_answer_for_others_than_stand_there_now_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
+        await until(pilot, lambda text: text.count("● ready") == 2)
+        panel = pilot.app
+        assert isinstance(panel, Panel)
+        assert panel.room is not None
+        room, node, one = panel.room, panel.names[0], ProfileLibrary().load("qwen36")
+        await pilot.press("u")
+        await until(pilot, lambda text: "✓ fits" in text and "▲ stop first" in text)
+        await until(pilot, lambda _: room.fits.of(one, node) is not None)
+        room.bridge.take(ContainersListed(room.now(), node, ()))
+        assert room.fits.of(one, node) is None, "it was counted beside an engine that is gone"
