@@ -6,7 +6,7 @@ asking and our hearing it, as in Cristian's algorithm; at worst it was given at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkctl.model.node import NodeName
@@ -63,10 +63,24 @@ def root(failures: Iterable[Failing], offsets: Mapping[NodeName, Offset]) -> Fai
         raise ValueError("nothing failed")
     in_time = [one for one in every if not one.is_aftermath] or every
     first = in_time[0]
-    own = next((one for one in in_time if one.cause not in CONSEQUENCES), None)
-    if first is own or own is None:
+    reasons = [one for one in in_time if one.cause not in CONSEQUENCES]
+    if not reasons:
         return first
+    own = _settled(reasons, ours, {node: known.doubt for node, known in offsets.items()})
+    if first in reasons:
+        return own
     between = next((one for one in in_time if one.cause is not Cause.WORKER_LOST), None)
     if between is None or ours(own) <= ours(between) + _LATER:
         return own
     return between
+
+
+def _settled(in_time: Sequence[Failing], ours: Callable[[Failing], float], doubts: Mapping[NodeName, float]) -> Failing:
+    """Return the first; of those that the clocks do not tell from it, whoever asks gets the same: by the node's name."""
+
+    def doubt(one: Failing) -> float:
+        return doubts.get(one.node, 0.0)
+
+    first = in_time[0]
+    same = [one for one in in_time[1:] if ours(one) - ours(first) <= doubt(one) + doubt(first)]
+    return min((first, *same), key=lambda one: one.node)

@@ -71,6 +71,14 @@ def test_an_aftermath_is_no_root_while_another_rank_says_more(
     assert root(both, {}) is worker
 
 
+def test_what_the_clocks_do_not_tell_apart_is_told_alike_whoever_asks() -> None:
+    one, other = Failing(node(1), Cause.CRASHED, 1000.002), Failing(node(2), Cause.CRASHED, 1000.0)
+    near, far = Offset(0.0, 0.0015), Offset(0.0, 0.0005)
+    assert root([one, other], {node(1): near, node(2): near}) is one
+    assert root([other, one], {node(1): near, node(2): near}) is one
+    assert root([one, other], {node(1): far, node(2): far}) is other
+
+
 def test_trouble_between_them_gives_way_to_a_reason_that_is_told_a_moment_later_only() -> None:
     between = Failing(node(1), Cause.NCCL, 1000.0)
     soon, late = Failing(node(2), Cause.KILLED, 1001.0), Failing(node(2), Cause.CRASHED, 1300.0)
