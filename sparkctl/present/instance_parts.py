@@ -299,7 +299,8 @@ def matter_lines(words: str, columns: int) -> list[str]:
     words, columns = clean(words), max(8, columns)
     head, gap, path = words.rpartition(": ")
     if gap and path.startswith("/") and cells(words) > columns:
-        return [*fold(f"{head}:", columns, 0), path]
+        pieces = [path[at : at + columns] for at in range(0, len(path), columns)]  # one that is longer goes on below
+        return [*fold(f"{head}:", columns, 0), *pieces]
     return fold(words, columns, 0)
 
 

@@ -15,6 +15,7 @@ from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch import Conflict, Journal, JournalView, NodeChange, SwitchPlan, SwitchStep, Tenant
 from sparkctl.model.switch import Found as JournalFound
 from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.present.instance_parts import matter_lines
 from sparkctl.present.overview import _in_lines
 from sparkctl.present.spans import text, width
 from sparkctl.present.switch_line import course_line, journal_words, left_lines
@@ -286,3 +287,10 @@ def test_what_was_refused_keeps_its_way_out_where_there_is_little_room(most: int
     assert len(lines) <= most
     assert any(way in line for line in lines)
     assert lines[0].startswith("✕ spark1: switch to qwen36-vllm in progress")
+
+
+def test_a_path_in_what_is_said_of_a_log_is_there_whole() -> None:
+    path = "/tmp/sparkctl-demo-5budbrug/state/logs/20261122-092348-a92/" + "spark1/" * 6 + "sglang.log.gz"
+    lines = matter_lines(f"it has ended; its saved log: {path}", 60)
+    assert all(len(line) <= 60 for line in lines)
+    assert "".join(lines[1:]) == path
