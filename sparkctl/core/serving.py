@@ -63,7 +63,8 @@ def named_by(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
         mine = [one for one in there if one.ours and one.node in nodes]
         parts = [each for one in mine for each in partners(one, there)]
         return (*mine, *(each for at, each in enumerate(parts) if each not in mine and each not in parts[:at]))
-    names = {name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml") for name in named}
+    of_files = (name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml") for name in named)
+    names = {*named, *of_files}  # a label may name an instance in any way
     everything = words[0] == "down" and "--all" in words
     return tuple(
         one

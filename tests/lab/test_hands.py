@@ -87,7 +87,7 @@ def test_a_second_ctrl_c_while_docker_creates_takes_it_back(spark1: LabNode, spa
         up.interrupt()
         up.await_text("stopping to watch")  # two signals at once would be one
         up.interrupt()
-        up.await_text("undoing")
+        up.await_text("heard; it ends as soon as nothing is half done")
     finally:
         spark1.signal(signal.SIGCONT, "dockerd")
     ran = up.end()

@@ -157,14 +157,16 @@ async def walked(liar: Liar, size: tuple[int, int]) -> tuple[bytes, set[str]]:
     """Walk through the panel of a Spark that lies; return what was written, and which screens were seen."""
     with lying(liar), tempfile.TemporaryDirectory() as state:
         async with SimulatedSparks("two-stacks", speed=50, decode_speed=200, nodes=("spark1",)) as sparks:
-            for one in sparks.docker["spark1"].containers.values():
-                for blob in liar.blobs:
-                    one.journal.write(blob + b"\n", liar.dice.choice(("stdout", "stderr")))
-            panel = Watched(setup(load_config(sparks.config_path).nodes, Path(state), commands=Grammar()))
-            async with panel.run_test(size=size, notifications=True) as pilot:
-                seen = await _walk(pilot, panel)
-            assert isinstance(panel._driver, Collected)
-            return b"".join(panel._driver.written), seen
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
+                for one in sparks.docker["spark1"].containers.values():
+                    for blob in liar.blobs:
+                        one.journal.write(blob + b"\n", liar.dice.choice(("stdout", "stderr")))
+                panel = Watched(setup(load_config(sparks.config_path).nodes, Path(state), commands=Grammar()))
+                async with panel.run_test(size=size, notifications=True) as pilot:
+                    seen = await _walk(pilot, panel)
+                assert isinstance(panel._driver, Collected)
+                return b"".join(panel._driver.written), seen
 
 
 async def _walk(pilot: Pilot, panel: Panel) -> set[str]:
