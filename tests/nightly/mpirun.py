@@ -12,20 +12,17 @@ import argparse
 import json
 import shutil
 import sys
-import tempfile
 import time
-from pathlib import Path
 
-from tests.lab.bed.lab import BY_HAND, Lab, alone, why_not
+from tests.lab.bed.lab import Lab, why_not
 from tests.lab.bed.names import ADDRESSES, FABRIC, IMAGE, USER
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
 from tests.lab.command import Sparkctl
 from tests.lab.outcomes import ours
 from tests.lab.ranks import exchange_keys
-from tests.nightly.ray_cluster import Wrong, expect, tell
+from tests.nightly.on_lab import WITHIN, expect, judged, on_lab, tell
 
-_WITHIN = 600.0
 _PLACE = "/opt/ranks"
 _TOKEN = "hf_aTokenThatNobodyMaySee"
 _PROCESSES = ("mpirun", "orted", "trtllm-serve")
@@ -70,27 +67,10 @@ def main() -> int:
     if reason := why_not_here():
         print(f"SKIPPED: mpirun over two nodes, {reason}")
         return 0
-    with alone(_WITHIN), tempfile.TemporaryDirectory(prefix="sparkctl-nightly-home-") as home:
-        bed = Lab()
-        if not BY_HAND.exists():
-            bed.down()
-        try:
-            bed.up()
-            command = Sparkctl(Path(home))
-            command.configure(fabric=FABRIC)
-            command.env["HF_TOKEN"] = _TOKEN
-            try:
-                play(bed, command)
-            except Wrong as wrong:
-                print(f"WRONG: {wrong}")
-                return 1
-            finally:
-                command("down", "--all", "--json", timeout=_WITHIN)
-                command.end_all()
-        finally:
-            if not BY_HAND.exists():
-                bed.down()
-    return 0
+    with on_lab() as (bed, command):
+        command.configure(fabric=FABRIC)
+        command.env["HF_TOKEN"] = _TOKEN
+        return judged(command, lambda: play(bed, command))
 
 
 def why_not_here() -> str | None:
@@ -125,7 +105,7 @@ def install(node: LabNode) -> None:
 def without_keys(bed: Lab, command: Sparkctl) -> None:
     """It is refused while nothing has changed."""
     began = time.monotonic()
-    ran = command("up", profile(command), "--json", timeout=_WITHIN)
+    ran = command("up", profile(command), "--json", timeout=WITHIN)
     said = ran.out + ran.err
     expect(ran.code == 6 and "ssh-copy-id milo@10.80.0.12" in said, "not refused for want of keys", ran)
     expect(not any(ours(node) for node in bed.nodes.values()), "a container was made all the same", ran)
@@ -135,9 +115,9 @@ def without_keys(bed: Lab, command: Sparkctl) -> None:
 def started(bed: Lab, command: Sparkctl) -> None:
     """Both ranks are there, each with its own Spark's environment, and the token is nowhere to be seen."""
     began = time.monotonic()
-    shown = command("up", profile(command), "--dry-run", timeout=_WITHIN)
+    shown = command("up", profile(command), "--dry-run", timeout=WITHIN)
     expect(f"/home/{USER}/.ssh/authorized_keys:/tmp/.ssh/authorized_keys:ro" in shown.out, "keys are not shown", shown)
-    ran = command("up", profile(command), "--json", timeout=_WITHIN)
+    ran = command("up", profile(command), "--json", timeout=WITHIN)
     expect(ran.code == 0 and ran.result["outcome"] == "ready", "up is not ready", ran)
     cables = [cable for _, cable in ADDRESSES.values()]
     for rank, node in enumerate(bed.nodes.values()):
@@ -176,7 +156,7 @@ def kept(head: LabNode, worker: LabNode) -> None:
 def stopped(bed: Lab, command: Sparkctl) -> None:
     """Nothing is left of it."""
     began = time.monotonic()
-    down = command("down", "mpi-pair", "--json", timeout=_WITHIN)
+    down = command("down", "mpi-pair", "--json", timeout=WITHIN)
     expect(down.code == 0, "down did not end well", down)
     expect(time.monotonic() - began < 20, "a rank did not heed the request to end", down)
     for node in bed.nodes.values():
@@ -188,7 +168,7 @@ def stopped(bed: Lab, command: Sparkctl) -> None:
 def rank_fails(command: Sparkctl) -> None:
     """A rank that fails is named with its Spark, though mpirun ends both."""
     began = time.monotonic()
-    ran = command("up", profile(command, LAB_END="cuda-oom"), "--json", timeout=_WITHIN)
+    ran = command("up", profile(command, LAB_END="cuda-oom"), "--json", timeout=WITHIN)
     verdict = ran.result["verdict"]
     expect(ran.code == 1 and "Rank 1 of 2, on spark2" in verdict["summary"], "not the worker's own failure", ran)
     expect(verdict["cause"] == "cuda-out-of-memory", f"cause {verdict['cause']}", ran)
@@ -198,7 +178,7 @@ def rank_fails(command: Sparkctl) -> None:
 def rank_killed(command: Sparkctl) -> None:
     """Of a rank that SIGKILL ends alone mpirun's own word is told, not that its Spark's part is over."""
     began = time.monotonic()
-    ran = command("up", profile(command, LAB_END="killed"), "--json", "--replace", timeout=_WITHIN)
+    ran = command("up", profile(command, LAB_END="killed"), "--json", "--replace", timeout=WITHIN)
     verdict = ran.result["verdict"]
     said = "Rank 0 of 2, on spark1: mpirun lost rank 1: signal 9 ended it."
     expect(ran.code == 1 and verdict["summary"] == said, f"told of a rank that was killed: {verdict['summary']}", ran)

@@ -12,19 +12,18 @@ import argparse
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from tests.lab.bed.lab import BY_HAND, Lab, alone, why_not
+from tests.lab.bed.lab import Lab, why_not
 from tests.lab.bed.names import ADDRESSES, FABRIC, IMAGE
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
-from tests.lab.command import Ran, Sparkctl
+from tests.lab.command import Sparkctl
 from tests.nightly.engines.install import cache_directory
+from tests.nightly.on_lab import WITHIN, expect, judged, on_lab, tell
 
 RAY = "2.60.0"
-_WITHIN = 600.0
 _HIDDEN = Path("/root")  # an empty one of its own in a node, below which the host's shows again
 _UNSEEN = ("/home", "/tmp", "/run", "/mnt")
 _SERVED = """\
@@ -52,10 +51,6 @@ stay()
 """
 
 
-class Wrong(Exception):
-    """Something was not as it should be."""
-
-
 def main() -> int:
     """Install, start, look, break, stop."""
     parser = argparse.ArgumentParser(prog="python -m tests.nightly.ray_cluster", description=__doc__)
@@ -65,27 +60,10 @@ def main() -> int:
     if reason:
         print(f"SKIPPED: Ray over two nodes, {reason}")
         return 0
-    with alone(_WITHIN), tempfile.TemporaryDirectory(prefix="sparkctl-nightly-home-") as home:
-        bed = Lab()
-        if not BY_HAND.exists():
-            bed.down()
-        try:
-            bed.up()
-            for node in bed.nodes.values():
-                node.sh("umount", "-l", str(_HIDDEN), check=False)
-            command = Sparkctl(Path(home))
-            try:
-                play(bed, command, root)
-            except Wrong as wrong:
-                print(f"WRONG: {wrong}")
-                return 1
-            finally:
-                command("down", "--all", "--json", timeout=_WITHIN)
-                command.end_all()
-        finally:
-            if not BY_HAND.exists():
-                bed.down()
-    return 0
+    with on_lab() as (bed, command):
+        for node in bed.nodes.values():
+            node.sh("umount", "-l", str(_HIDDEN), check=False)
+        return judged(command, lambda: play(bed, command, root))
 
 
 def unseen(root: Path) -> str | None:
@@ -120,7 +98,7 @@ def play(bed: Lab, command: Sparkctl, root: Path) -> None:
     """Start it over both nodes, look, kill the worker, stop it. Raises `Wrong`."""
     command.configure(fabric=FABRIC)
     began = time.monotonic()
-    ran = command("up", profile(command, root), "--json", timeout=_WITHIN)
+    ran = command("up", profile(command, root), "--json", timeout=WITHIN)
     expect(ran.code == 0 and ran.result["outcome"] == "ready", "up is not ready", ran)
     places = " ".join(sorted(cable for _, cable in ADDRESSES.values()))
     log = command("logs", "ray-pair").out
@@ -133,7 +111,7 @@ def play(bed: Lab, command: Sparkctl, root: Path) -> None:
     expect(phases == ["ready", "ready"], f"status says {phases}", status)
     tell(f"status: {', '.join(phases)}", began)
     began = time.monotonic()
-    down = command("down", "ray-pair", "--json", timeout=_WITHIN)
+    down = command("down", "ray-pair", "--json", timeout=WITHIN)
     expect(down.code == 0, "down did not end well", down)
     expect(time.monotonic() - began < 20, "a rank did not heed the request to end", down)
     for node in bed.nodes.values():
@@ -161,17 +139,6 @@ def profile(command: Sparkctl, root: Path) -> str:
 def processes(node: LabNode) -> list[int]:
     """Return the host pids of Ray's parts on a node."""
     return node.pids("raylet") + node.pids("gcs_server")
-
-
-def expect(holds: bool, what: str, ran: Ran) -> None:
-    """Raise `Wrong` with the command's output unless it holds."""
-    if not holds:
-        raise Wrong(f"{what}\n{ran!r}")
-
-
-def tell(what: str, began: float) -> None:
-    """Print what was seen and how long it took."""
-    print(f"{time.monotonic() - began:6.1f} s  {what}", flush=True)
 
 
 if __name__ == "__main__":

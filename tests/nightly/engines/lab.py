@@ -10,22 +10,21 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from sparkctl.core.own_questions import MARK
-from tests.lab.bed.lab import BY_HAND, Lab, alone, why_not
+from tests.lab.bed.lab import why_not
 from tests.lab.bed.names import IMAGE
 from tests.lab.bed.node import LabNode
 from tests.lab.command import Ran, Sparkctl
 from tests.nightly.engines import model
 from tests.nightly.engines.scenes import SPECULATION, Bench
+from tests.nightly.on_lab import WITHIN, on_lab
 
 _NODE = "spark1"
 _PORT = 8201
-_WITHIN = 600.0
 _HIDDEN = (Path("/root"),)  # an empty one of its own in a node, below which the host's shows again
 
 
@@ -36,41 +35,29 @@ def through_up(bench: Bench) -> str | None:
     needed = {bench.install.root, Path(sys.base_prefix).resolve()}
     if any(path.is_relative_to(place) for path in needed for place in ("/home", "/tmp", "/run", "/mnt")):
         return "a node of the lab has its own /home and /tmp: name another --cache"
-    with alone(_WITHIN), tempfile.TemporaryDirectory(prefix="sparkctl-nightly-home-") as home:
-        bed = Lab()
-        if not BY_HAND.exists():
-            bed.down()
-        try:
-            bed.up()
-            node = bed.nodes[_NODE]
-            for place in _HIDDEN:
-                if any(path.is_relative_to(place) for path in needed):
-                    node.sh("umount", "-l", str(place))
-            command = Sparkctl(Path(home))
-            try:
-                _play(bench, node, command)
-            finally:
-                command.end_all()
-        finally:
-            if not BY_HAND.exists():
-                bed.down()
+    with on_lab() as (bed, command):
+        node = bed.nodes[_NODE]
+        for place in _HIDDEN:
+            if any(path.is_relative_to(place) for path in needed):
+                node.sh("umount", "-l", str(place))
+        _play(bench, node, command)
     return None
 
 
 def _play(bench: Bench, node: LabNode, command: Sparkctl) -> None:
     began = time.monotonic()
     name = _profile(bench, command, "vllm-cpu", SPECULATION)
-    ran = command("up", name, "--node", _NODE, "--json", timeout=_WITHIN)
+    ran = command("up", name, "--node", _NODE, "--json", timeout=WITHIN)
     wrong = None if ran.code == 0 and ran.result["outcome"] == "ready" else f"exit {ran.code}: {ran!r}"[:600]
     phases = list(dict.fromkeys(event["phase"] for event in ran.events if "phase" in event))
     bench.note("lab: up, vLLM in Docker", time.monotonic() - began, ", ".join(phases), wrong)
     if wrong is None:
         _look(bench, command, name)
         _kill(bench, node, command, name)
-    command("down", "--all", "--node", _NODE, "--json", timeout=_WITHIN)
+    command("down", "--all", "--node", _NODE, "--json", timeout=WITHIN)
     began = time.monotonic()
     name = _profile(bench, command, "vllm-bad", {**SPECULATION, "method": "nosuch"})
-    ran = command("up", name, "--node", _NODE, "--json", timeout=_WITHIN)
+    ran = command("up", name, "--node", _NODE, "--json", timeout=WITHIN)
     found: dict[str, Any] = ran.result.get("verdict") or {}
     wrong = (
         None if ran.code == 1 and found.get("cause") == "bad-value" else f"exit {ran.code}, should be 1 and bad-value"
@@ -78,7 +65,7 @@ def _play(bench: Bench, node: LabNode, command: Sparkctl) -> None:
     bench.note(
         "lab: up, no such method", time.monotonic() - began, f"{found.get('cause')}: {found.get('summary')}", wrong
     )
-    command("down", "--all", "--node", _NODE, "--json", timeout=_WITHIN)
+    command("down", "--all", "--node", _NODE, "--json", timeout=WITHIN)
 
 
 def _profile(bench: Bench, command: Sparkctl, name: str, speculation: dict[str, Any]) -> str:
