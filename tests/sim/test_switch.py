@@ -68,6 +68,17 @@ class Bed:
             profile, engines.load(profile.engine), (self.nodes[0],), self.nodes, words=words, guarded=False, **more
         )
 
+    async def speech_beside(self) -> set[str]:
+        """Start a small model on the second Spark, which stays where another is switched; return its containers."""
+        profile = ProfileLibrary(shipped_profiles_dir()).load("orpheus-tts")
+        tts = replace(
+            self.request().start(), profile=profile, engine=engines.load(profile.engine), nodes=(self.nodes[1],),
+            words=("orpheus-tts",), forced=True,
+        )  # fmt: skip
+        _, ended = await run(up(self.ctx(), tts))
+        assert ended.exit_code == 0, ended
+        return self.running()["orpheus-tts"]
+
     def finish(self) -> FinishRequest:
         return FinishRequest(self.nodes, self.nodes, guarded=False)
 
@@ -94,6 +105,16 @@ class Bed:
     def is_new(self) -> bool:
         """Whether exactly the new one runs, and nothing of the old one is left."""
         return set(self.running()) == {NEW} and len(self.all()) == 1
+
+    async def interrupted(self, at: SwitchStep) -> Ended:
+        """Switch, press Ctrl-C at each event of a step, and return the end."""
+        ctx = self.ctx()
+        async with aclosing(switch(ctx, self.request())) as events:
+            async for event in events:
+                if isinstance(event, SwitchStepped) and event.step is at:
+                    ctx.interrupt.press()
+        assert isinstance(event, Ended)
+        return event
 
     async def crash(self, events: AsyncGenerator[Event, None], at: Callable[[Event], bool]) -> bool:
         """Run until an event, then end as a killed process does: its connections break, its work is abandoned.
@@ -229,14 +250,7 @@ async def test_killed_on_its_way_back_it_goes_back(bed: Bed, step: SwitchStep, i
 
 
 async def test_ctrl_c_says_where_it_was_left_and_how_it_goes_on(bed: Bed) -> None:
-    ctx = bed.ctx()
-    async with aclosing(switch(ctx, bed.request())) as events:
-        async for event in events:
-            if isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING:
-                ctx.interrupt.press()
-            if isinstance(event, Ended):
-                break
-    assert isinstance(event, Ended)
+    event = await bed.interrupted(SwitchStep.STARTING)
     assert event.exit_code == 130
     assert "step 4 of 6 (starting)" in (event.message or "")
     assert "sparkctl resume" in (event.hint or "")
@@ -246,14 +260,7 @@ async def test_ctrl_c_says_where_it_was_left_and_how_it_goes_on(bed: Bed) -> Non
 
 
 async def test_ctrl_c_once_it_is_done_changes_nothing_of_what_is_said(bed: Bed) -> None:
-    ctx = bed.ctx()
-    async with aclosing(switch(ctx, bed.request())) as events:
-        async for event in events:
-            if isinstance(event, SwitchStepped) and event.step is SwitchStep.DONE:
-                ctx.interrupt.press()
-            if isinstance(event, Ended):
-                break
-    assert isinstance(event, Ended)
+    event = await bed.interrupted(SwitchStep.DONE)
     assert (event.outcome, event.exit_code) == (Outcome.READY, 0), event
     assert bed.is_new()
     assert bed.journals == [None, None]

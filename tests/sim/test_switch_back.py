@@ -10,12 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.core.history import History
 from sparkctl.core.journal import decode
 from sparkctl.core.owed import OwedStops
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.events import Ended, Outcome, PhaseChanged, SwitchPlanned, SwitchStepped
 from sparkctl.model.history import Kind
 from sparkctl.model.phase import Phase
@@ -163,14 +160,7 @@ async def test_a_switch_that_was_left_is_given_up_at_its_step_and_nothing_of_oth
     bed: Bed, step: SwitchStep
 ) -> None:
     """Also what is alive of it goes: neither serves afterwards. A speech model beside it stays."""
-    profile = ProfileLibrary(shipped_profiles_dir()).load("orpheus-tts")
-    tts = replace(
-        bed.request().start(), profile=profile, engine=engines.load(profile.engine), nodes=(bed.nodes[1],),
-        words=("orpheus-tts",), forced=True,
-    )  # fmt: skip
-    _, ended = await run(up(bed.ctx(), tts))
-    assert ended.exit_code == 0, ended
-    beside = bed.running()["orpheus-tts"]
+    beside = await bed.speech_beside()
     overrides = FAULT if step is SwitchStep.RESTORING else ()
     assert await bed.crash(
         switch(bed.ctx(), bed.request(overrides)), lambda event: getattr(event, "step", None) is step
@@ -219,12 +209,7 @@ async def test_what_a_verdict_offers_is_said_for_after_the_switch_that_was_left(
 
 
 async def test_ctrl_c_before_anything_was_stopped_leaves_no_journal(bed: Bed) -> None:
-    ctx = bed.ctx()
-    async with aclosing(switch(ctx, bed.request())) as events:
-        async for event in events:
-            if isinstance(event, SwitchStepped) and event.step is SwitchStep.STOPPING:
-                ctx.interrupt.press()
-    assert isinstance(event, Ended)
+    event = await bed.interrupted(SwitchStep.STOPPING)
     assert (event.outcome, event.exit_code) == (Outcome.INTERRUPTED, 130)
     assert event.message == "interrupted before anything was stopped"
     assert bed.is_old()

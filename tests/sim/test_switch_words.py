@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sparkctl import engines
 from sparkctl.core.history import History
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.history import Kind
 from sparkctl.operations.switch import switch
-from sparkctl.operations.up import up
 from sparkctl.sim import SimulatedSparks
 from tests.sim.test_command import demo
 from tests.sim.test_switch import NEW, OLD, SPEED, Bed, divided, run
@@ -41,13 +36,7 @@ def test_what_the_plan_has_cautioned_of_is_not_told_again_by_the_start() -> None
 
 
 async def test_what_stays_on_the_spark_that_only_lost_something_is_named(bed: Bed) -> None:
-    profile = ProfileLibrary(shipped_profiles_dir()).load("orpheus-tts")
-    tts = replace(
-        bed.request().start(), profile=profile, engine=engines.load(profile.engine), nodes=(bed.nodes[1],),
-        words=("orpheus-tts",), forced=True,
-    )  # fmt: skip
-    _, ended = await run(up(bed.ctx(), tts))
-    assert ended.exit_code == 0, ended
+    await bed.speech_beside()
     _, ended = await run(switch(bed.ctx(), bed.request()))
     assert ended.message == f"{NEW} serves on spark1 in place of {OLD}; orpheus-tts stays on spark2"
 
