@@ -47,6 +47,12 @@ class Caution:
     setting: str | None = None
     instead: tuple[str, ...] = ()
 
+    def way(self, again: str) -> str | None:
+        """Return what to do about it, None where nothing is known; ``again`` is the command that starts the profile."""
+        ways = [] if self.setting is None else [f"{again} --set {self.setting}"]
+        ways += [f"start {' or '.join(self.instead)} in its place"] if self.instead else []
+        return ", or ".join(ways) or None
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:

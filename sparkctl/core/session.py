@@ -50,6 +50,11 @@ class Session:
             self.clock.now(), self.node.name, status.state, status.detail, status.attempt, status.next_try
         )
 
+    @property
+    def user_home(self) -> str:
+        """The home of the node's user; ``~`` where no look has told it."""
+        return "~" if self.home is None else self.home
+
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
         """Run a command to its end; raises `Starved` where the link lives but the node does not get it done in time."""
         try:

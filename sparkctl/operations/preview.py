@@ -19,8 +19,8 @@ async def home_on(ctx: Context, node: Node) -> str:
     """Return the home of the node's user there, ``~`` where it does not say. Raises `NodeError`."""
     async with ctx.session(node) as session:
         await session.link.connect()
-        look = await session.look("identity")
-    return look.identity.home if look.identity else "~"
+        await session.look("identity")
+    return session.user_home
 
 
 def planned(ctx: Context, profile: Profile, node: Node, home: str, environ: Mapping[str, str]) -> LaunchPlan:

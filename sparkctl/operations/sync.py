@@ -137,10 +137,14 @@ async def _see(ctx: Context, request: SyncRequest, session: Session) -> Seen:
     """Look at one node."""
     node = session.node
     look = await session.look("identity", "docker", "fabric")
-    home = look.identity.home if look.identity else "~"
     engine = load(request.profile.engine)
     plan = make_plan(
-        request.profile, node, home=home, operator=ctx.operator, environ=_Lenient(request.environ), engine=engine
+        request.profile,
+        node,
+        home=session.user_home,
+        operator=ctx.operator,
+        environ=_Lenient(request.environ),
+        engine=engine,
     )
     wanted = places(request.profile, plan) if request.model else ()
     image, rooms = None, []

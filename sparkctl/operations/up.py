@@ -289,9 +289,7 @@ class _Gang:
         from sparkctl.core.profiles import ProfileLibrary
 
         for one in cautions(self.request.profile, ProfileLibrary()):
-            ways = [] if one.setting is None else [f"{self.request.again} --set {one.setting}"]
-            ways += [f"start {' or '.join(one.instead)} in its place"] if one.instead else []
-            self.head.warn(one.message, ", or ".join(ways) or None)
+            self.head.warn(one.message, one.way(self.request.again))
 
     def _offered(self, verdict: Verdict) -> Verdict:
         """Return the verdict with the command that tries its change."""

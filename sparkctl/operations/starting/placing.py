@@ -80,7 +80,7 @@ def _launch(ctx: Context, request: UpRequest, session: Session, place: Place | N
     plan = make_plan(
         request.profile,
         session.node,
-        home="~" if session.home is None else session.home,
+        home=session.user_home,
         operator=ctx.operator,
         environ=request.environ,
         engine=request.engine,

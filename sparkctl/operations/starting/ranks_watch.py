@@ -10,12 +10,11 @@ from sparkctl.core import rank_verdict
 from sparkctl.core.context import Context
 from sparkctl.core.first_failure import Failing, Offset, root
 from sparkctl.core.together import end, together
-from sparkctl.errors import Unreachable
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.verdict import Cause, Evidence, Verdict
 from sparkctl.operations.clock_offset import measure
 from sparkctl.operations.starting.rank_watch import Failed, WatchedRank
-from sparkctl.operations.starting.watch import Watched
+from sparkctl.operations.starting.watch import Watched, refuse_lost
 
 _LINGER = 3.0  # seconds for which the others may say themselves what happened: the root may be heard of last
 _LAST_WORDS = 10.0  # seconds for the end of a log, once its container has ended
@@ -72,14 +71,7 @@ async def _late(ranks: Sequence[WatchedRank], watched: Watched) -> End:
     """Return the end of a start whose time is over: nothing is stopped. How far the workers are belongs to the proof."""
     head, *workers = ranks
     for rank in workers:
-        link = rank.session.link.status
-        if link.state is not NodeState.OK:
-            raise Unreachable(
-                rank.plan.node,
-                f"{rank.plan.node} was lost ({link.detail or link.state}) and did not come back in time; its rank of "
-                f"{rank.plan.instance} may well go on there",
-                f"when it answers again: {rank.again} goes on watching",
-            )
+        refuse_lost(rank.session, f"its rank of {rank.plan.instance}", rank.again)
     verdict = watched.verdict
     if verdict is not None and workers:
         more = tuple(Evidence(f"{rank.plan.node} was {rank.so_far}", "clock") for rank in workers)

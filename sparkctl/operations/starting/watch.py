@@ -263,13 +263,19 @@ class StartWatch:
             await self.ctx.clock.sleep(0.2)
 
     def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> Watched:
-        link = self.session.link.status
-        if link.state is not NodeState.OK:
-            # What the engine did meanwhile is not known: neither ready nor failed may be said of it.
-            raise Unreachable(
-                self.plan.node,
-                f"{self.plan.node} was lost ({link.detail or link.state}) and did not come back in time; "
-                f"{self.plan.instance} may well go on there",
-                f"when it answers again: {self.again} goes on watching",
-            )
+        refuse_lost(self.session, self.plan.instance, self.again)
         return Watched(judge.of_time(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True)
+
+
+def refuse_lost(session: Session, what: str, again: str) -> None:
+    """Raise `Unreachable` where the node is not there at the end of the time that a start has.
+
+    What ``what`` did meanwhile is not known: neither ready nor failed may be said of it.
+    """
+    node, link = session.node.name, session.link.status
+    if link.state is not NodeState.OK:
+        raise Unreachable(
+            node,
+            f"{node} was lost ({link.detail or link.state}) and did not come back in time; {what} may well go on there",
+            f"when it answers again: {again} goes on watching",
+        )

@@ -159,6 +159,4 @@ async def _way(crew: Crew, request: SwitchRequest) -> None:
 def of_flags(request: SwitchRequest) -> Iterator[tuple[str, str | None]]:
     """Yield what the engine's catalogue says against the profile's flags, each with the command that does without."""
     for one in cautions(request.profile, ProfileLibrary()):
-        ways = [] if one.setting is None else [f"{request.again} --set {one.setting}"]
-        ways += [f"start {' or '.join(one.instead)} in its place"] if one.instead else []
-        yield one.message, ", or ".join(ways) or None
+        yield one.message, one.way(request.again)

@@ -62,8 +62,7 @@ async def _seen(ctx: Context, request: SwitchRequest, session: Session) -> Seen:
     once = ["identity", "docker"] if session.home is None else []
     look = await session.look(*once, "journal", "memory", "processes", "gpu", "listen")
     refuse_without_docker(session.node.name, look)
-    home = "~" if session.home is None else session.home
-    launch, alone = (_launch(ctx, request, session, home, alone=one) for one in (False, True))
+    launch, alone = (_launch(ctx, request, session, alone=one) for one in (False, True))
     if launch is None or alone is None:
         return Seen(look, await session.docker.list(), None, None, frozenset(), True)
     journal.refuse_seen(session.node.name, ctx, look.journal)
@@ -80,7 +79,7 @@ async def _models(session: Session, request: SwitchRequest, launch: LaunchPlan) 
     return (await session.look(*wanted)).models if wanted else ()
 
 
-def _launch(ctx: Context, request: SwitchRequest, session: Session, home: str, *, alone: bool) -> LaunchPlan | None:
+def _launch(ctx: Context, request: SwitchRequest, session: Session, *, alone: bool) -> LaunchPlan | None:
     """Return what would be started on this node, as far as it is known before the way between the nodes was looked for."""
     names = tuple(node.name for node in request.nodes)
     if session.node.name not in names:
@@ -88,8 +87,8 @@ def _launch(ctx: Context, request: SwitchRequest, session: Session, home: str, *
     index, count = names.index(session.node.name), len(names)
     place = None if count == 1 or alone else Place(Rank(index, tuple(node.host for node in request.nodes)), names, _RUN)
     return make_plan(
-        request.profile, session.node, home=home, operator=ctx.operator, environ=request.environ, engine=request.engine,
-        place=place,
+        request.profile, session.node, home=session.user_home, operator=ctx.operator, environ=request.environ,
+        engine=request.engine, place=place,
     )  # fmt: skip
 
 
