@@ -162,24 +162,24 @@ class Fit:
     @property
     def sentence(self) -> str:
         """The answer in words."""
-        spare, it = gib(self.margin or 0), self.profile
+        spare, needs, it = gib(self.margin or 0), "", self.profile
         if self.sparks > 1:
-            share = "its share" if self.need is None else f"its share of {gib(self.need)}"
-            it = f"{self.profile} needs {self.sparks} Sparks: {share}"
+            needs = f"{self.profile} needs {self.sparks} Sparks: "
+            it = "its share" if self.need is None else f"its share of {gib(self.need)}"
         match self.answer:
             case Answer.FITS:
-                return f"{it} fits on {self.node}, with {spare} to spare"
+                return f"{needs}{it} fits on {self.node}, with {spare} to spare"
             case Answer.AFTER_DROP_CACHES:
-                return f"{it} fits on {self.node} once the page cache is dropped, with {spare} to spare"
+                return f"{needs}{it} fits on {self.node} once the page cache is dropped, with {spare} to spare"
             case Answer.IF_STOPPED:
                 who = f"{clean(' and '.join(self.stops))} {'stops' if len(self.stops) == 1 else 'stop'}"
-                return f"{it} fits on {self.node} only if {who}: short by {gib(self.short_by)}"
+                return f"{needs}{it} fits on {self.node} only if {who}: short by {gib(self.short_by)}"
             case Answer.SHORT:
-                return f"{it} does not fit on {self.node}: short by {gib(self.short_by)}"
+                return f"{needs}{it} does not fit on {self.node}: short by {gib(self.short_by)}"
             case Answer.SEVERAL:
                 return f"{self.profile} does not fit on {self.node} alone: it needs {self.sparks} Sparks{self.each}"
             case Answer.UNKNOWN:
-                return f"whether {it} fits on {self.node} is not known"
+                return f"{needs}whether {it} fits on {self.node} is not known"
 
     @property
     def each(self) -> str:
