@@ -58,7 +58,7 @@ SCENES: dict[str, Scene] = {
     "failure": Scene("failure", "failed", lambda event: isinstance(event, Ended)),
     "instance": Scene("evening", "accept", keys=("tab", "enter"), place=INSTANCE),
     "verdict": Scene("failure", "proof", keys=("enter",), place=INSTANCE),
-    "logs": Scene("failure", "paused", keys=("l", "~27 lines", "~Received sigquit", "E"), place=LOGS),
+    "logs": Scene("failure", "paused", keys=("l", "~27 lines", "G", "~Received sigquit", "E"), place=LOGS),
     "switch": Scene("switching", "switch ›", weights(0.6), keys=("s",), place=SWITCH),
     "profiles": Scene("evening", "SGLang", keys=("p", *"jjjjjjjjjj"), place=PROFILES),
     "doctor": Scene("checkup", "problem", keys=("!",), place=DOCTOR),
