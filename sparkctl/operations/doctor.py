@@ -245,5 +245,8 @@ def _disks(node: Node, look: Look, info: EngineInfo) -> Iterator[Finding]:
             "docker system df; docker image prune" if scarce and disk.path == info.root_dir else None,
         )
     for path, there in look.paths:
-        if not there:
+        if there is None:
+            what = f"whether {path} is there cannot be seen: its folder may not be searched by this user"
+            yield Finding(FindingKind.MODELS, Severity.UNKNOWN, node.name, what)
+        elif not there:
             yield Finding(FindingKind.MODELS, Severity.WARNING, node.name, f"{path} does not exist", f"mkdir -p {path}")

@@ -12,7 +12,7 @@ _MOST = 1000  # files
 
 
 def folder(place: Path) -> Path:
-    """Return where the files of a model lie: a place in Hugging Face's cache has them in a snapshot."""
+    """Return where the files of a model lie: a place in Hugging Face's cache has them in a snapshot. Raises PermissionError."""
     snapshots = place / "snapshots"
     if not snapshots.is_dir():
         return place
@@ -47,29 +47,42 @@ def fault_of(path: Path) -> str | None:
 
 
 def missing(index: Path, names: set[str]) -> list[str]:
-    """Return which files an index lists that are not there."""
+    """Return which files an index lists that are not there. Raises PermissionError."""
     try:
         wanted = set(json.loads(index.read_text())["weight_map"].values())
+    except PermissionError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as wrong:
         return [f"{index.name} cannot be read: {wrong}"]
     return [f"{one} is missing: {index.name} lists it" for one in sorted(wanted - names)]
 
 
 def look(place: str) -> dict[str, object]:
-    """Return how many files of a place were read, and what is wrong."""
-    base = folder(Path(place))
-    there = sorted(base.iterdir()) if base.is_dir() else [base] if base.is_file() else []
+    """Return how many files of a place there are, what is wrong with them, and which this user has no right to read.
+
+    The container is mostly root's: what may not be read here may be whole.
+    """
+    faults: list[str] = []
+    unread: list[str] = []
+    there: list[Path] = []
+    try:
+        base = folder(Path(place))
+        there = sorted(base.iterdir()) if base.is_dir() else [base] if base.is_file() else []
+    except PermissionError:
+        unread.append(".")
     names = {one.name for one in there}
-    faults = [each for one in there if one.name.endswith(".safetensors.index.json") for each in missing(one, names)]
     paths = [one for one in there if one.suffix in (".safetensors", ".gguf")][:_MOST]
-    for path in paths:
+    for path in [one for one in there if one.name.endswith(".safetensors.index.json")] + paths:
         try:
-            fault = fault_of(path)
+            if path.suffix == ".json":
+                faults += missing(path, names)
+            elif (fault := fault_of(path)) is not None:
+                faults.append(f"{path.name}: {fault}")
+        except PermissionError:
+            unread.append(path.name)
         except OSError as wrong:
-            fault = f"it cannot be read: {wrong.strerror}"
-        if fault is not None:
-            faults.append(f"{path.name}: {fault}")
-    return {"place": place, "files": len(paths), "faults": faults}
+            faults.append(f"{path.name}: it cannot be read: {wrong.strerror}")
+    return {"place": place, "files": len(paths), "faults": faults, "unread": unread}
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ class Look:
     gpu: dict[int, int] | None = None
     listening: frozenset[int] | None = None
     disks: tuple[Disk, ...] = ()
-    paths: tuple[tuple[str, bool], ...] = ()
+    paths: tuple[tuple[str, bool | None], ...] = ()  # None: behind a folder that this user may not search
     docker: DockerAccess | None = None
     drop_right: str | None = None  # allowed | denied | none (no sudo)
     habits: Habits | None = None
@@ -139,7 +139,7 @@ def decode(answer: bytes) -> Look:
     text = answer.decode("utf-8", "replace")
     sections: dict[str, str] = {}
     disks: list[Disk] = []
-    paths: list[tuple[str, bool]] = []
+    paths: list[tuple[str, bool | None]] = []
     models: list[Checkpoint] = []
     name: str | None = None
     body: list[str] = []
@@ -177,14 +177,14 @@ def decode(answer: bytes) -> Look:
 
 
 def _keep(
-    name: str, body: str, sections: dict[str, str], disks: list[Disk], paths: list[tuple[str, bool]],
+    name: str, body: str, sections: dict[str, str], disks: list[Disk], paths: list[tuple[str, bool | None]],
     models: list[Checkpoint],
 ) -> None:  # fmt: skip
     kind, _, argument = name.partition(" ")
     if kind == "disk":
         disks.append(_disk(argument, body))
     elif kind == "path":
-        paths.append((argument, body.strip() == "exists"))
+        paths.append((argument, {"exists": True, "missing": False}.get(body.strip())))
     elif kind == "model":
         models.append(_checkpoint(argument, body))
     else:

@@ -2,6 +2,26 @@
 # Runs on the Spark as `sh -s -- SECTION...`, from stdin, leaves nothing behind and changes nothing.
 # Each section: a line "@@ NAME", what was read, and last of all "@@ end" (whatever a login shell printed before is skipped).
 export LC_ALL=C PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+# Is a path there? "hidden": behind a folder that this user may not search, where Docker, as root, may well find it.
+presence() {
+  place=$1 steps=0
+  if [ -e "$place" ]; then echo exists; return; fi
+  while [ "$steps" -lt 200 ]; do
+    steps=$((steps + 1))
+    if [ -L "$place" ]; then
+      target=$(readlink -- "$place")
+      case $target in /*) place=$target ;; *) place=${place%/*}/$target ;; esac
+    else
+      place=${place%/*}; place=${place:-/}
+    fi
+    if [ -d "$place" ]; then
+      if [ -x "$place" ]; then echo missing; else echo hidden; fi
+      return
+    fi
+    if [ -e "$place" ]; then break; fi
+  done
+  echo missing
+}
 for section in "$@"; do
   argument=${section#*=}
   case $section in
@@ -37,7 +57,7 @@ for section in "$@"; do
     disk=*)
       echo "@@ disk $argument"; df -P -k -- "$argument" 2>&1 | tail -n 1 ;;
     path=*)
-      echo "@@ path $argument"; if [ -e "$argument" ]; then echo exists; else echo missing; fi ;;
+      echo "@@ path $argument"; presence "$argument" ;;
     model=*)
       # A model's directory, its place in Hugging Face's cache, or a GGUF file: sizes and config.json, bounded in time and length.
       echo "@@ model $argument"

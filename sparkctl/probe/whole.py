@@ -17,11 +17,16 @@ _MOST = 20  # faults of one place
 
 @dataclass(frozen=True, slots=True)
 class Wholeness:
-    """Of one place: how many files were read, and what is wrong with which of them, a sentence each."""
+    """Of one place: how many files were found, and what is wrong with which of them, a sentence each.
+
+    ``unread``: the names of what the user who looked has no right to read, ``.`` for the place itself; nothing is known of
+    those.
+    """
 
     place: str
     files: int
     faults: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 def command(places: Sequence[str]) -> list[str]:
@@ -40,8 +45,10 @@ def decode(answer: bytes) -> tuple[Wholeness, ...]:
         if said == "end":
             is_whole = True
             continue
-        faults = tuple(clean(str(one))[:_LONGEST] for one in said["faults"][:_MOST])
-        found.append(Wholeness(str(said["place"]), int(said["files"]), faults))
+        faults, unread = (
+            tuple(clean(str(one))[:_LONGEST] for one in said[key][:_MOST]) for key in ("faults", "unread")
+        )
+        found.append(Wholeness(str(said["place"]), int(said["files"]), faults, unread))
     if not is_whole:
         raise ValueError("it was cut short")
     return tuple(found)

@@ -93,7 +93,15 @@ def whole(node: SimNode, places: list[str]) -> bytes:
     lines = []
     for place in places:
         there = [] if place in node.options.missing else [line for line in model(place) if line.startswith("file ")]
-        lines.append(f"@@ {json.dumps({'place': place, 'files': len(there), 'faults': []})}")
+        said = {
+            "place": place,
+            "files": 0 if place in node.options.hidden else len(there),
+            "faults": ["model-00001.safetensors: it is cut off: 4096 of 8192 bytes are there"]
+            if place in node.options.cut
+            else [],
+            "unread": ["."] if place in node.options.hidden else [],
+        }
+        lines.append(f"@@ {json.dumps(said)}")
     return "\n".join([*lines, '@@ "end"', ""]).encode()
 
 
@@ -130,10 +138,14 @@ def _disk(node: SimNode, path: str) -> list[str]:
 
 
 def _path(node: SimNode, path: str) -> list[str]:
+    if path in node.options.hidden:
+        return ["hidden"]
     return ["missing" if path in node.options.missing else "exists"]
 
 
 def _model(node: SimNode, place: str) -> list[str]:
+    if place in node.options.hidden:
+        return ["there unknown"]
     return ["there no"] if place in node.options.missing else model(place)[1:]
 
 

@@ -72,7 +72,8 @@ class Trouble(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """How a node deviates from a Spark in good order. ``missing``: paths that do not exist (any other does).
+    """How a node deviates from a Spark in good order. ``missing``: paths that do not exist (any other does); ``hidden``: those
+    that the SSH user may not look at; ``cut``: models whose first file is cut off.
 
     ``earlyoom``: the command line that it runs with. ``uptime_rate``: seconds that its monotonic clock goes on in one.
     ``clock_ahead``: seconds that its wall clock is ahead of ours. ``lacking_images`` are not there, of ``other_images``
@@ -84,6 +85,8 @@ class NodeOptions:
     docker_member: bool = True
     page_cache: int | None = None  # bytes of page cache at the beginning
     missing: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
     driver: str = DRIVER
     earlyoom: str = ""
     troubles: frozenset[Trouble] = frozenset()

@@ -18,7 +18,7 @@ from sparkctl.core.owed import OwedStops
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.together import together
-from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, SwitchStepped
+from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, SwitchStepped, Warned
 from sparkctl.model.history import Kind
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
@@ -380,6 +380,34 @@ async def test_a_model_that_is_not_there_is_found_while_the_old_one_serves(bed: 
     assert steps(seen) == []
     assert bed.running() == bed.old
     assert bed.journals == [None, None]
+
+
+MODEL = "/home/milo/models/Qwen3.6-27B-FP8"
+
+
+async def test_what_the_ssh_user_may_not_look_at_is_a_caution_and_the_switch_goes_on(bed: Bed) -> None:
+    node = bed.sparks.nodes["spark1"]
+    node.options = replace(node.options, hidden=(MODEL, "/home/milo/models"))
+    seen, ended = await run(switch(bed.ctx(), bed.request()))
+    assert ended.exit_code == 0, ended
+    told = [one.message for one in seen if isinstance(one, Warned)]
+    assert any("is there on spark1 cannot be judged" in words for words in told), told
+    assert any("are whole cannot be judged" in words for words in told), told
+    assert not any("does not exist" in words or "is not whole" in words for words in told), told
+    assert bed.is_new()
+
+
+async def test_a_model_that_is_cut_off_is_refused_and_keep_going_goes_on(bed: Bed) -> None:
+    node = bed.sparks.nodes["spark1"]
+    node.options = replace(node.options, cut=(MODEL,))
+    _, ended = await run(switch(bed.ctx(), bed.request()))
+    assert ended.exit_code == 6
+    assert "is not whole: " in (ended.message or "")
+    assert "--keep-going" in (ended.hint or "")
+    assert bed.is_old()
+    seen, ended = await run(switch(bed.ctx(), bed.request(keep_going=True)))
+    assert ended.exit_code == 0, ended
+    assert any("is not whole" in one.message for one in seen if isinstance(one, Warned))
 
 
 async def test_of_a_left_switch_only_what_works_there_is_offered(bed: Bed) -> None:

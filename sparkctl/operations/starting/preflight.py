@@ -39,6 +39,15 @@ class Decision:
     warnings: tuple[tuple[str, str | None], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class MountCaution:
+    """A mount's source that was not seen. ``is_missing``: it is surely not there."""
+
+    message: str
+    hint: str | None
+    is_missing: bool
+
+
 def decide(plan: LaunchPlan, scene: Scene, *, replace: bool, again: str) -> Decision:
     """Return what to do, or raise the `Refused`-like error of the first thing that stands in the way.
 
@@ -68,7 +77,7 @@ def decide(plan: LaunchPlan, scene: Scene, *, replace: bool, again: str) -> Deci
     _refuse_without_image(plan, scene)
     _refuse_without_gpu(plan, scene)
     _refuse_busy_port(plan, scene, stop, again)
-    warnings = _disk(plan, scene) + _mounts(plan, scene)
+    warnings = _disk(plan, scene) + tuple((one.message, one.hint) for one in judge_mounts(plan, scene))
     return Decision(stop=stop, sweep=tuple(sweep), warnings=warnings)
 
 
@@ -148,14 +157,23 @@ def _disk(plan: LaunchPlan, scene: Scene) -> tuple[tuple[str, str | None], ...]:
     return ()
 
 
-def _mounts(plan: LaunchPlan, scene: Scene) -> tuple[tuple[str, str | None], ...]:
-    """Docker makes a missing source itself, empty and owned by root: the engine then misses its model."""
+def judge_mounts(plan: LaunchPlan, scene: Scene) -> tuple[MountCaution, ...]:
+    """Return what is to be said of the sources that were not seen, for `up` and `switch` alike.
+
+    Docker makes a missing source itself, empty and owned by root: the engine then misses its model. Docker is root, the SSH
+    user mostly is not: what that user may not see is not missing.
+    """
     seen = dict(scene.look.paths)
-    return tuple(
-        (f"{mount.source} does not exist on {plan.node}: Docker will make it, empty", "put the model there first")
-        for mount in plan.mounts
-        if seen.get(mount.source) is False
-    )
+    user = scene.look.identity.user if scene.look.identity else "the SSH user"
+    found = []
+    for source in dict.fromkeys(mount.source for mount in plan.mounts if mount.source in seen):
+        if seen[source] is False:
+            message = f"{source} does not exist on {plan.node}: Docker will make it, empty"
+            found.append(MountCaution(message, "put the model there first", is_missing=True))
+        elif seen[source] is None:
+            message = f"whether {source} is there on {plan.node} cannot be judged: {user} may not search its folder"
+            found.append(MountCaution(message, None, is_missing=False))
+    return tuple(found)
 
 
 def refuse_without_docker(node: str, look: Look) -> None:

@@ -18,7 +18,7 @@ from sparkctl.model.units import gib
 from sparkctl.operations.drop_caches import sudoers_hint
 from sparkctl.operations.labels import port_of
 from sparkctl.operations.starting import fabric_check, fitting, login_check
-from sparkctl.operations.starting.preflight import Scene, decide
+from sparkctl.operations.starting.preflight import Scene, decide, judge_mounts
 from sparkctl.operations.starting.ranks_preflight import sync_command
 from sparkctl.operations.switching.crew import Crew
 from sparkctl.operations.switching.request import SwitchRequest
@@ -28,8 +28,8 @@ from sparkctl.probe import whole
 async def check(crew: Crew, request: SwitchRequest, sites: Sequence[Site]) -> str:
     """Return what was proved, in words; raises the first thing that stands in the way. Cautions are told.
 
-    With ``keep_going`` what could be otherwise than it looks is a caution, too: a mount that is not there yet, files whose
-    headers could not be read.
+    What the SSH user may not look at is a caution. With ``keep_going`` so is a mount that is not there yet, and a file of
+    weights that is not whole.
     """
     coming = [site.coming for site in sites if site.coming is not None]
     launches = [one.plan for one in coming]
@@ -75,14 +75,13 @@ def _decide(crew: Crew, request: SwitchRequest, launch: LaunchPlan, scene: Scene
 
 
 def _mounts(crew: Crew, request: SwitchRequest, launch: LaunchPlan, scene: Scene) -> None:
-    """Docker makes a missing source itself, empty: the model in it would be missed only after minutes."""
-    for path, is_there in scene.look.paths:
-        if is_there:
-            continue
-        what = f"{path} does not exist on {launch.node}: Docker would make it, empty"
-        if not request.keep_going:
-            raise Refused(what, f"put there what belongs there, or start without: {request.again} --keep-going")
-        crew.warn(launch.node, what)
+    """Refuse a source that is missing: the model in it would be missed only after the old one is gone."""
+    for caution in judge_mounts(launch, scene):
+        if caution.is_missing and not request.keep_going:
+            raise Refused(
+                caution.message, f"put there what belongs there, or start without: {request.again} --keep-going"
+            )
+        crew.warn(launch.node, caution.message)
 
 
 def _right(crew: Crew, launch: LaunchPlan, scene: Scene) -> None:
@@ -115,7 +114,7 @@ def _flags(crew: Crew, request: SwitchRequest) -> None:
 
 
 async def _whole(crew: Crew, request: SwitchRequest, launch: LaunchPlan) -> int:
-    """Return how many files of the model were found whole; raises `Refused` for those that are not."""
+    """Return how many files of the model were found whole; raises `Refused` for those that surely are not."""
     where = places(request.profile, launch)
     if not where:
         return 0
@@ -126,14 +125,28 @@ async def _whole(crew: Crew, request: SwitchRequest, launch: LaunchPlan) -> int:
     except (Starved, ValueError, KeyError, TypeError) as silent:
         crew.warn(launch.node, f"whether the model's files are whole could not be read: {silent}")
         return 0
+    unread = [one.place if name == "." else f"{one.place}/{name}" for one in found for name in one.unread]
+    if unread:
+        crew.warn(
+            launch.node,
+            f"whether the model's files are whole cannot be judged: this user may not read {_first(unread)}; "
+            "the container may",
+        )
     faults = [f"{one.place}: {fault}" for one in found for fault in one.faults]
     if faults:
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise Refused(
-            f"the model on {launch.node} is not whole: {faults[0]}{more}",
-            f"fetch it again there, or from another Spark: sparkctl sync {launch.profile}",
-        )
-    return sum(one.files for one in found)
+        what = f"the model on {launch.node} is not whole: {_first(faults)}"
+        if not request.keep_going:
+            raise Refused(
+                what,
+                f"fetch it again there, or from another Spark: sparkctl sync {launch.profile}; "
+                f"or go on all the same: {request.again} --keep-going",
+            )
+        crew.warn(launch.node, what)
+    return sum(one.files - min(one.files, len(one.unread)) for one in found if not one.faults)
+
+
+def _first(several: Sequence[str]) -> str:
+    return several[0] + (f" (and {len(several) - 1} more)" if len(several) > 1 else "")
 
 
 async def _way(crew: Crew, request: SwitchRequest) -> None:

@@ -110,6 +110,13 @@ def test_a_missing_mount_is_warned_of(plan: LaunchPlan) -> None:
     assert "/home/milo/models does not exist" in warnings[0][0]
 
 
+def test_a_mount_that_cannot_be_seen_is_not_called_missing(plan: LaunchPlan) -> None:
+    mounted = replace(plan, mounts=(Mount("/root/models", "/models"), Mount("/root/models", "/again")))
+    (warning,) = decide(mounted, scene(paths=(("/root/models", None),)), replace=False, again=AGAIN).warnings
+    assert warning[0].startswith("whether /root/models is there on")
+    assert "does not exist" not in warning[0]
+
+
 def test_not_in_group_docker_and_in_it_since_the_login() -> None:
     with pytest.raises(DockerDenied, match="not in group") as denied:
         refuse_without_docker("spark1", Look(docker=replace(ACCESS, access=False, member=False)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -77,4 +78,30 @@ def test_gguf_begins_as_it_should_and_nothing_is_no_fault(tmp_path: Path) -> Non
 
 def test_an_answer_that_was_cut_short_is_none() -> None:
     with pytest.raises(ValueError, match="cut short"):
-        whole.decode(b'@@ {"place": "/m", "files": 1, "faults": []}\n')
+        whole.decode(b'@@ {"place": "/m", "files": 1, "faults": [], "unread": []}\n')
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may read less")
+def test_what_this_user_may_not_read_is_unread_and_no_fault(tmp_path: Path) -> None:
+    public, secret = tmp_path / "public", tmp_path / "secret"
+    for folder in (public, secret):
+        folder.mkdir()
+        shard(folder / "model.safetensors")
+        index(folder, "model.safetensors")
+    (public / "model.safetensors").chmod(0o600)  # as `save_pretrained` leaves it
+    (public / "model.safetensors.index.json").chmod(0o600)
+    (public / "broken.gguf").symlink_to(tmp_path / "gone.gguf")
+    secret.chmod(0o700)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder != Path("/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o055) if str(folder).startswith("/tmp/") else None
+    places = [public, secret, secret / "below"]
+    argv = whole.command([str(place) for place in places])
+    done = subprocess.run(
+        ["python3", *argv[1:]], capture_output=True, timeout=30, check=True, user=65534, group=65534, extra_groups=[]
+    )
+    first, second, third = whole.decode(done.stdout)
+    assert set(first.unread) == {"model.safetensors", "model.safetensors.index.json"}
+    assert [fault.partition(":")[0] for fault in first.faults] == ["broken.gguf"], "what is really wrong stays wrong"
+    assert (second.unread, second.faults) == ((".",), ())
+    assert (third.unread, third.faults) == ((".",), ())
