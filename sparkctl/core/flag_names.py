@@ -9,12 +9,13 @@ from sparkctl.model.profile import Profile
 _NAMES = frozenset({Lint.UNKNOWN_FLAG, Lint.REMOVED_FLAG, Lint.AMBIGUOUS_FLAG})
 
 
-def meant(engine: str, flag: str, version: str | None) -> str | None:
+def meant(engine: str, flag: str, version: str | None, image: str = "") -> str | None:
     """Return a sentence on a flag's name, without dashes as in ``args``: the near one, the new one, whose it is instead.
 
-    ``version``: the engine's, None where nobody knows it: the newest known one is asked. None: nothing is to be said.
+    ``version``: the engine's, None where nobody knows it: then the ``image``'s tag is asked, and without it the newest known
+    one. None: nothing is to be said.
     """
-    chosen = catalogues.choose(engine, "", version)
+    chosen = catalogues.choose(engine, image, version)
     if chosen is None:
         return None
     asked = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
@@ -23,5 +24,5 @@ def meant(engine: str, flag: str, version: str | None) -> str | None:
         return None
     if chosen.basis is catalogues.Basis.EXACT:
         return found.message
-    which = "the newest that is known" if version is None else f"the nearest to {version} that is known"
+    which = "the newest that is known" if chosen.version is None else f"the nearest to {chosen.version} that is known"
     return f"{found.message}: by the flags of {chosen.catalogue.version}, {which}"

@@ -9,6 +9,14 @@ from sparkctl.model.verdict import Cause
 # What engines print of every good start: optional models they lack, and their settings with words like "error" in them.
 _HARMLESS = re.compile(r"^(?:Ignore import error|server_args=|non-default args|Initializing a V1)")
 _BAD = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
+# By their beginning: Python's warnings, and what log formats that no engine prefixes with call a warning.
+_IS_WARNING = re.compile(
+    r"(?:[^\s:]{1,300}:\d{1,7}: )?\w{0,40}Warning: "
+    r"|(?:(?!rror|RROR|atal|ATAL).){0,60}?(?<![\w-])(?:WARN|WARNING|[Ww]arning(?=:))(?![\w-])"
+    r"|\[[\d ,:.-]{10,40} W [\d ]{1,20}\]"
+    r"|(?:\[\w{1,16}\]:? ?)?\[?W ?\d{3,4} \d\d:"
+    r"|.{0,40}?\[W\]"
+)
 _SOUNDS_BAD = re.compile(r"\b(?:" + "|".join(_BAD) + r")\b", re.IGNORECASE)
 TOOK = re.compile(r"(?P<what>.{3,120}?)[ ,.]+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s")
 # uvicorn's word on a request. A path is a client's text: nothing is looked for in it.
@@ -19,10 +27,16 @@ USED = _REQUEST + _USED
 # By anybody, us and Prometheus among them:
 ASKED = rf"{_REQUEST}(?!{_USED})[A-Z]{{3,7}} [^\"]* HTTP/[0-9.]+\" [0-9]{{3}}"
 ANSWERED = re.compile(f"(?P<used>{USED})|{ASKED}")
-# How a server ends that was told to: uvicorn's words and the engines' own.
+# What only a request to stop makes a program say, at whatever time of its life: vLLM's, SGLang's and Python's own words.
+STOP_REQUESTS = (
+    *("API server: shutdown triggered", "SIGTERM received", "Signal SIGTERM received", "Received SIGTERM"),
+    *("KeyboardInterrupt", "Received KeyboardInterrupt"),
+)
+# How a server ends that was told to. Before it was ready a failure makes it say some of these, too.
 STOPS = (
-    *("Shutting down FastAPI HTTP server", "Shutdown initiated", "SIGTERM received", "Application shutdown complete"),
-    *("INFO:     Shutting down", "INFO:     Application shutdown complete", "Received SIGTERM"),
+    *("Shutting down FastAPI HTTP server", "Shutdown initiated", "Application shutdown complete"),
+    *("INFO:     Shutting down", "INFO:     Application shutdown complete"),
+    "srv    operator(): operator(): cleaning up before exit",
 )
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Params?|Message)\b")  # a client's
 OPENS = ("Traceback (most recent call last)", "usage: ")
@@ -34,6 +48,8 @@ OF_A_START = frozenset((
     Cause.DRIVER_MISMATCH,
 ))  # fmt: skip
 ERRORS = frozenset({"ERROR", "CRITICAL"})
+_BELOW_ERRORS = frozenset({"DEBUG", "INFO", "WARNING"})
+_QUOTES = ("    ", '  File "')  # a traceback shows source code, which quotes what was never said
 
 
 def tells_time(text: str) -> bool:
@@ -41,13 +57,20 @@ def tells_time(text: str) -> bool:
     return " took " in text or "elapsed" in text or " takes " in text or "finished in " in text
 
 
+def is_below_error(level: str | None) -> bool:
+    """Tell whether a program calls a line something less than an error by its ``level``."""
+    return level in _BELOW_ERRORS
+
+
 def sounds_bad(text: str) -> bool:
-    """Tell whether a line that no rule knows may be an error.
+    """Tell whether a line that no rule knows may be an error; what calls itself a warning is none.
 
     Cheap for most: a pattern that ignores case takes ten times as long as looking for the words.
     """
     low = text.lower()
     for word in _BAD:
         if word in low:
-            return _SOUNDS_BAD.search(text) is not None and not _HARMLESS.match(text)
+            if text.startswith(_QUOTES) or _HARMLESS.match(text) or _IS_WARNING.match(text):
+                return False
+            return _SOUNDS_BAD.search(text) is not None
     return False

@@ -70,7 +70,7 @@ def plan(
         api_key=engine.api_key(profile) or next((value for name, value in env if name in SERVER_KEYS), None),
         ready=ready, timeouts=rules.timeouts, drop_caches=rules.drop_caches, stop_grace=profile.stop_grace,
         expected_memory=profile.expected_memory, floor_memory=profile.floor_memory, guard=guard_rule(profile),
-        secrets=secrets,
+        secrets=secrets, engine_version=profile.engine_version,
     )  # fmt: skip
     return made if place is None else _placed(made, place, engine, home)
 

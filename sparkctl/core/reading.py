@@ -18,9 +18,11 @@ from sparkctl.core.logwords import (
     OF_A_START,
     OPENS,
     REFUSED_REQUEST,
+    STOP_REQUESTS,
     STOPS,
     TOOK,
     USED,
+    is_below_error,
     sounds_bad,
     tells_time,
 )  # fmt: skip
@@ -68,7 +70,7 @@ class LogReader:
     runs: int = 1
     run_began: int = 1  # the line at which the last run began
     before: Seen | None = None  # the root of the run before
-    stopped: int | None = None  # the line with which an orderly stop began
+    stopped: Seen | None = None  # the line with which a stop began that was asked for
     _life: int = 0
     _made: int = 0
     _lived_at: int = 0  # the last line of an engine at work
@@ -153,7 +155,7 @@ class LogReader:
     def root(self) -> Seen | None:
         """The failure that explains the others: the most concrete, among equals the first."""
         found = weightiest(self.standing)
-        if found is None or weight(found) > Weight.DYING:
+        if found is None or weight(found) > Weight.LOST:
             return found
         # Only that it died is left: what another of its processes went on after may yet be the reason.
         return weightiest([seen for seen in self.failures if seen.serving is found.serving and seen.life == found.life])
@@ -177,7 +179,7 @@ class LogReader:
     def last_words(self) -> Seen | None:
         """The error by which the log ends, whoever knows it: not one after which it went on."""
         seen = self.last_error
-        if seen is None or self._latest is None or self._moves > seen.moves:
+        if seen is None or self.stopped is not None or self._latest is None or self._moves > seen.moves:
             return None
         return seen if self._latest[0] - seen.number <= _TAIL else None
 
@@ -185,7 +187,13 @@ class LogReader:
     def unnamed_error(self) -> Seen | None:
         """The error on which a log ends whose engine never became ready, where no rule knows it."""
         seen = self._level_error
-        if seen is None or self.was_ready or self._latest is None or self._moves > seen.moves:
+        if (
+            seen is None
+            or self.stopped is not None
+            or self.was_ready
+            or self._latest is None
+            or self._moves > seen.moves
+        ):
             return None
         return seen if self._latest[0] - seen.number <= _TAIL else None
 
@@ -251,13 +259,16 @@ class LogReader:
         if is_ours(text):
             return
         signs = self.engine.signs
-        if self.whole and text.startswith(signs.begins):
-            self._begin(line, next(begin for begin in signs.begins if text.startswith(begin)))
+        if text.startswith(signs.begins):
+            if self.whole:
+                self._begin(line, next(begin for begin in signs.begins if text.startswith(begin)))
+            else:
+                self.stopped = None  # it begins anew
         self._latest = line.number, text
         if text.startswith(OPENS):
             self._opened_at = self._opened_at or line.number
-        elif self.stopped is None and text.startswith(STOPS) and self.whole and self.was_ready and self.fatal is None:
-            self.stopped = line.number
+        elif self.stopped is None and self._begins_stop(text):
+            self.stopped = Seen(line.number, clean(text))
             self._lives(line.number)
         if self.phase is Phase.STARTING:
             self._move(Phase.LOADING, None, line)
@@ -286,7 +297,7 @@ class LogReader:
         signal = self.engine.classify(text)
         if signal is not None:
             self._take(signal, line, text)
-        elif sounds_bad(text):
+        elif sounds_bad(text) and not is_below_error(_level(line)):
             self.last_error = Seen(line.number, clean(text), moves=self._moves)
         self._look_at_level(signal, line, text)
         if (
@@ -296,6 +307,13 @@ class LogReader:
             and (found := TOOK.match(text))
         ):
             self.took.append(Took(shorten(found["what"].strip(), 80), float(found["seconds"]), line.number))
+
+    def _begins_stop(self, text: str) -> bool:
+        """Tell whether an orderly stop begins here. A failure that came before is why it ends, then."""
+        if text.startswith(STOP_REQUESTS):
+            return self.fatal is None
+        is_up = self.was_ready or (not self.whole and self._life > 0)  # of a log's tail the ready line may be cut off
+        return is_up and text.startswith(STOPS) and self.fatal is None
 
     def _says_ready(self, text: str) -> bool:
         """The engine knows its own line from a model's text that quotes it; a profile's rule is the profile's word."""
@@ -308,7 +326,7 @@ class LogReader:
         """Keep the last line that the program itself calls an error, while it is not ready and no rule knows it."""
         if self.was_ready or (signal is not None and signal.failure is not None) or text[:1].isspace():
             return
-        if not text.startswith(OPENS) and peel(clean(line.text[:200]))[0] in ERRORS:
+        if not text.startswith(OPENS) and _level(line) in ERRORS:
             self._level_error = Seen(line.number, clean(text), moves=self._moves)
 
     def _makes_tokens(self, text: str) -> bool:
@@ -397,3 +415,8 @@ class LogReader:
             self._times.reach(line)
         else:
             self._times.begin(phase, name, line)
+
+
+def _level(line: LogLine) -> str | None:
+    """Return the level that a line's own header names."""
+    return peel(clean(line.text[:200]))[0]

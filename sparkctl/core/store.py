@@ -33,11 +33,11 @@ class NodeView:
 
     @property
     def is_well(self) -> bool:
-        """Tell whether everything of ours on the node is ready or on its way, and nothing is unknown.
+        """Tell whether everything of ours on the node is ready or on its way there, and nothing is unknown.
 
         `down` removes what it stops: a container of ours that has ended and is still there ended in some other way.
         """
-        bad = (Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
+        bad = (Phase.FAILED, Phase.STOPPING, Phase.STOPPED, Phase.UNKNOWN)
         if self.switch is not None and not self.switch.is_held:
             return False  # it was left, and nobody is at work on it
         # those their heads answer for

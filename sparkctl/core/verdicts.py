@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkctl.core.edits import edit
+from sparkctl.core.flag_paths import flag_with_path
 from sparkctl.core.log_seen import Seen
 from sparkctl.core.reading import LogReader
 from sparkctl.engines.base import Failure, Weight
@@ -16,6 +17,7 @@ from sparkctl.model.verdict import LAST_LINE, Cause, Edit, Evidence, Verdict
 
 WIDTH = 400  # characters of a line that a proof shows
 _MOST_CONTRIBUTING = 4
+_MODEL_PATH = "model.path"
 
 
 def of_log(log: LogReader, plan: LaunchPlan | None = None, more: tuple[Evidence, ...] = ()) -> Verdict | None:
@@ -26,13 +28,14 @@ def of_log(log: LogReader, plan: LaunchPlan | None = None, more: tuple[Evidence,
         return None
     contributing = [of_line(seen, plan) for seen in log.contributing[:_MOST_CONTRIBUTING]]
     verdict = of_line(root, plan, more)
-    return replace(verdict, remedy=verdict.remedy + _meant(log, root.failure), contributing=tuple(contributing))
+    return replace(verdict, remedy=verdict.remedy + _meant(log, root.failure, plan), contributing=tuple(contributing))
 
 
 def of_line(seen: Seen, plan: LaunchPlan | None = None, more: tuple[Evidence, ...] = ()) -> Verdict:
     """Return the verdict of one line that tells of a failure."""
     failure = seen.failure
     assert failure is not None
+    failure = _with_true_field(failure, seen.text, plan)
     return Verdict(
         failure.cause,
         _said(_when(seen, failure)),
@@ -64,17 +67,31 @@ def is_aftermath(log: LogReader, verdict: Verdict) -> bool:
     return failure is not None and failure.weight <= Weight.AFTERMATH and failure.cause is verdict.cause
 
 
-def _meant(log: LogReader, failure: Failure) -> str:
+def _meant(log: LogReader, failure: Failure, plan: LaunchPlan | None) -> str:
     """Return what a refused flag may have been meant as, nothing of any other failure."""
     if failure.cause is not Cause.UNKNOWN_FLAG or not (failure.field or "").startswith("args."):
         return ""
     from sparkctl.core.flag_names import meant
 
-    version = log.facts.get(FactName.ENGINE_VERSION)
-    said = meant(
-        log.engine.name, (failure.field or "").removeprefix("args."), None if version is None else version.value
-    )
+    told = log.facts.get(FactName.ENGINE_VERSION)
+    version = None if told is None else told.value
+    if plan is not None and plan.engine_version is not None and (version is None or " " in version):
+        version = plan.engine_version  # the log is silent, or only tells what version it is like
+    flag = (failure.field or "").removeprefix("args.")
+    said = meant(log.engine.name, flag, version, "" if plan is None else plan.image)
     return f" ({_said(said)})" if said else ""
+
+
+def _with_true_field(failure: Failure, text: str, plan: LaunchPlan | None) -> Failure:
+    """Return a failure of the model's files with the flag to change, where the line names the model that a flag brings (a draft
+    model, a tokenizer, an adapter) and not the model itself."""
+    if plan is None or failure.field != _MODEL_PATH:
+        return failure
+    flag = flag_with_path(plan.command, text)
+    if flag is None:
+        return failure
+    field = f"args.{flag}"
+    return replace(failure, field=field, remedy=failure.remedy.replace(_MODEL_PATH, field))
 
 
 def _when(seen: Seen, failure: Failure) -> str:

@@ -114,6 +114,16 @@ MEMORY = (
     *cuda_memory(_LOWER, SHARE, fatal=True),
 )
 _SETTINGS = (
+    rule(  # the same words as of the model itself
+        r"validation errors? for SpeculativeConfig: .*?(?:Invalid repository ID or local directory specified|Repo id must"
+        r" (?:be in the form|use alphanumeric)[^']*(?:'[^']*' or '[^']*')?)[^']*'(?P<path>[^']*)'",
+        Cause.MODEL_FILES,
+        "The draft model {path} is no model: it has no config.json that the engine can read.",
+        f"Correct the model in {_SPECULATION}, or finish its download.",
+        needle="for SpeculativeConfig: ",
+        on=_SPECULATION,
+        fatal=True,
+    ),
     rule(
         rf"{ERROR}Unsupported speculative method: '(?P<method>[^']*)'",
         Cause.BAD_VALUE,
@@ -257,8 +267,7 @@ _ENDS = (
         change=Change.LOWER,
     ),
     rule(
-        r"^(?:EngineCore encountered a fatal error|EngineCore failed to start|WorkerProc failed to start"
-        r"|WorkerProc hit an exception)",
+        r"^(?:EngineCore encountered a fatal error|EngineCore failed to start)",
         Cause.CRASHED,
         "The engine core ended on an error.",
         "The lines after this one name it.",
@@ -267,7 +276,27 @@ _ENDS = (
         weight=Weight.DYING,
     ),
     rule(
-        rf"{ERROR}.*(?:Engine core initialization failed|WorkerProc initialization failed|EngineCore encountered an issue"
+        r"^(?:WorkerProc failed to start|WorkerProc hit an exception)",
+        Cause.CRASHED,
+        "A worker of the engine ended on an error.",
+        "The lines after this one name it.",
+        needle="WorkerProc",
+        fatal=True,
+        weight=Weight.LOST,
+    ),
+    rule(  # the core's word on its workers; one that failed on an error has said so before, one that was killed has not
+        rf"{ERROR}.*WorkerProc initialization failed",
+        Cause.WORKER_LOST,
+        "A worker of the engine ended while it started, and no line says why, as a process does that is killed.",
+        _KERNEL,
+        needle="WorkerProc initialization failed",
+        on=SHARE,
+        fatal=True,
+        weight=Weight.LOST,
+        change=Change.LOWER,
+    ),
+    rule(
+        rf"{ERROR}.*(?:Engine core initialization failed|EngineCore encountered an issue"
         r"|Engine process failed to start|Engine loop is not running)|^(?:[\w.]+\.)?EngineDeadError\b"
         r"|^AsyncLLM output_handler failed",
         Cause.WORKER_LOST,  # outweighed by any line that names a reason

@@ -149,6 +149,7 @@ class LaunchPlan:
     guard: GuardRule | None = None  # None: nobody guards this start
     rank: int = 0
     ranks: int = 1
+    engine_version: str | None = None  # as the profile says it; None: the image's tag may tell
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property

@@ -218,8 +218,8 @@ def _of_end(
     start: str | None,
     receipt: Receipt | None,
 ) -> Verdict | None:
-    if reading.reader.stopped is not None and reading.reader.end is None:
-        return None  # it was told to end, and did
+    if reading.reader.stopped is not None and reading.reader.end is None and reading.reader.was_ready:
+        return None  # it was asked to end, and did
     if receipt is not None:
         claim = load(plan.engine).memory_setting if plan.engine in names() else None
         return judge.of_guard(plan, reading.reader, receipt, claim, None if claim is None else _now(plan, claim))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _TAIL = 400
 _HEALTH_TIMEOUT = 5.0
 _SIGKILLED = 137
+_BY_SIGNAL = (130, _SIGKILLED, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
 
 async def look_at(ctx: Context, session: Session) -> NodeView:
@@ -152,6 +153,8 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
         why = await _without_secrets(session, container, ended.error)
         if why is None and ended.exit_code == _SIGKILLED:
             why = await _stopped_by_guard(session, container)
+        if why is None and ended.exit_code in _BY_SIGNAL and await _was_asked_to_stop(session, ended):
+            return Phase.STOPPED, None, f"somebody stopped it (exit code {ended.exit_code})"
         if not failed and ended.exit_code == 0:
             why = await _died_inside(session, container)
             failed = why is not None
@@ -187,6 +190,8 @@ async def _phase_by_log(
     log = await _tail(session, container, rule)
     if log is None:
         return Phase.UNKNOWN, None, why_not
+    if log.stopped is not None and log.fatal is None:
+        return Phase.STOPPING, None, f"it was asked to stop; {why_not}"
     is_worker = not (rank_of(container) or "0").startswith("0")  # it answers nobody: what is true of it, its head knows
     if rule.health is None and log.ready_line_seen and not is_worker:
         return Phase.READY, None, None
@@ -205,6 +210,22 @@ async def _died_inside(session: Session, container: Container) -> str | None:
     if root is None or root.failure is None or root.failure.weight < Weight.DEATH:
         return None
     return f"it ended with exit code 0, and not because it was asked to: {root.failure.summary}"
+
+
+async def _was_asked_to_stop(session: Session, container: Container) -> bool:
+    """Tell whether one that ended by a signal was stopped: by its log, or by the signal where the log ends on no error.
+
+    SIGKILL alone proves nothing: it ends an orderly stop that took too long, and is how SGLang ends itself.
+    """
+    if container.oom_killed:
+        return False
+    try:
+        log = await _tail(session, container, rule_of(container) or ReadyRule(None, None))
+    except DockerError:
+        return False
+    if log is None or log.fatal is not None:
+        return False
+    return log.stopped is not None or (container.exit_code != _SIGKILLED and log.last_words is None)
 
 
 async def _tail(session: Session, container: Container, rule: ReadyRule) -> LogReader | None:

@@ -135,6 +135,8 @@ def _nothing(found: Diagnosis) -> str:
         return "No failure found. The log ends with an orderly shutdown."
     if found.ready:
         return "No failure found. The log ends while it was serving."
+    if found.is_stopped:
+        return "No failure found. It was asked to stop before it was ready."
     if not found.sounds_like_an_engine:
         return "This does not look like an engine's log."
     return "No failure found, and it was not ready: the log breaks off, or it was still starting."

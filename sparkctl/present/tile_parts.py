@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ _WIDEST_BAR = 88
 _BESIDE = 19  # columns of what stands beside a bar: 102.8 of 121.7 GiB
 _CURVE = 24  # cells of a curve within a row
 _ROOMY = 64  # columns from which on badges have words of their own
+_VERSION_TAG = re.compile(r"v?\d+\.\d")  # a bare number is whoever's count of images
 _LEAST_LENGTHS = 0.4  # tokens a step: accept lengths that are nearer to each other are alike
 
 
@@ -99,12 +101,16 @@ def instance_row(one: InstanceView, space: Space, *, marked: bool, badge: bool, 
 
 
 def engine_words(one: InstanceView) -> str:
-    """Return ``SGLang 0.5.12``, of a foreign container its image."""
-    tag = one.image.rpartition(":")[2] if ":" in one.image.rpartition("/")[2] else ""
+    """Return ``SGLang 0.5.12``, of a foreign container its image. The version is what its log says, else its image's tag where
+    that looks like one."""
     if one.engine is None:
         return one.image.rpartition("/")[2]
     name = engines.title(one.engine)
-    return f"{name} {tag.removeprefix('v')}" if tag[:2].strip("v")[:1].isdigit() else name
+    version = next((fact.value for fact in one.facts if fact.name is FactName.ENGINE_VERSION), None)
+    if version is not None and " " not in version:  # SGLang's log only tells what it is like
+        return f"{name} {version}"
+    tag = one.image.rpartition(":")[2] if ":" in one.image.rpartition("/")[2] else ""
+    return f"{name} {tag.removeprefix('v')}" if _VERSION_TAG.match(tag) else name
 
 
 def failure_rows(one: InstanceView, seen: Glance, space: Space) -> list[Row]:

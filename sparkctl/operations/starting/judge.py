@@ -6,11 +6,13 @@ exit code, which lies often (SGLang kills itself with 137 on a clean stop, vLLM 
 
 from __future__ import annotations
 
+import signal
+
 from sparkctl.core import verdicts
 from sparkctl.core.edits import edit
 from sparkctl.core.log_seen import Seen
 from sparkctl.core.reading import LogReader
-from sparkctl.engines.base import Engine
+from sparkctl.engines.base import Engine, Weight
 from sparkctl.errors import DiskFull, DockerDenied, DockerError, ImageMissing, NoGpuRuntime, PortBusy
 from sparkctl.model.container import Container
 from sparkctl.model.guard import DEFAULT_FLOOR, GuardReading, Receipt
@@ -29,7 +31,7 @@ _REFUSALS = (
     (DiskFull, Cause.DISK_FULL),
     (DockerDenied, Cause.PERMISSION),
 )
-_SIGKILL = 137
+_SIGINT, _SIGKILL, _SIGTERM = 130, 137, 143
 _HIGH_FLOOR = 16 * DEFAULT_FLOOR  # bytes: over it the floor itself is the reason, not what the engine takes
 _BEFORE = 10.0  # seconds before the guard's act in which the fall is looked for
 
@@ -39,17 +41,20 @@ def of_end(plan: LaunchPlan, log: LogReader, container: Container | None, again:
 
     ``again`` is the command that starts it once more.
     """
+    again = again or f"sparkctl up {plan.profile} --node {plan.node}"
     if container is None:
         return Verdict(
             Cause.STOPPED_BY_OTHERS,
             f"The container {plan.container_name} was removed while it started.",
             verdicts.last_line(log.latest),
-            f"Somebody ran docker rm, or another tool did. Ask, then: {again or f'sparkctl up {plan.profile} --node {plan.node}'}",
+            f"Somebody ran docker rm, or another tool did. Ask, then: {again}",
         )
     ended = Evidence(_state_sentence(container), "docker")
     if container.oom_killed:
         return _limit_kill(plan, log, ended)
-    return verdicts.of_log(log, plan, (ended,)) or _by_exit_code(plan, log, container, ended)
+    if log.stopped is not None and not _has_named_cause(log):
+        return _of_stop(plan, log, container, ended, again)
+    return verdicts.of_log(log, plan, (ended,)) or _by_exit_code(plan, log, container, ended, again)
 
 
 def of_refusal(plan: LaunchPlan, engine: Engine, error: DockerError, again: str, *, old_is_gone: bool) -> Verdict:
@@ -177,32 +182,62 @@ def _limit_kill(plan: LaunchPlan, log: LogReader, ended: Evidence) -> Verdict:
     )
 
 
-def _by_exit_code(plan: LaunchPlan, log: LogReader, container: Container, ended: Evidence) -> Verdict:
-    last = log.last_error or log.latest
-    evidence = (*(verdicts.line(last) if log.last_error else verdicts.last_line(last)), ended)
+def _has_named_cause(log: LogReader) -> bool:
+    """Tell whether a line names what went wrong, more than that something did."""
+    return log.root is not None and log.root.failure is not None and log.root.failure.weight >= Weight.LIKELY
+
+
+def _by_exit_code(plan: LaunchPlan, log: LogReader, container: Container, ended: Evidence, again: str) -> Verdict:
     look = f"sparkctl logs {plan.instance} --node {plan.node}"
-    if container.exit_code == 0:
+    code = container.exit_code
+    if code in (_SIGINT, _SIGTERM) and log.last_words is None:
+        return _of_stop(plan, log, container, ended, again)
+    if code == 0:
         return Verdict(
             Cause.EXITED,
             f"{plan.instance} ended by itself, with exit code 0, before it was ready.",
             (*(verdicts.line(log.last_error) if log.last_error else ()), *verdicts.last_line(log.latest), ended),
             f"An engine that nobody stopped and that ends with 0 has crashed inside. Its log: {look}",
         )
-    if container.exit_code == _SIGKILL and log.last_words is None:
+    if code == _SIGKILL and log.last_words is None:
         return Verdict(
             Cause.KILLED,
-            f"{plan.instance} was killed (SIGKILL) without a word of that in its log.",
+            f"{plan.instance} was killed (SIGKILL) {_while(log)}, and nothing in its log says by whom.",
             (ended, *verdicts.last_line(log.latest)),
-            "Either somebody stopped it, or the machine ran out of memory. "
+            "Either somebody killed it, or the machine ran out of memory. "
             f"On {plan.node}: sudo dmesg -T | grep -iE 'oom|killed process'",
         )
-    what = f": {last.text}" if last else ", without a word in its log"
+    what = f": {log.last_error.text}" if log.last_error else ", and no line of its log says why"
     return Verdict(
         Cause.CRASHED,
-        shorten(f"{plan.instance} ended with exit code {container.exit_code}{what}", _WIDTH),
-        evidence,
+        shorten(f"{plan.instance} ended with exit code {_spoken_code(code)}{what}", _WIDTH),
+        (*(verdicts.line(log.last_error) if log.last_error else verdicts.last_line(log.latest)), ended),
         f"The whole log: {look}",
     )
+
+
+def _of_stop(plan: LaunchPlan, log: LogReader, container: Container, ended: Evidence, again: str) -> Verdict:
+    """Return the verdict on a start that ended because it was asked to: by its own words, or by the signal alone."""
+    return Verdict(
+        Cause.STOPPED_BY_OTHERS,
+        f"Somebody stopped {plan.instance} {_while(log)}: it was sent a signal to end "
+        f"(exit code {_spoken_code(container.exit_code)}), and did not fail by itself.",
+        (*verdicts.line(log.stopped), ended, *verdicts.last_line(log.latest)),
+        f"docker stop and a shutdown of {plan.node} do that. Ask who did, then: {again}",
+    )
+
+
+def _while(log: LogReader) -> str:
+    """Return in words how far the start was."""
+    return f"while it was {log.phase}" + (f" ({log.step.name})" if log.step else "")
+
+
+def _spoken_code(code: int | None) -> str:
+    """Return an exit code, with the signal that it stands for."""
+    try:
+        return str(code) if code is None or code <= 128 else f"{code}, {signal.Signals(code - 128).name}"
+    except ValueError:
+        return str(code)
 
 
 def _state_sentence(container: Container) -> str:

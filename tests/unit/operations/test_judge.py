@@ -182,3 +182,46 @@ def test_what_docker_refuses_has_its_cause_by_kind_or_by_its_words(
     assert [(proof.text, proof.origin) for proof in verdict.evidence] == [(error.message, "docker")]
     assert verdict.summary.endswith("The one that ran before was stopped.")
     assert verdict.remedy
+
+
+# what ended on request
+
+HARMLESS = (
+    "(APIServer pid=1) WARNING 11-22 10:00:01 [system_utils.py:265] Found ulimit of 20000 and failed to automatically "
+    "increase with error current limit exceeds maximum limit."
+)
+
+
+def test_a_warning_is_never_why_it_ended(plan: LaunchPlan, read: Reader, container: Make) -> None:
+    for code, cause in ((137, Cause.KILLED), (1, Cause.CRASHED), (139, Cause.CRASHED), (143, Cause.STOPPED_BY_OTHERS)):
+        verdict = judge.of_end(plan, read(HARMLESS), ended(container, code))
+        assert verdict.cause is cause, code
+        assert "ulimit" not in verdict.summary
+        assert all(one.origin in ("docker", LAST_LINE) for one in verdict.evidence), "the last line proves nothing"
+    assert "no line of its log says why" in judge.of_end(plan, read(HARMLESS), ended(container, 1)).summary
+    assert "139, SIGSEGV" in judge.of_end(plan, read(HARMLESS), ended(container, 139)).summary
+
+
+def test_a_start_that_was_sent_a_signal_to_end_was_stopped_by_somebody(
+    plan: LaunchPlan, read: Reader, container: Make
+) -> None:
+    interrupted = ("Traceback (most recent call last):", '    raise KeyboardInterrupt("terminated")')
+    for last, code in (("KeyboardInterrupt: terminated", 130), ("KeyboardInterrupt", 1), ("SIGTERM received.", 137)):
+        verdict = judge.of_end(plan, read(HARMLESS, *interrupted, last), ended(container, code), "sparkctl up it")
+        assert verdict.cause is Cause.STOPPED_BY_OTHERS, last
+        assert verdict.summary.startswith(f"Somebody stopped {plan.instance} while it was loading")
+        assert verdict.evidence[0].text == last
+        assert verdict.remedy.endswith("sparkctl up it")
+    for code in (130, 143):
+        assert judge.of_end(plan, read("Load weight begin."), ended(container, code)).cause is Cause.STOPPED_BY_OTHERS
+
+
+def test_a_cause_that_has_a_name_stands_whatever_signal_ended_it(
+    plan: LaunchPlan, read: Reader, container: Make
+) -> None:
+    for code in (130, 137, 143):
+        log = read("Load weight begin.", OOM, "SIGTERM received. Draining requests and shutting down...")
+        assert judge.of_end(plan, log, ended(container, code)).cause is Cause.CUDA_OUT_OF_MEMORY
+    limited = replace(plan, options=(("memory", "64m"),))
+    oom = judge.of_end(limited, read("KeyboardInterrupt"), ended(container, 137, oom_killed=True))
+    assert oom.cause is Cause.HOST_OOM_KILL

@@ -29,7 +29,7 @@ from sparkctl.present.happened import Happening
 from sparkctl.present.overview import LastLine, Scene, overview
 from sparkctl.present.spans import Tone, text, width
 from sparkctl.present.tile import Tile
-from sparkctl.present.tile_parts import Space, uses_row
+from sparkctl.present.tile_parts import Space, engine_words, uses_row
 
 NODE = NodeName("spark1")
 NOW = 1000.0
@@ -371,3 +371,17 @@ def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> Non
     assert text(uses_row(one, Space(58)) or ()) == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
     assert text(uses_row(one, Space(56, True)) or ()).startswith("uses    ! Marlin fallback")
     assert uses_row(replace(one, facts=()), Space(56)) is None
+
+
+def test_the_engines_version_is_what_its_log_says_and_a_bare_number_is_none() -> None:
+    one = replace(READY, image="own/vllm:1", engine="vllm", facts=())
+    assert engine_words(one) == "vLLM"
+    told = replace(one, facts=(EngineFact(FactName.ENGINE_VERSION, "0.32.0"),))
+    assert engine_words(told) == "vLLM 0.32.0"
+    like = replace(
+        one,
+        image="lmsys/sglang:v0.5.12",
+        engine="sglang",
+        facts=(EngineFact(FactName.ENGINE_VERSION, "0.5.12 or like it"),),
+    )
+    assert engine_words(like) == "SGLang 0.5.12"
