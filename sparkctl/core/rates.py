@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from sparkctl.model.metrics import Acceptance, EngineMetrics, Estimator, Histogram, Quantiles
 
 
+_HEALTH_CHECKS = 4.0  # a second: each takes SGLang one, and there are a few who ask
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """One reading of /metrics, at monotonic seconds."""
@@ -37,6 +40,12 @@ def gain(before: float | None, now: float | None) -> float | None:
     return None if before is None or now is None else now - before
 
 
+def reads_prompts(before: EngineMetrics, now: EngineMetrics, seconds: float) -> bool:
+    """Say whether more prompt tokens were read in so many seconds than whoever asks for its health makes an engine read."""
+    prompted = gain(before.prompt_tokens, now.prompt_tokens) or 0.0
+    return prompted > now.health_tokens * (1 + _HEALTH_CHECKS * seconds)
+
+
 class Change:
     """The stretch from the first to the last of two or more readings."""
 
@@ -44,7 +53,8 @@ class Change:
         self._readings = readings
         self.first, self.last = readings[0].metrics, readings[-1].metrics
         self.seconds = readings[-1].when - readings[0].when
-        self.generated = gain(self.first.generation_tokens, self.last.generation_tokens)
+        made = gain(self.first.generation_tokens, self.last.generation_tokens)
+        self.generated = None if made is None else made + (gain(self.first.first_tokens, self.last.first_tokens) or 0.0)
         self.prompted = gain(self.first.prompt_tokens, self.last.prompt_tokens)
         self.passes = gain(self.first.passes, self.last.passes)
         self.accepted = gain(self.first.accepted_tokens, self.last.accepted_tokens)
@@ -53,6 +63,10 @@ class Change:
     def per_second(self, amount: float | None) -> float | None:
         """Return the amount per second of the stretch."""
         return None if amount is None else amount / self.seconds
+
+    def reads_prompts(self) -> bool:
+        """Say whether prompts were read, beside those of health checks."""
+        return reads_prompts(self.first, self.last, self.seconds)
 
     def generation_rate(self) -> float | None:
         """Return tokens/s of all requests together.

@@ -335,7 +335,7 @@ class LogReader:
 
     def _is_at_work(self, text: str) -> bool:
         told = self.engine.stats(text)
-        return told is not None and told.kind is not LineKind.PREFILL  # a warm-up is that
+        return told is not None and told.kind not in (LineKind.PREFILL, LineKind.HEALTH)  # a warm-up is that
 
     def _begin(self, line: LogLine, begin: str) -> None:
         """A start begins. Where one has begun before, what was read is of an earlier run."""

@@ -30,6 +30,7 @@ class Session:
         self.docker = Docker(self.link)
         self.is_over = False
         self.home: str | None = None  # of the node's user, once a look has told
+        self.seen_ready: dict[str, float | None] = {}  # container id: when it was started that was found ready then
         self._reporting: list[Callable[[], None]] = []
 
     def report_to(self, emit: Callable[[NodeStateChanged], None]) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sparkctl.core.pulse import Pulse
-from sparkctl.core.rates import Change, Reading, gain, restarted, stepped
+from sparkctl.core.rates import Change, Reading, reads_prompts, restarted, stepped
 from sparkctl.model.metrics import Acceptance, Activity, EngineMetrics, Estimator, Numbers
 
 # Speculative decoding comes in bursts: over 1 s its figures jump between zero and too high.
 WINDOW = 10.0
+_LONGEST_STEP = 1.0  # seconds
 
 
 class MetricsWindow:
@@ -27,6 +28,8 @@ class MetricsWindow:
         self._pulse = Pulse()
         self._stirred = 0.0  # when the engine last gave a sign of work, or was first seen
         self._prompts: float | None = None  # prompt tokens at the last beat
+        self._has_stood = False  # no token was counted for longer than a step takes, since the last beat
+        self._is_coarse = False  # its token counter was seen to move in strides
 
     def add(self, when: float, metrics: EngineMetrics) -> None:
         """Take a reading at monotonic seconds. One that is not later than the last is not taken."""
@@ -37,18 +40,24 @@ class MetricsWindow:
             self._readings.clear()
             self._pulse = Pulse()
             self._stirred, self._prompts = when, None
+            self._has_stood = self._is_coarse = False
         else:
-            self._feel(when, last.metrics, metrics)
+            self._feel(last, Reading(when, metrics))
         self._readings.append(Reading(when, metrics))
         while when - self._readings[0].when > 3 * self.seconds:
             self._readings.popleft()
 
-    def _feel(self, when: float, before: EngineMetrics, now: EngineMetrics) -> None:
-        if stepped(before, now):
-            self._pulse.beat(when, unbroken=self._prompts is not None and self._prompts == now.prompt_tokens)
-            self._stirred, self._prompts = when, now.prompt_tokens
-        elif gain(before.prompt_tokens, now.prompt_tokens):
-            self._stirred = when
+    def _feel(self, before: Reading, now: Reading) -> None:
+        seconds, prompts = now.when - before.when, now.metrics.prompt_tokens
+        if stepped(before.metrics, now.metrics):
+            unbroken = self._prompts is not None and self._prompts == prompts  # no request began: there was no idling
+            self._is_coarse = self._is_coarse or (unbroken and self._has_stood)
+            self._pulse.beat(now.when, unbroken=unbroken)
+            self._stirred, self._prompts, self._has_stood = now.when, prompts, False
+            return
+        self._has_stood = self._has_stood or seconds > _LONGEST_STEP
+        if reads_prompts(before.metrics, now.metrics, seconds):
+            self._stirred = now.when
 
     def numbers(self, now: float) -> Numbers:
         """Return the figures as of ``now``; all are None where nothing is known."""
@@ -74,10 +83,12 @@ class MetricsWindow:
 
     def _in_strides(self, change: Change, stretch: Sequence[Reading]) -> Numbers:
         newest, when = change.last, stretch[-1].when
-        resting = newest.running == 0 and not newest.waiting and not newest.generation_rate
-        if self._pulse.alive(when, self.seconds) and not resting:
-            return self._decoding_in_strides(change)
-        if change.prompted:
+        is_exact = newest.counts_steps and not self._is_coarse and change.generated is not None
+        # The gauge of its speed may stand at its last value for ever: where every step is counted it proves nothing.
+        resting = newest.running == 0 and not newest.waiting and (is_exact or not newest.generation_rate)
+        if change.generated if is_exact else self._pulse.alive(when, self.seconds) and not resting:
+            return self._decoding_in_strides(change, is_exact=is_exact)
+        if change.reads_prompts():
             return replace(_common(change), activity=Activity.PREFILL, generation_rate=0.0)
         if resting:
             return _idle(change)
@@ -86,18 +97,19 @@ class MetricsWindow:
         # Its gauges froze with the last step: they are of another time.
         return replace(_idle(change), running=None, waiting=None, kv_usage=None, kv_tokens=None)
 
-    def _decoding_in_strides(self, change: Change) -> Numbers:
+    def _decoding_in_strides(self, change: Change, *, is_exact: bool) -> Numbers:
         newest = change.last
-        # The engine's own average over its last stride is exact; so few strides fit into a window that differences
-        # of its counter are not.
+        # Of a counter that moves in strides too few fit into a window: the engine's own average over its last stride is
+        # nearer to the truth then.
         rate = newest.generation_rate if self._pulse.trusted else None
+        rate = change.generation_rate() if is_exact else rate
         batch, length = change.batch(), newest.accept_length
         steps = None if rate is None or batch is None else rate / (length or 1.0) / batch
         acceptance = None if length is None else Acceptance(length, newest.accept_rate, None, Estimator.GAUGE)
         return replace(
             _common(change),
             activity=Activity.DECODING,
-            estimator=Estimator.GAUGE,
+            estimator=Estimator.COUNTERS if is_exact else Estimator.GAUGE,
             generation_rate=rate,
             steps=steps,
             acceptance=acceptance,
@@ -119,7 +131,7 @@ def _live(change: Change) -> Numbers:
         )
     if change.last.at_request_end and change.passes is None and change.last.running:
         return seen  # tokens may well come: they are counted when the request ends
-    if change.prompted or change.last.running:
+    if change.reads_prompts() or change.last.running:
         return replace(seen, activity=Activity.PREFILL, generation_rate=0.0)
     return _idle(change)
 
@@ -138,7 +150,8 @@ def _common(change: Change) -> Numbers:
 
 
 def _idle(change: Change) -> Numbers:
-    return replace(_common(change), activity=Activity.IDLE, generation_rate=0.0, steps=0.0, batch=None)
+    idle = replace(_common(change), activity=Activity.IDLE, generation_rate=0.0, steps=0.0, batch=None)
+    return replace(idle, prompt_rate=0.0, prefix_hit_rate=None) if change.last.health_tokens else idle
 
 
 def _gauges(metrics: EngineMetrics) -> Numbers:

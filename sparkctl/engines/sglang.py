@@ -70,6 +70,7 @@ _CHAINS = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "FROZEN_KV_MTP")  # the dra
 _PASSES = {"NGRAM": 0, "DFLASH": 1}  # no draft model; a whole block of drafts in one go
 
 _BATCH = re.compile(r"(?P<kind>Decode|Prefill) batch(?: \[\d+\])?[,.] ?")
+_OF_A_PROMPT = ("#new-seq", "#new-token", "#cached-token", "#running-req")
 _REALTIME = "sglang:realtime_tokens_total"
 _SERIES = (
     "sglang:generation_tokens_total",
@@ -177,6 +178,7 @@ class SGLang:
         read = _exposition.parse(page, _SERIES).one_rank()
         queries, hits = _prefix(read)
         length = read.positive_mean("sglang:spec_accept_length")
+        ttft = read.histogram("sglang:time_to_first_token_seconds")
         return EngineMetrics(
             generation_tokens=_tokens(read, "decode", "sglang:generation_tokens_total"),
             prompt_tokens=_tokens(read, "prefill_compute", "sglang:prompt_tokens_total"),
@@ -190,9 +192,14 @@ class SGLang:
             accept_length=length,
             # 0 is also what the gauge shows without speculation; beside an accept length it means what it says.
             accept_rate=None if length is None else read.fullest("sglang:spec_accept_rate"),
-            ttft=read.histogram("sglang:time_to_first_token_seconds"),
+            ttft=ttft,
             inter_token=read.histogram("sglang:inter_token_latency_seconds"),
             in_strides=True,
+            # In 0.5.12 and 0.5.23 this one counter is written at every step; the first token of a request, which comes of its
+            # prompt, is not in it. Those of health checks are neither there nor in the histogram.
+            counts_steps=bool(read.values(_REALTIME)),
+            first_tokens=None if ttft is None or not read.values(_REALTIME) else ttft.count,
+            health_tokens=1.0,
         )
 
     def stats(self, line: str) -> StatsLine | None:
@@ -203,8 +210,11 @@ class SGLang:
         said = fields(line[head.end() :])
         usages = (number(value) for key, value in said.items() if key.endswith("usage"))
         tokens = said.get("#token") or said.get("#full token")
+        kind = LineKind.DECODE if head["kind"] == "Decode" else LineKind.PREFILL
+        if kind is LineKind.PREFILL and [number(said.get(key)) for key in _OF_A_PROMPT] == [1, 1, 0, 0]:
+            kind = LineKind.HEALTH
         return StatsLine(
-            LineKind.DECODE if head["kind"] == "Decode" else LineKind.PREFILL,
+            kind,
             generation_rate=number(said.get("gen throughput (token/s)")),
             running=number(said.get("#running-req")),
             waiting=number(said.get("#queue-req")),

@@ -73,6 +73,7 @@ class EngineMetrics:
 
     # counters
     generation_tokens: float | None = None
+    first_tokens: float | None = None  # each request's first, where generation_tokens leaves it out
     prompt_tokens: float | None = None
     prefix_queries: float | None = None
     prefix_hits: float | None = None
@@ -95,7 +96,9 @@ class EngineMetrics:
     inter_token: Histogram | None = None  # with speculation: between steps, not tokens
     # what the engine says of these figures
     started: float | None = None  # unix seconds of the process that counts; another value is another process
-    in_strides: bool = False  # counters and gauges move only every so many steps, and gauges freeze when load stops
+    in_strides: bool = False  # gauges move only every so many steps, and freeze when load stops
+    counts_steps: bool = False  # with in_strides: its token counter moves with every step, though its gauges do not
+    health_tokens: float = 0.0  # prompt tokens that its answer to a health check costs: that is a generation of its own
     at_request_end: bool = False  # the token counters move when a request ends, all of its tokens at once
 
     def counters(self) -> tuple[float | None, ...]:
@@ -120,6 +123,7 @@ class LineKind(StrEnum):
 
     DECODE = "decode"
     PREFILL = "prefill"
+    HEALTH = "health"  # a prompt of one token: what its answer to a health check reads
     SPECULATION = "speculation"
     REQUEST = "request"  # told once, at the end of a request
 

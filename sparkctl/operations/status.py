@@ -14,6 +14,7 @@ from sparkctl.core.parts import with_heads
 from sparkctl.core.session import Session
 from sparkctl.core.store import InstanceView, NodeView
 from sparkctl.core.together import together
+from sparkctl.engines.questions import quiet_questions
 from sparkctl.errors import DockerError, NodeError, NoSuchContainer
 from sparkctl.model.container import Container
 from sparkctl.model.memory import Memory
@@ -31,7 +32,7 @@ from sparkctl.wire.link import state_of
 if TYPE_CHECKING:
     from sparkctl.core.reading import LogReader
 
-_TAIL = 400
+_TAIL, _SHORT_TAIL = 400, 60  # lines
 _HEALTH_TIMEOUT = 5.0
 _SIGKILLED = 137
 _BY_SIGNAL = (130, _SIGKILLED, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
@@ -162,12 +163,46 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
     rule = rule_of(container)
     if rule is None:
         return Phase.UNKNOWN, None, "its labels do not say when it is ready"
+    quiet = await _asked_quietly(session, container, rule)
+    if quiet is not None:
+        return quiet, None, None if quiet is Phase.READY else "it was asked to stop"
     answer = await readiness.health(session.link, Service(port_of(container), rule), _HEALTH_TIMEOUT)
     if answer.good and rule.health is not None:
+        await _remember_ready(session, container, rule)
         return Phase.READY, None, None
     # Secrets are looked up only where the engine has said something: status of what is ready stays quick.
     why_not = answer.told(await session.docker.secrets(container.id)) if answer.said else answer.what
     return await _phase_by_log(session, container, rule, why_not)
+
+
+async def _asked_quietly(session: Session, container: Container, rule: ReadyRule) -> Phase | None:
+    """Return the phase of an engine whose health path would make it generate, by what makes it generate nothing.
+
+    None where that does not prove it: then the health path has to be asked. A version without a quiet path for readiness is
+    asked whether it is alive, once it was found ready; that it stops, only its log tells.
+    """
+    port = port_of(container)
+    paths = quiet_questions(container.label(Label.ENGINE) or "", rule.health or "")
+    if paths is None or port is None:
+        return None
+    if container.id not in session.seen_ready:
+        status = await readiness.quiet_status(session.link, port, paths.ready, _HEALTH_TIMEOUT)
+        return Phase.READY if status is not None and 200 <= status < 300 else None
+    status = await readiness.quiet_status(session.link, port, paths.alive, _HEALTH_TIMEOUT)
+    begun = (await session.docker.inspect(container.id)).started
+    if not readiness.is_alive(status) or session.seen_ready[container.id] != begun:
+        del session.seen_ready[container.id]
+        return None
+    log = await _tail(session, container, rule, _SHORT_TAIL)
+    if log is not None and log.fatal is not None:
+        return None
+    return Phase.STOPPING if log is not None and log.stopped is not None else Phase.READY
+
+
+async def _remember_ready(session: Session, container: Container, rule: ReadyRule) -> None:
+    """Keep that it was found ready, where asking again would make it generate again."""
+    if quiet_questions(container.label(Label.ENGINE) or "", rule.health or "") is not None:
+        session.seen_ready[container.id] = (await session.docker.inspect(container.id)).started
 
 
 async def _stopped_by_guard(session: Session, container: Container) -> str | None:
@@ -228,7 +263,7 @@ async def _was_asked_to_stop(session: Session, container: Container) -> bool:
     return log.stopped is not None or (container.exit_code != _SIGKILLED and log.last_words is None)
 
 
-async def _tail(session: Session, container: Container, rule: ReadyRule) -> LogReader | None:
+async def _tail(session: Session, container: Container, rule: ReadyRule, lines: int = _TAIL) -> LogReader | None:
     """Read the last of its log, None where its engine is not known; the imports wait, as mostly this is not needed."""
     from sparkctl.core.reading import LogReader
     from sparkctl.engines import load, names
@@ -240,7 +275,7 @@ async def _tail(session: Session, container: Container, rule: ReadyRule) -> LogR
     log = LogReader(load(engine), rule)
     # Of one that was started again, what its log says of before is not what it does now.
     begun = (await session.docker.inspect(container.id)).started
-    async with aclosing(LogFollower(session.link, container.id, since=begun, tail=_TAIL).read()) as batches:
+    async with aclosing(LogFollower(session.link, container.id, since=begun, tail=lines).read()) as batches:
         async for batch in batches:
             log.read(batch)
     return log

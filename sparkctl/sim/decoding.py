@@ -68,6 +68,7 @@ class Decoding:
         self.pace = pace
         self.background = 0  # requests always running
         self.served = 0  # requests running for somebody
+        self.health_checks = 0  # those that made an engine at rest generate
         self.kv_tokens = 1
         self.stride: Counts | None = None
         self._written = 0.0  # tokens of the steady load

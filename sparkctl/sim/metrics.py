@@ -104,11 +104,21 @@ def _sglang(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
         ("sglang:spec_accept_rate", "gauge", rate),
         ("sglang:prompt_tokens_total", "counter", counts.prompt // 1),
         ("sglang:generation_tokens_total", "counter", counts.generated // 1),
-        ('sglang:realtime_tokens_total|mode="decode"', "counter", counts.generated // 1),
+        *_realtime(decoding, counts),
         ("sglang:num_requests_total", "counter", float(counts.requests)),
         ("sglang:weight_memory_usage_gb", "gauge", launch.weights / GIB),
     ]
     return rows + _latencies("sglang:", launch, counts)
+
+
+def _realtime(decoding: Decoding, counts: Counts) -> Rows:
+    """Return what is counted at every step: a request's first token, which comes of its prompt, is not."""
+    modes = {
+        "prefill_compute": counts.prompt - counts.cached + decoding.health_checks,
+        "prefill_cache": counts.cached,
+        "decode": max(0.0, counts.generated - counts.requests),
+    }
+    return [(f'sglang:realtime_tokens_total|mode="{mode}"', "counter", tokens // 1) for mode, tokens in modes.items()]
 
 
 def _llama(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:

@@ -16,6 +16,10 @@ from sparkctl.sim.metrics import exposition
 from sparkctl.sim.node import Fault
 
 WORDS = (" Paris", ",", " a", " city", " on", " the", " Seine", ",", " known", " for", " its", " bridges", ".")
+_HEALTH_PREFILL = (
+    "Prefill batch, #new-seq: 1, #new-token: 1, #cached-token: 0, token usage: 0.00, #running-req: 0, #queue-req: 0, "
+    "#pending-token: 0, cuda graph: False, input throughput (token/s): 0.16"
+)
 COMPLETIONS = {"/v1/completions": False, "/v1/chat/completions": True}
 
 
@@ -40,7 +44,7 @@ class Serving:
         return reply
 
     async def _answer(self, request: Request) -> Reply:
-        if request.path == "/health":
+        if request.path == "/health" or (request.path == "/health_generate" and self.launch.kind is Kind.SGLANG):
             return await self._health()
         if self.launch.kind is Kind.LLAMA and not self.ready:
             return _error(503, "Loading model", "unavailable_error")
@@ -60,6 +64,9 @@ class Serving:
         if not self.ready:
             loading = {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}
             return json_reply(loading, 503) if self.launch.kind is Kind.LLAMA else Reply(503)
+        if self.launch.kind is Kind.SGLANG and not self.decoding.running:
+            self.decoding.health_checks += 1  # one token of a prompt, and one that nobody counts
+            self._say(_HEALTH_PREFILL)
         return json_reply({"status": "ok"}) if self.launch.kind is Kind.LLAMA else Reply(200)
 
     def _facts(self, path: str) -> Reply:
@@ -84,6 +91,8 @@ class Serving:
             return Reply(body=b"<!DOCTYPE html><title>docs</title>", type="text/html; charset=utf-8")
         if path == "/version" and launch.kind is Kind.VLLM:
             return json_reply({"version": "0.19.1"})
+        if path in ("/model_info", "/get_model_info") and launch.kind is Kind.SGLANG:
+            return json_reply({"model_path": launch.model, "is_generation": True})
         if path in ("/server_info", "/get_server_info") and launch.kind is Kind.SGLANG:
             state = {
                 "last_gen_throughput": self.decoding.rate,

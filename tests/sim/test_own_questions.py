@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sparkctl.core.clock import SystemClock
 from sparkctl.core.config import load_config
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
@@ -15,12 +17,16 @@ from sparkctl.core.own_questions import MARK
 from sparkctl.core.session import Session
 from sparkctl.model.events import Event, LogArrived
 from sparkctl.model.log import LogLine
+from sparkctl.model.metrics import Numbers
 from sparkctl.model.node import Node
+from sparkctl.model.phase import Phase
 from sparkctl.operations.down import DownRequest, down
 from sparkctl.operations.following.follow import listing
 from sparkctl.operations.following.inspecting import Inspections
+from sparkctl.operations.following.liveness import is_idle
 from sparkctl.operations.following.numbers import Meters
 from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.operations.status import status
 from sparkctl.sim import SimulatedSparks
 from sparkctl.wire import http
 from tests.sim.clients import FAST
@@ -108,3 +114,87 @@ async def test_the_saved_log_is_whole_and_shown_without_them(sparks: SimulatedSp
     assert not any(MARK in line.text for line in await lines(logs(ctx, LogsRequest(INSTANCE, [node]))))
     whole = await lines(logs(ctx, LogsRequest(INSTANCE, [node], everything=True)))
     assert sum(MARK in line.text for line in whole) == kept
+
+
+class Ahead(SystemClock):
+    """The true clock, and as far ahead of it as the test wants."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.seconds
+
+
+async def watched(sparks: SimulatedSparks, ask: Callable[[Session, int], Awaitable[None]] | None = None) -> Numbers:
+    """Watch the SGLang of the first Spark at rest for a minute as the panel does, and return its last figures."""
+    (process,) = sparks.docker["spark1"].running.values()
+    process.decoding.background = 0
+    process.serving.launch = replace(process.serving.launch, metrics=True)
+    clock = Ahead()
+    async with Session(load_config(sparks.config_path).nodes[0], None, clock) as session:
+        await session.link.connect()
+        inspections, meters = Inspections(session), Meters(session)
+        for _ in range(20):
+            clock.seconds += 3.0
+            (one,) = (await listing(session, inspections)).instances
+            assert one.phase is Phase.READY
+            if ask is not None:
+                await ask(session, one.port or 0)
+            await meters.read([one])
+        numbers = meters.told(0.0)[one.container_id or ""].numbers
+        await meters.aclose()
+    assert numbers is not None
+    return numbers
+
+
+async def test_an_engine_that_only_we_ask_is_idle_and_generates_nothing_for_it(sparks: SimulatedSparks) -> None:
+    (process,) = sparks.docker["spark1"].running.values()
+    assert process.launch.kind == "sglang"
+    numbers = await watched(sparks)
+    assert is_idle(numbers), numbers
+    assert process.decoding.health_checks <= 1, "until it was found ready, and never again"
+
+
+async def test_an_engine_that_anybody_asks_for_its_health_is_idle(sparks: SimulatedSparks) -> None:
+    async def ask(session: Session, port: int) -> None:
+        for path in (
+            "/health",
+            "/health_generate",
+            "/health",
+        ):  # a load balancer, Docker's health check, another operator
+            assert (await http.request(session.link, port, "GET", path)).ok
+
+    numbers = await watched(sparks, ask)
+    (process,) = sparks.docker["spark1"].running.values()
+    assert process.decoding.health_checks > 20
+    assert is_idle(numbers), numbers
+    assert numbers.prompt_rate == 0
+
+
+async def test_status_says_that_a_ready_engine_stops_once_its_log_says_so(
+    sparks: SimulatedSparks, ctx: Context
+) -> None:
+    """By whichever way: the first Spark's SGLang answers on while it drains, the second's vLLM has closed its port."""
+    nodes = load_config(sparks.config_path).nodes
+    (sglang,), (vllm,) = (sparks.docker[node.name].running.values() for node in nodes)
+    assert all(view.is_well for view in await status(ctx, nodes))
+    async with Session(nodes[0]) as session:
+        await session.link.connect()
+        inspections = Inspections(session)
+        assert [one.phase for one in (await listing(session, inspections)).instances] == [Phase.READY]
+        line = (
+            "[2026-11-22 10:05:00] SIGTERM received. signum=None frame=None. Draining requests and shutting down...\n"
+        )
+        sglang._write(line, "stderr")
+        assert [one.phase for one in (await listing(session, inspections)).instances] == [Phase.STOPPING]
+    vllm.serving.ready = False
+    vllm._write(
+        "(APIServer pid=1) INFO 11-22 10:05:00 [launcher.py:254] [shutdown] API server: shutdown triggered\n", "stdout"
+    )
+    vllm._write("INFO:     Waiting for connections to close. (CTRL+C to force quit)\n", "stderr")
+    (view,) = await status(ctx, nodes[1:])
+    (one,) = view.instances
+    assert one.phase is Phase.STOPPING
+    assert (one.detail or "").startswith("it was asked to stop; ")
+    assert not view.is_well, "`status --check` is not 0"

@@ -58,9 +58,27 @@ async def health(
         return Answer(False, f"GET {path} did not answer within {timeout:.0f} s")
     except (ConnectionError, http.BadAnswer) as broken:
         return Answer(False, f"GET {path}:", said=clean(str(broken)) or "connection closed")
-    if 200 <= response.status < 300 or response.status in _ALIVE:
+    if is_alive(response.status):
         return Answer(True, f"GET {path} answered {response.status}")
     return Answer(False, f"GET {path} answered {response.status}", said=_line(response.body))
+
+
+async def quiet_status(link: Link, port: int, path: str, timeout: float) -> int | None:
+    """Return the status with which an engine answers a path that makes it generate nothing; None without an answer.
+
+    Raises `LinkLost`.
+    """
+    try:
+        return (await ask(link, port, "GET", path, timeout=timeout, manners=Manners(takes_queries=True))).status
+    except LinkLost:
+        raise
+    except (OSError, http.BadAnswer):
+        return None
+
+
+def is_alive(status: int | None) -> bool:
+    """Tell whether a server that answers with this status is up: one that wants an API key is."""
+    return status is not None and (200 <= status < 300 or status in _ALIVE)
 
 
 async def served_model(link: Link, port: int, manners: Manners | None = None) -> str | None:

@@ -65,6 +65,15 @@ def test_a_prompt_is_being_read() -> None:
     assert (seen.activity, seen.prompt_rate, seen.generation_rate) == (Activity.PREFILL, 30, 0)
 
 
+def test_health_checks_are_no_work() -> None:
+    health = StatsLine(LineKind.HEALTH, running=0, prompt_tokens=1, cached_tokens=0)
+    lines = [(float(at), health) for at in range(0, 60, 6)]
+    assert after(*lines).activity is Activity.IDLE
+    assert (
+        after((0, decode(12.7)), (6, decode(12.7)), *((12.0 + at, one) for at, one in lines)).activity is Activity.IDLE
+    )
+
+
 def test_silence_is_idleness_and_holds_nothing() -> None:
     lines = [(0.0, decode(12.7)), (6.0, decode(12.7)), (12.0, decode(12.7))]
     assert after(*lines, at=20).activity is Activity.DECODING

@@ -284,6 +284,65 @@ def test_without_the_counter_a_gauge_written_anew_is_a_step() -> None:
     assert seen.generation_rate == pytest.approx(12.73)
 
 
+# --- SGLang 0.5.12 and later: gauges move in strides, one counter at every step --------------------------------------
+
+
+def counted(decoded: float, first: float = 0, **more: float) -> EngineMetrics:
+    """Three streams; what the gauges say is of the last stride, or of the last prompt."""
+    usual = {"rate": 121.0, "prompts": 100.0, "running": 0, "accept_length": None, "accept_rate": None} | more
+    return replace(sglang(decoded, **usual), counts_steps=True, first_tokens=first, health_tokens=1.0)  # type: ignore[arg-type]
+
+
+def test_a_counter_of_steps_is_the_rate_of_the_window_whatever_the_last_stride_was() -> None:
+    """Bursts and pauses: the gauge said 121 of each stride, which was 81 over all."""
+    window, decoded, prompts, first = MetricsWindow(), 0.0, 100.0, 0.0
+    for second in range(41):
+        if second % 10 < 6 and second:
+            decoded += 135
+        if second % 10 == 0:
+            prompts, first = prompts + 90, first + 3  # a request begins after each pause
+        window.add(second, counted(decoded, first, prompts=prompts, running=second % 3))
+        if second >= 20:
+            seen = window.numbers(second)
+            assert (seen.activity, seen.estimator) == (Activity.DECODING, Estimator.COUNTERS)
+            assert seen.generation_rate == pytest.approx(81, rel=0.18)
+    assert seen.generation_rate == pytest.approx((135 * 6 + 3) / 10, abs=14)
+
+
+def test_the_first_token_of_a_request_is_a_token() -> None:
+    seen = after((0, counted(100, 10)), (10, counted(100, 30, prompts=2000)))
+    assert (seen.activity, seen.generation_rate) == (Activity.DECODING, 2)
+
+
+def test_an_engine_that_is_only_asked_for_its_health_is_idle() -> None:
+    """Each answer reads a prompt of one token, and the gauge of its speed stands where the load left it."""
+    window = MetricsWindow()
+    for second in range(0, 300, 2):
+        load = min(second, 20)
+        window.add(second, counted(240 * load, load, prompts=100 * load + second // 3, running=3 if second < 20 else 0))
+        seen = window.numbers(second)
+        if 2 <= second <= 20:
+            assert seen.activity is Activity.DECODING, second
+        if second > 32:
+            assert (seen.activity, seen.generation_rate, seen.prompt_rate) == (Activity.IDLE, 0, 0), second
+            assert (seen.running, seen.waiting) == (0, 0), "so that its liveness may be asked"
+
+
+def test_a_prompt_being_read_is_more_than_health_checks() -> None:
+    seen = after((0, counted(100)), (4, counted(100, prompts=8292, running=0)))
+    assert (seen.activity, seen.generation_rate) == (Activity.PREFILL, 0)
+
+
+def test_a_counter_that_stands_while_it_decodes_moves_in_strides_and_the_gauge_is_nearer() -> None:
+    """As versions may have it that count once a stride: forty steps of three streams, every 14 s."""
+    window = MetricsWindow()
+    for second in range(0, 120, 2):
+        window.add(second, counted(120 * (second // 14), rate=8.57, running=3))
+        seen = window.numbers(second)
+        if second >= 44:
+            assert (seen.generation_rate, seen.estimator) == (8.57, Estimator.GAUGE), second
+
+
 # --- engines that count at the end of a request (llama-server) ------------------------------------------------------
 
 

@@ -126,7 +126,7 @@ def test_sglang_takes_the_live_counter_and_one_rank_of_each() -> None:
     assert (seen.generation_tokens, seen.prompt_tokens, seen.running) == (409, 219, 3)
     assert (seen.prefix_queries, seen.prefix_hits) == (300, 81)
     assert (seen.generation_rate, seen.accept_length, seen.accept_rate) == (71.92, 2.88, 0.63)
-    assert seen.in_strides
+    assert (seen.in_strides, seen.counts_steps, seen.health_tokens) == (True, True, 1)
 
 
 def test_sglang_sums_data_parallel_parts() -> None:
@@ -137,6 +137,7 @@ def test_sglang_sums_data_parallel_parts() -> None:
 def test_sglang_without_the_live_counter_falls_back_to_the_one_of_ended_requests() -> None:
     older = "\n".join(line for line in SGLANG.splitlines() if "realtime" not in line)
     assert read("sglang", older + "\n").generation_tokens == 500
+    assert not read("sglang", older + "\n").counts_steps
     warmed_up = "\n".join(line for line in SGLANG.splitlines() if 'mode="decode"' not in line)
     assert read("sglang", warmed_up + "\n").generation_tokens is None, "a live counter that has not begun"
 
@@ -207,3 +208,9 @@ def test_any_text_is_read_or_refused(lines: list[tuple[str, str, str]]) -> None:
         except MetricsUnreadable:
             continue
         assert all(value is None or math.isfinite(value) for value in seen.counters())
+
+
+def test_sglang_counts_first_tokens_apart_and_none_of_health_checks() -> None:
+    ttft = 'sglang:time_to_first_token_seconds_bucket{{is_streaming="{0}",le="+Inf"}} {1}\n'
+    seen = read("sglang", SGLANG + ttft.format("true", 50) + ttft.format("false", 4))
+    assert (seen.generation_tokens, seen.first_tokens) == (409, 54)

@@ -151,3 +151,22 @@ def test_llama_lines_told_too_late_or_of_other_things(rest: str) -> None:
 def test_no_line_breaks_the_reading(name: str, parts: list[str]) -> None:
     seen = engines.load(name).stats("".join(parts))
     assert seen is None or isinstance(seen, StatsLine)
+
+
+def test_sglangs_answer_to_a_health_check_is_no_prompt() -> None:
+    """As 0.5.23 prints it of an engine at rest; a prompt of more, or beside others, is one."""
+    line = (
+        "Prefill batch, #new-seq: 1, #new-token: 1, #cached-token: 0, token usage: 0.00, #running-req: 0, #queue-req: 0, "
+        "#pending-token: 0, cpu graph: False, input throughput (token/s): 0.82"
+    )
+    kinds = [
+        engines.load("sglang").stats(line.replace(old, new))
+        for old, new in (("", ""), ("#new-token: 1", "#new-token: 11"), ("#cached-token: 0", "#cached-token: 640"),
+                         ("#running-req: 0", "#running-req: 1"))
+    ]  # fmt: skip
+    assert [one and one.kind for one in kinds] == [
+        LineKind.HEALTH,
+        LineKind.PREFILL,
+        LineKind.PREFILL,
+        LineKind.PREFILL,
+    ]
