@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sparkctl.model.metrics import Acceptance, EngineMetrics, Estimator, Histogram, Quantiles
 
-
 _HEALTH_CHECKS = 4.0  # a second: each takes SGLang one, and there are a few who ask
 
 

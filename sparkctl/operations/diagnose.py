@@ -33,6 +33,7 @@ from sparkctl.operations.logs import find, of_one_start
 from sparkctl.operations.masking import masked
 from sparkctl.operations.starting import judge
 from sparkctl.operations.starting.launched import read_back
+from sparkctl.operations.starting.watch import end_requests
 from sparkctl.wire.logs import LogFollower
 
 _SIGKILLED = 137
@@ -198,7 +199,8 @@ async def _judged(ctx: Context, session: Session, container: Container, engine: 
     if not container.is_alive:
         if container.exit_code == _SIGKILLED:
             receipt = await receipts.of(session, container.id)
-        found = replace(found, verdict=_of_end(container, plan, reading, secrets, start, receipt))
+        requests = await end_requests(session, container)
+        found = replace(found, verdict=_of_end(container, plan, reading, secrets, start, receipt, requests))
     elif reading.reader.fatal is None:
         found = replace(found, verdict=None)  # it lives: an error that it printed was not its end
     if found.verdict is not None:
@@ -217,6 +219,7 @@ def _of_end(
     secrets: frozenset[str],
     start: str | None,
     receipt: Receipt | None,
+    requests: tuple[int, ...] | None,
 ) -> Verdict | None:
     if reading.reader.stopped is not None and reading.reader.end is None and reading.reader.was_ready:
         return None  # it was asked to end, and did
@@ -225,7 +228,7 @@ def _of_end(
         return judge.of_guard(plan, reading.reader, receipt, claim, None if claim is None else _now(plan, claim))
     if container.error:
         container = replace(container, error=redact(container.error, secrets))  # it quotes the command
-    return judge.of_end(plan, reading.reader, container, start or _start(plan))
+    return judge.of_end(plan, reading.reader, container, start or _start(plan), requests)
 
 
 def with_command(verdict: Verdict, plan: LaunchPlan, start: str | None = None) -> Verdict:

@@ -140,9 +140,11 @@ async def _kill(daemon: Dockerd, request: Request, key: str) -> Reply:
     if process is None:
         raise Refusal(409, f"cannot kill container: {key}: container {container.id} is not running")
     if request.query.get("signal", "SIGKILL").removeprefix("SIG") in ("KILL", "9"):
+        daemon.tell("kill", container, signal="9")
         process.kill()
         await container.ended.wait()
     else:
+        daemon.tell("kill", container, signal="15")
         process.terminate()
     return Reply(204)
 
@@ -209,7 +211,10 @@ async def _image(daemon: Dockerd, _request: Request, name: str) -> Reply:
     return json_reply(daemon.node.images.details(name))
 
 
-async def _events(daemon: Dockerd, _request: Request, _key: str) -> Reply:
+async def _events(daemon: Dockerd, request: Request, _key: str) -> Reply:
+    if "until" in request.query:  # the moment it names is over, or nearly
+        wanted = json.loads(request.query.get("filters") or "{}")
+        return Reply(body=daemon.past_events(wanted["container"][0], wanted["event"]), type="application/json")
     return Reply(stream=daemon.events())
 
 

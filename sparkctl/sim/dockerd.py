@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from sparkctl.sim.container import Body, SimContainer
 from sparkctl.sim.fabric import Fabric
@@ -12,6 +12,7 @@ from sparkctl.sim.node import SimNode, Trouble
 from sparkctl.sim.process import EngineProcess
 
 SIGKILLED = 137
+_EVENTS = 256  # that a daemon remembers
 NO_GPU = 'could not select device driver "" with capabilities: [[gpu]]'
 
 
@@ -32,6 +33,7 @@ class Dockerd:
         self.containers: dict[str, SimContainer] = {}  # by id, oldest first
         self.running: dict[str, EngineProcess] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._told: list[Body] = []
         self._listeners: set[asyncio.Queue[Body]] = set()
         self._reaping: set[asyncio.Task[None]] = set()
         self.visitors: Callable[[EngineProcess], Awaitable[None]] | None = None  # whoever comes when an engine is ready
@@ -131,24 +133,32 @@ class Dockerd:
         process = self.running.get(container.id)
         if process is None:
             return
+        self.tell("kill", container, signal="15")
         process.terminate()
         try:
             await asyncio.wait_for(container.ended.wait(), grace / self.node.pace.speed / self.node.clock.rate)
         except TimeoutError:
+            self.tell("kill", container, signal="9")
             process.kill()
             await container.ended.wait()
 
-    def tell(self, action: str, container: SimContainer) -> None:
-        """Let everybody who listens to /events know."""
+    def tell(self, action: str, container: SimContainer, **more: str) -> None:
+        """Let everybody who listens to /events know, now and later."""
         now = self.node.now_ns()
-        attributes = {**container.labels, "image": container.image, "name": container.name}
+        attributes = {**container.labels, "image": container.image, "name": container.name, **more}
         if action == "die":
             attributes["exitCode"] = str(container.exit_code)
         event: Body = {"Type": "container", "Action": action, "scope": "local", "status": action, "id": container.id}
         event |= {"from": container.image, "Actor": {"ID": container.id, "Attributes": attributes}}
         event |= {"time": now // 1_000_000_000, "timeNano": now}
+        self._told = [*self._told, event][-_EVENTS:]
         for queue in self._listeners:
             queue.put_nowait(event)
+
+    def past_events(self, container: str, actions: Sequence[str]) -> bytes:
+        """Return what has happened to a container, one JSON object a line."""
+        found = [event for event in self._told if event["id"] == container and event["Action"] in actions]
+        return b"".join(json.dumps(event).encode() + b"\n" for event in found)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield what happens from now on, one JSON object a line."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
@@ -71,6 +72,18 @@ class Docker:
     async def inspect(self, ref: str) -> Container:
         """Return everything about one container, by id or name. Raises NoSuchContainer."""
         return docker_json.inspected(await self._read(f"/containers/{quote(ref, safe='')}/json"))
+
+    async def end_requests(self, container: Container) -> tuple[int, ...] | None:
+        """Return with which signals Docker was asked to end a container, the first one first; none where it was not asked.
+
+        None where that is not known: Docker remembers a few hundred events, and forgets them when it restarts.
+        """
+        if container.started is None or container.finished is None:
+            return None
+        wanted = quote(json.dumps({"type": ["container"], "container": [container.id], "event": ["kill", "die"]}))
+        span = f"since={int(container.started)}&until={int(container.finished) + 1}"
+        answer = await self._ask(f"/v{await self.api()}/events?{span}&filters={wanted}")
+        return docker_json.end_requests(answer.body) if answer.ok else None
 
     async def secrets(self, ref: str) -> frozenset[str]:
         """Return the secret values in a container's environment and command, for masking whatever it prints."""

@@ -188,3 +188,23 @@ def _text(data: Json, key: str) -> str | None:
 def _number(data: Json, key: str) -> int | None:
     value = data.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def end_requests(events: bytes) -> tuple[int, ...] | None:
+    """Return the signals of a container's `kill` events; None where its `die` is not among them: they may be gone as well."""
+    signals: list[int] = []
+    has_end = False
+    for line in events.splitlines():
+        try:
+            event = parse(line)
+        except ValueError:
+            continue
+        if not isinstance(event, dict):
+            continue
+        actor = event.get("Actor")
+        attributes = actor.get("Attributes") if isinstance(actor, dict) else None
+        signal = str(attributes.get("signal", "")) if isinstance(attributes, dict) else ""
+        if event.get("Action") == "kill" and signal.isdecimal() and len(signal) < 4:
+            signals.append(int(signal))
+        has_end = has_end or event.get("Action") == "die"
+    return tuple(signals) if signals or has_end else None

@@ -32,14 +32,23 @@ _REFUSALS = (
     (DockerDenied, Cause.PERMISSION),
 )
 _SIGINT, _SIGKILL, _SIGTERM = 130, 137, 143
+_SIGNALS = 128  # an exit code is this and the signal's number
+_NOT_ASKED = Evidence("nobody asked Docker to end it: the kernel did, or a process on the node", "docker")
 _HIGH_FLOOR = 16 * DEFAULT_FLOOR  # bytes: over it the floor itself is the reason, not what the engine takes
 _BEFORE = 10.0  # seconds before the guard's act in which the fall is looked for
 
 
-def of_end(plan: LaunchPlan, log: LogReader, container: Container | None, again: str | None = None) -> Verdict:
+def of_end(
+    plan: LaunchPlan,
+    log: LogReader,
+    container: Container | None,
+    again: str | None = None,
+    requests: tuple[int, ...] | None = None,
+) -> Verdict:
     """Return why the container ended. ``container`` is None where it is gone: removed by somebody else.
 
-    ``again`` is the command that starts it once more.
+    ``again`` is the command that starts it once more; ``requests`` the signals with which Docker was asked to end it, None
+    where that is not known.
     """
     again = again or f"sparkctl up {plan.profile} --node {plan.node}"
     if container is None:
@@ -52,9 +61,9 @@ def of_end(plan: LaunchPlan, log: LogReader, container: Container | None, again:
     ended = Evidence(_state_sentence(container), "docker")
     if container.oom_killed:
         return _limit_kill(plan, log, ended)
-    if log.stopped is not None and not _has_named_cause(log):
-        return _of_stop(plan, log, container, ended, again)
-    return verdicts.of_log(log, plan, (ended,)) or _by_exit_code(plan, log, container, ended, again)
+    if (log.stopped is not None or requests) and not _has_named_cause(log):
+        return _of_stop(plan, log, container, ended, again, requests)
+    return verdicts.of_log(log, plan, (ended,)) or _by_exit_code(plan, log, container, ended, again, requests)
 
 
 def of_refusal(plan: LaunchPlan, engine: Engine, error: DockerError, again: str, *, old_is_gone: bool) -> Verdict:
@@ -187,7 +196,14 @@ def _has_named_cause(log: LogReader) -> bool:
     return log.root is not None and log.root.failure is not None and log.root.failure.weight >= Weight.LIKELY
 
 
-def _by_exit_code(plan: LaunchPlan, log: LogReader, container: Container, ended: Evidence, again: str) -> Verdict:
+def _by_exit_code(
+    plan: LaunchPlan,
+    log: LogReader,
+    container: Container,
+    ended: Evidence,
+    again: str,
+    requests: tuple[int, ...] | None,
+) -> Verdict:
     look = f"sparkctl logs {plan.instance} --node {plan.node}"
     code = container.exit_code
     if code in (_SIGINT, _SIGTERM) and log.last_words is None:
@@ -203,7 +219,7 @@ def _by_exit_code(plan: LaunchPlan, log: LogReader, container: Container, ended:
         return Verdict(
             Cause.KILLED,
             f"{plan.instance} was killed (SIGKILL) {_while(log)}, and nothing in its log says by whom.",
-            (ended, *verdicts.last_line(log.latest)),
+            (ended, *(() if requests is None else (_NOT_ASKED,)), *verdicts.last_line(log.latest)),
             "Either somebody killed it, or the machine ran out of memory. "
             f"On {plan.node}: sudo dmesg -T | grep -iE 'oom|killed process'",
         )
@@ -216,14 +232,22 @@ def _by_exit_code(plan: LaunchPlan, log: LogReader, container: Container, ended:
     )
 
 
-def _of_stop(plan: LaunchPlan, log: LogReader, container: Container, ended: Evidence, again: str) -> Verdict:
-    """Return the verdict on a start that ended because it was asked to: by its own words, or by the signal alone."""
+def _of_stop(
+    plan: LaunchPlan,
+    log: LogReader,
+    container: Container,
+    ended: Evidence,
+    again: str,
+    requests: tuple[int, ...] | None = None,
+) -> Verdict:
+    """Return the verdict on a start that ended because it was asked to: by Docker's word, its own, or the signal alone."""
+    asked = [Evidence(f"asked to send it {_signal(one)}", "docker") for one in requests or ()]
     return Verdict(
         Cause.STOPPED_BY_OTHERS,
         f"Somebody stopped {plan.instance} {_while(log)}: it was sent a signal to end "
         f"(exit code {_spoken_code(container.exit_code)}), and did not fail by itself.",
-        (*verdicts.line(log.stopped), ended, *verdicts.last_line(log.latest)),
-        f"docker stop and a shutdown of {plan.node} do that. Ask who did, then: {again}",
+        (*verdicts.line(log.stopped), *asked, ended, *verdicts.last_line(log.latest)),
+        f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}",
     )
 
 
@@ -234,10 +258,14 @@ def _while(log: LogReader) -> str:
 
 def _spoken_code(code: int | None) -> str:
     """Return an exit code, with the signal that it stands for."""
+    return str(code) if code is None or code <= _SIGNALS else f"{code}, {_signal(code - _SIGNALS)}"
+
+
+def _signal(number: int) -> str:
     try:
-        return str(code) if code is None or code <= 128 else f"{code}, {signal.Signals(code - 128).name}"
+        return signal.Signals(number).name
     except ValueError:
-        return str(code)
+        return f"signal {number}"
 
 
 def _state_sentence(container: Container) -> str:

@@ -13,7 +13,7 @@ from sparkctl.core.own_questions import others
 from sparkctl.core.reading import LogReader
 from sparkctl.core.session import Session
 from sparkctl.engines.base import Engine
-from sparkctl.errors import DockerDown, DockerError, LinkLost, NoSuchContainer, Unreachable
+from sparkctl.errors import DockerDown, DockerError, LinkLost, NodeError, NoSuchContainer, Unreachable
 from sparkctl.model.container import Container
 from sparkctl.model.engine_facts import EngineFact
 from sparkctl.model.events import FactsLearned, LogArrived, PhaseChanged, Warned
@@ -204,7 +204,8 @@ class StartWatch:
             return None
         if container is not None and container.error:
             container = replace(container, error=redact(container.error, self._secrets))  # it quotes the command
-        return Watched(judge.of_end(self.plan, self.log, container, self.again))
+        requests = None if container is None else await end_requests(self.session, container)
+        return Watched(judge.of_end(self.plan, self.log, container, self.again, requests))
 
     # ready
 
@@ -265,6 +266,14 @@ class StartWatch:
     def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> Watched:
         refuse_lost(self.session, self.plan.instance, self.again)
         return Watched(judge.of_time(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True)
+
+
+async def end_requests(session: Session, container: Container) -> tuple[int, ...] | None:
+    """Return the signals with which Docker was asked to end a container, None where that is not known."""
+    try:
+        return await session.docker.end_requests(container)
+    except (DockerError, NodeError):
+        return None
 
 
 def refuse_lost(session: Session, what: str, again: str) -> None:
