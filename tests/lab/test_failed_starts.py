@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
+import pytest
+
 from tests.lab.bed.node import LabNode
 from tests.lab.command import Sparkctl
-from tests.lab.outcomes import assert_ended, inspect, numbers, ours, saved_log, verdict
+from tests.lab.outcomes import LOADING, assert_ended, inspect, numbers, ours, saved_log, verdict
 
 
 def test_killed_by_its_memory_limit_while_loading(spark1: LabNode, sparkctl: Sparkctl) -> None:
@@ -77,3 +82,30 @@ def test_a_container_removed_by_somebody_else_is_said_so(spark1: LabNode, sparkc
     ended = watching.end()
     assert_ended(ended, 1, "failed")
     assert verdict(ended)["cause"] in ("stopped-by-others", "killed")
+
+
+@pytest.mark.parametrize(
+    ("how", "cause", "said"),
+    [
+        ("kill", "stopped-by-others", "asked to send it SIGKILL"),
+        ("stop", "stopped-by-others", "asked to send it SIGTERM"),
+        ("kill -9", "killed", "nobody asked Docker to end it"),
+    ],
+)
+def test_who_ended_it_is_told_by_dockers_own_events(
+    spark1: LabNode, sparkctl: Sparkctl, how: str, cause: str, said: str
+) -> None:
+    watching = sparkctl.start("up", sparkctl.profile(env={"LAB_END": "hang"}), "--node", "spark1", "--json")
+    watching.await_text(LOADING)
+    container = ours(spark1)[0]
+    if how == "kill -9":
+        os.kill(inspect(spark1, container)["State"]["Pid"], signal.SIGKILL)
+    else:
+        spark1.docker(how, *(("-t", "1") if how == "stop" else ()), container)
+    ended = watching.end()
+    assert_ended(ended, 1, "failed")
+    found = verdict(ended)
+    assert found["cause"] == cause, found
+    assert any(said in one["text"] for one in found["evidence"] if one["origin"] == "docker"), found
+    again = sparkctl("diagnose", "tiny", "--node", "spark1", "--json")
+    assert f'"{cause}"' in again.out, again

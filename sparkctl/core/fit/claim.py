@@ -39,6 +39,7 @@ class Subject:
     ranks: int = 1
     expected: int | None = None
     workspace: Workspace = Workspace.UNKNOWN
+    cpu_cache: str | None = None  # what a vLLM without a GPU is told to take for its KV cache, in GiB
 
     def cache(self, tokens: int, requests: int = 1) -> Part:
         """Return the KV cache for so many requests of so many tokens, on one node."""

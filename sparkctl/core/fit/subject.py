@@ -66,6 +66,7 @@ def subject(
         ranks=ranks(profile, Words(plan.command)),
         expected=profile.expected_memory,
         workspace=Workspace.TAKEN if profile.draft_workspace is not None else workspace,
+        cpu_cache=None if plan.gpus else dict(plan.env).get("VLLM_CPU_KVCACHE_SPACE"),
     )
 
 

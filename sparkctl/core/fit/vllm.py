@@ -19,7 +19,10 @@ def claim(subject: Subject) -> Claim:
     words = subject.words
     fixed = words.text("kv-cache-memory-bytes", "kv-cache-memory")
     if fixed is not None:
-        return Claim(lambda room, at: _fixed(subject, fixed))
+        return Claim(lambda room, at: _fixed(subject, fixed, "kv-cache-memory-bytes, whatever the share says"))
+    if subject.cpu_cache not in (None, "", "0"):  # with 0 the version decides
+        said = f"{subject.cpu_cache}g"
+        return Claim(lambda room, at: _fixed(subject, said, "VLLM_CPU_KVCACHE_SPACE, as it runs without a GPU"))
     own = words.share("gpu-memory-utilization", "gpu-memory-util", "device-memory-utilization")
     share = own or (0.9 if subject.version and subject.version < (0, 32) else 0.92)
     return Claim(lambda room, at: _shared(subject, room, at), FIELD, share)
@@ -47,12 +50,12 @@ def _shared(subject: Subject, room: Room, at: float) -> Sum:
     return Sum((whole, *inside, *_beyond(subject)), lacking, why)
 
 
-def _fixed(subject: Subject, text: str) -> Sum:
+def _fixed(subject: Subject, text: str, words: str) -> Sum:
     try:
         size: int | None = parse_size(text)
     except ValueError:
         size = None
-    pool = Part("KV cache", size, Obtained.FLAGS, "kv-cache-memory-bytes, whatever the share says")
+    pool = Part("KV cache", size, Obtained.FLAGS, words)
     models = [part("weights", subject.weights, subject.ranks)]
     if subject.draft is not None:
         models.append(part("draft model", subject.draft, subject.ranks))

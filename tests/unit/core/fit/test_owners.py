@@ -213,3 +213,12 @@ def vllm_before_021(share: float) -> Fit:
     command = f"vllm serve /m --gpu-memory-utilization {share} --max-model-len 8192"
     tight = replace(SPARK, available=int(0.8 * TOTAL) + 2 * GIB)
     return fit(subject(command, 17, configs.QWEN36_27B, (0, 19, 1)), tight)
+
+
+def test_a_vllm_without_a_gpu_takes_the_cache_that_its_environment_says_and_no_share() -> None:
+    told = fit(subject("vllm serve m", 4, None, (0, 32), cpu_cache="1"))
+    assert [part.size for part in told.parts if part.name == "KV cache"] == [GIB]
+    assert told.answer is Answer.FITS
+    for unsaid in (None, "0"):
+        usual = fit(subject("vllm serve m", 4, None, (0, 32), cpu_cache=unsaid))
+        assert any(part.name == "share of vLLM" for part in usual.parts)

@@ -1,0 +1,87 @@
+"""A start that somebody stops or kills while `up` watches it: who asked for it is told, and no line of its log is blamed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sparkctl import engines
+from sparkctl.core.config import load_config
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.paths import shipped_profiles_dir
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.core.session import Session
+from sparkctl.model.events import Ended, PhaseChanged
+from sparkctl.model.phase import Phase
+from sparkctl.model.verdict import Cause, Verdict
+from sparkctl.operations.diagnose import of_instance
+from sparkctl.operations.starting.request import UpRequest
+from sparkctl.operations.up import up
+from sparkctl.sim import SimulatedSparks
+
+ULIMIT = (
+    "(APIServer pid=1) WARNING 11-22 10:00:01 [system_utils.py:265] Found ulimit of 20000 and failed to automatically "
+    "increase with error current limit exceeds maximum limit.\n"
+)
+
+
+@pytest.fixture
+async def sparks() -> AsyncIterator[SimulatedSparks]:
+    """Slow enough that a start can be met in the middle."""
+    async with SimulatedSparks(speed=5) as opened:
+        yield opened
+
+
+async def ended_by(sparks: SimulatedSparks, state: Path, profile: str, how: str) -> tuple[Verdict, Verdict]:
+    """Start a profile, end it ``how`` once it loads, and return the verdicts of `up` and of `diagnose`."""
+    node = load_config(sparks.config_path).nodes[0]
+    chosen = ProfileLibrary(user=shipped_profiles_dir()).load(profile)
+    request = UpRequest(chosen, engines.load(chosen.engine), (node,), words=(profile,), guarded=False)
+    ctx = Context(History(state), "milo@desk")
+    docker, last = sparks.docker["spark1"], None
+    ending: list[asyncio.Future[None]] = []
+    async for event in up(ctx, request):
+        last = event
+        if not ending and isinstance(event, PhaseChanged) and event.phase is Phase.LOADING:
+            ((container, process),) = docker.running.items()
+            process._write(ULIMIT, "stdout")
+            if how == "stop":
+                ending.append(asyncio.ensure_future(docker.stop(docker.containers[container], 10)))
+            elif how == "kill":
+                async with Session(node) as session:
+                    await session.link.connect()
+                    ending.append(asyncio.ensure_future(session.docker.kill(container)))
+                    await ending[0]
+            else:
+                process.kill()  # as the kernel does, or kill -9 on the node
+                ending.append(asyncio.ensure_future(asyncio.sleep(0)))
+    await asyncio.gather(*ending)
+    assert isinstance(last, Ended)
+    assert last.exit_code == 1
+    assert last.verdict is not None
+    found = (await of_instance(ctx, profile, [node], None)).diagnosis.verdict
+    assert found is not None
+    return last.verdict, found
+
+
+@pytest.mark.parametrize("profile", ["qwen36-vllm", "qwen36", "llamacpp-gpt-oss-120b"])
+@pytest.mark.parametrize(
+    ("how", "cause"), [("stop", Cause.STOPPED_BY_OTHERS), ("kill", Cause.STOPPED_BY_OTHERS), ("kill -9", Cause.KILLED)]
+)
+async def test_what_ended_it_is_told_and_no_warning_is(
+    sparks: SimulatedSparks, tmp_path: Path, profile: str, how: str, cause: Cause
+) -> None:
+    for verdict in await ended_by(sparks, tmp_path, profile, how):
+        assert verdict.cause is cause
+        assert "ulimit" not in verdict.summary
+        told = [one.text for one in verdict.evidence if one.origin == "docker"]
+        wanted = {
+            "stop": "asked to send it SIGTERM",
+            "kill": "asked to send it SIGKILL",
+            "kill -9": "nobody asked Docker",
+        }
+        assert any(wanted[how] in one for one in told), told
