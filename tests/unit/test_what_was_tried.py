@@ -1,0 +1,72 @@
+"""The table of faults: its rows and the page's are the same, and a run's results are kept on the page. The lab is not needed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.lab.faults import page
+from tests.lab.faults.rows import ROWS
+from tests.lab.faults.trial import Result, Row, Trial, Verdict
+from tests.nightly.jobs import jobs
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "what-was-tried.md"
+
+
+def nothing(trial: Trial) -> None:
+    del trial
+
+
+A = Row("a-fault", "one group", "something | is done", "exit 3", nothing, lambda: None)
+B = Row("b-fault", "another", "much is done", "exit 0", nothing, lambda: None)
+
+
+def test_the_page_has_the_rows_of_the_code_with_what_was_seen_of_each() -> None:
+    text = PAGE.read_text("utf-8")
+    assert page.markdown(ROWS, [], text) == text, "python -m tests.lab.faults --markdown docs/what-was-tried.md"
+    names = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+    assert names == [row.name for row in ROWS]
+    assert "not run yet" not in text
+
+
+def test_every_row_says_what_is_done_and_what_is_expected_under_a_name_of_its_own() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert not {row.name for row in ROWS} & {row.group for row in ROWS}
+    for row in ROWS:
+        assert re.fullmatch(r"[a-z0-9.-]+", row.name), row.name
+        assert row.fault, row.name
+        assert row.expected, row.name
+
+
+def test_results_go_into_the_page_and_those_of_other_rows_stay() -> None:
+    first = page.markdown((A, B), [Result(A, Verdict.SURVIVED, "3 | 4", 1.0), Result(B, Verdict.LOST, "a line", 1.0)])
+    assert "| `a-fault` | something \\| is done | exit 3 | 3 \\| 4 | survived |" in first
+    assert "| `b-fault` | much is done | exit 0 | a line | **lost** |" in first
+    second = page.markdown((A, B), [Result(B, Verdict.SURVIVED, "all lines", 1.0)], first)
+    assert "| `a-fault` | something \\| is done | exit 3 | 3 \\| 4 | survived |" in second
+    assert "| all lines | survived |" in second
+    assert "not run yet" in page.markdown((A, B), [], "")
+
+
+def test_the_table_counts_and_a_row_that_was_not_tried_is_told_to_the_night() -> None:
+    results = [Result(A, Verdict.SURVIVED, "ready after 3 s", 3.2), Result(B, Verdict.NOT_TRIED, "no Python 3.8", 0.0)]
+    assert list(page.table(results)) == [
+        "fault    verdict    seconds  seen",
+        "a-fault  survived         3  ready after 3 s",
+        "b-fault  not tried        0  no Python 3.8",
+        "SKIPPED: b-fault, no Python 3.8",
+        "2 faults: 1 survived, 1 not tried",
+    ]
+    assert Result(A, Verdict.LIED, "", 0.0).is_good is False
+
+
+def test_one_command_lists_them_and_a_night_runs_them(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.lab.faults", "--list", "--only", "races"]
+    listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.split()[0] for line in listed] == [row.name for row in ROWS if row.group == "races"]
+    (job,) = [job for job in jobs(tmp_path, []) if job.name == "faults"]
+    assert job.words[-1] == "tests.lab.faults"
+    assert re.search(job.proof, "26 faults: 26 survived")
