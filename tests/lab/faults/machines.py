@@ -109,7 +109,8 @@ def play_python(trial: Trial, version: str) -> None:
     programs = {Path(f"/proc/{pid}/exe").readlink().name for pid in guards}
     trial.true(programs == {f"python{version}"}, f"the guard runs on {programs or 'nothing'}")
     ran = trial.ends(up.end(), 0)
-    trial.true(not [e for e in ran.events if e["event"] == "warning"], "a warning", ran)
+    warnings = [event["message"] for event in ran.events if event["event"] == "warning"]
+    trial.true(not [text for text in warnings if "guard" in text or "ython" in text], f"warnings: {warnings}", ran)
     trial.ends(command("guard", "status", "--node", "spark1"), 0)
     top = trial.ends(command("top", "--once", "--node", "spark1", "--json"), 0)
     trial.true('"ready"' in top.out, "top does not know it as ready", top)
@@ -222,19 +223,13 @@ def two_guards(trial: Trial) -> None:
     anna.profile("other", port=8102, env={"LAB_LOAD_S": "12"})
     milo.profile("tiny", env={"LAB_LOAD_S": "5", **TAKES})
     low = floor()
-    other = anna.start("up", "other", "--node", "spark1", "--json", *low)
-    other.await_text(LOADING)
+    trial.ends(anna("up", "other", "--node", "spark1", "--detach", "--json", *low), 0)
     await_true("anna's guard", lambda: bool(node.pids(GUARD)), 15.0)
     ran = milo("up", "tiny", "--node", "spark1", "--json", *low)
     trial.true("another user's guard runs on spark1" in ran.out, "the other guard is not named", ran)
     trial.ends(ran, 1)
     trial.true(verdict(ran)["cause"] in ("guard-stopped", "stopped-by-others"), f"cause {verdict(ran)['cause']}", ran)
-    ended = trial.ends(other.end(), 0, 1)
-    if ended.code == 1:
-        trial.true(
-            verdict(ended)["cause"] in ("guard-stopped", "stopped-by-others"), f"cause {verdict(ended)['cause']}", ended
-        )
-    trial.see(f"the one that grew: {verdict(ran)['cause']}; the other one: {ended.result['outcome']}")
+    trial.see(f"the one that grew: {verdict(ran)['cause']}; the other one: {status_of(node, 'sglang-other')}")
     for command, name in ((milo, "tiny"), (anna, "other")):
         shown = trial.ends(command("guard", "status", "--node", "spark1", "--json"), 0)
         receipts = [each["instance"] for each in json.loads(shown.out)["nodes"][0]["receipts"]]

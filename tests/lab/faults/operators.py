@@ -173,6 +173,9 @@ def panel_closed(trial: Trial) -> None:
         screen.press("Enter")
         screen.until("tiny", "old", "enter")
         screen.press("Enter")
+        screen.until("Type old to do it")
+        screen.type("old")
+        screen.press("Enter")
         await_true("the new one", lambda: "sglang-tiny" in ours(trial.spark1), 30.0, 0.2)
     finally:
         screen.close()

@@ -52,7 +52,7 @@ def test_a_damaged_journal_is_unreadable_or_says_the_same_of_everything_else() -
     whole = asdict(JOURNAL)
     for what, data in damaged(encode(JOURNAL)):
         view = view_of(JournalFile("ours", data.decode("utf-8", "replace"), False))
-        if what.startswith("cut") or what.startswith("zeros"):
+        if what.startswith(("cut", "zeros")):
             assert view.found is Found.UNREADABLE, what
         assert (view.journal is None) == (view.found is Found.UNREADABLE), what
         if view.journal is not None:
@@ -85,7 +85,7 @@ def test_a_damaged_receipt_is_none_for_the_guard_and_for_the_operator(tmp_path: 
         assert found is None or isinstance(found, dict), what
         kept = receipts.kept(ctx, "qwen36", NODE, RECEIPT.container)
         assert kept is None or isinstance(kept, Receipt), what
-        if what.startswith("cut") or what.startswith("zeros"):
+        if what.startswith(("cut", "zeros")):
             assert found is None, what
             assert kept is None, what
         with contextlib.suppress(IndexError):
