@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tests.lab.bed.names import FABRIC
 from tests.lab.bed.shell import await_true
 from tests.lab.clearing import GUARD
 from tests.lab.faults.network import phases
@@ -117,16 +118,23 @@ def play_python(trial: Trial, version: str) -> None:
     bundle = trial.home / "bundle.tar.gz"
     collected = command("doctor", "--collect", str(bundle))
     trial.true(bundle.exists() and bundle.stat().st_size > 2000, "doctor --collect brought nothing", collected)
-    trial.spark1.sh("sh", "-c", "mkdir -p /home/milo/models/tiny; echo weights >/home/milo/models/tiny/model.safetensors; "
-                                "chown -R milo: /home/milo/models")  # fmt: skip
-    trial.ends(command("sync", "tiny", "--from", "spark1", "--to", "spark2", "--json"), 0, 6)
+    trial.spark1.sh(
+        "su", "-l", "milo", "-c", "mkdir -p models/tiny; head -c 3000000 /dev/urandom >models/tiny/model.safetensors"
+    )
+    command.configure(fabric=FABRIC)
+    command.profile(mounts=["~/models:/models"])
+    trial.ends(command("sync", "tiny", "--from", "spark1", "--to", "spark2", "--model-only", "--json"), 0)
+    sums = {node.sh("sha256sum", "/home/milo/models/tiny/model.safetensors") for node in (trial.spark1, trial.spark2)}
+    for node in (trial.spark1, trial.spark2):
+        node.sh("rm", "-rf", "/home/milo/models/tiny")
+    trial.whole(len(sums) == 1, "the file that was sent differs")
     trial.ends(command("down", "tiny", "--node", "spark1", "--json"), 0)
-    trial.see(f"{shown}: guard, probe, collect, up and down as with any other")
+    trial.see(f"{shown}: guard, probe, collect, sync, up and down as with any other")
 
 
 @row(
     "python-3.8", PYTHON, "python3 of both nodes is 3.8",
-    "`up` with its guard, `top`, `doctor --collect`, `guard status`, `down` work; the guard's process is that Python's",
+    "`up` with its guard, `top`, `doctor --collect`, `sync`, `guard status`, `down` work; the guard's process is that Python's",
     lacks("3.8"),
 )  # fmt: skip
 def python_38(trial: Trial) -> None:
@@ -212,8 +220,8 @@ def swap(trial: Trial) -> None:
 @row(
     "two-guards", USERS,
     "two users of one node, each with a guard, start a model each; memory falls under the floor of both",
-    "the second `up` says that another user's guard runs there; whoever lost a model is told *guard-stopped* with its curve "
-    "(exit 1), each receipt is its own user's, and a model that did not load goes on",
+    "the second `up` says that another user's guard runs there; each guard ends what its own user loads, tells it as "
+    "*guard-stopped* with its curve (exit 1), and each receipt is its own user's",
 )  # fmt: skip
 def two_guards(trial: Trial) -> None:
     node = trial.spark1
