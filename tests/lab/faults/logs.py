@@ -141,7 +141,7 @@ def repeat(short: Path, long: Path, seconds: float) -> int:
     some, step, count, shift = events(short), span(short) + 0.5, 0, 0.0
     with long.open("w") as file:
         while shift < seconds:
-            for event in some if not shift else [one for one in some if one["event"] != "node"]:
+            for event in some if not shift else [one for one in some if str(one["event"]) != "node"]:
                 file.write(json.dumps({**event, "ts": event["ts"] + shift}) + "\n")
             count, shift = count + len(some), shift + step
     return count

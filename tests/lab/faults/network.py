@@ -63,7 +63,7 @@ def loss_and_delay(trial: Trial) -> None:
 @row(
     "mtu-black-hole", GROUP,
     "every packet of 600 bytes or more vanishes, with no word to the sender, before a command begins",
-    "exit 3 that names the node, within its time; `up` makes nothing; once mended `up` ends with 0",
+    "exit 3 within its time that names the node and large packets as a cause; `up` makes nothing; once mended `up` ends with 0",
 )  # fmt: skip
 def black_hole(trial: Trial) -> None:
     command = trial.operator()
@@ -71,7 +71,7 @@ def black_hole(trial: Trial) -> None:
     trial.faults.drop_large_packets(trial.spark1)
     for words in (("status", "--node", "spark1"), ("up", profile, "--node", "spark1")):
         began = time.monotonic()
-        ran = trial.ends(command(*words), 3, words="spark1")
+        ran = trial.ends(command(*words), 3, words="large packets")
         said = [line for line in (ran.err + ran.out).splitlines() if "spark1" in line]
         trial.see(f"{words[0]} 3 after {time.monotonic() - began:.0f} s: {said[-1].strip()[:90]}")
     trial.whole(ours(trial.spark1) == [], "a container was made all the same")
