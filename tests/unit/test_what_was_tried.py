@@ -61,6 +61,7 @@ def test_the_table_counts_and_a_row_that_was_not_tried_is_told_to_the_night() ->
         "2 faults: 1 survived, 1 not tried",
     ]
     assert Result(A, Verdict.LIED, "", 0.0).is_good is False
+    assert Result(A, Verdict.NOT_TRIED, "the lab failed", 0.0, "waited 30 s").is_good is False
 
 
 def test_one_command_lists_them_and_a_night_runs_them(tmp_path: Path) -> None:

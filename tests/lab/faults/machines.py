@@ -18,7 +18,7 @@ from tests.lab.clearing import GUARD
 from tests.lab.faults.network import phases
 from tests.lab.faults.trial import Trial, row, skip
 from tests.lab.outcomes import LOADING, inspect, ours, verdict
-from tests.lab.test_guard import TAKES, floor, status_of
+from tests.lab.test_guard import GIB, ROOM, TAKES, floor, meminfo, status_of
 
 CLOCK, PYTHON, MEMORY, USERS = "clock of a node", "Python of a node", "memory", "users"
 LIMITED = {"gpus": "none", "network": "host"}
@@ -225,6 +225,8 @@ def swap(trial: Trial) -> None:
 )  # fmt: skip
 def two_guards(trial: Trial) -> None:
     node = trial.spark1
+    if meminfo("MemAvailable") < ROOM + 6 * GIB:
+        skip("the machine has too little memory free to take some of it")
     trial.faults.add_user(node, "anna")
     milo, anna = trial.operator("milo"), trial.operator("anna")
     anna.configure(user="anna")

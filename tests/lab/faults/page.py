@@ -42,7 +42,7 @@ def table(results: Sequence[Result]) -> Iterator[str]:
         yield f"{one.row.name:{wide}}  {one.verdict:9}  {one.seconds:7.0f}  {first}"
         yield from (f"{'':{wide + 22}}{other}" for other in others)
     for one in results:
-        if one.verdict is Verdict.NOT_TRIED:
+        if one.verdict is Verdict.NOT_TRIED and one.is_good:
             yield f"SKIPPED: {one.row.name}, {one.seen}"
     counts = Counter(str(one.verdict) for one in results)
     yield f"{len(results)} faults: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import NoReturn
 
 from tests.lab.bed.faults import Faults
@@ -29,7 +30,7 @@ class Verdict(StrEnum):
     LOST = "lost"  # a model, a line, a file or the lock was lost or doubled
     HUNG = "hung"  # it did not end within its time
     CRASHED = "crashed"  # a traceback, or exit 70
-    NOT_TRIED = "not tried"  # it cannot be tried on this machine, or the lab itself failed
+    NOT_TRIED = "not tried"  # it cannot be tried on this machine, or what it waits for did not come about
 
 
 class Failure(Exception):
@@ -106,7 +107,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was seen of a row."""
+    """What was seen of a row. ``details``: all that was said, where it was not survived; "" where it cannot be tried here."""
 
     row: Row
     verdict: Verdict
@@ -116,8 +117,8 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """Tell whether it was survived, or could not be tried here."""
-        return self.verdict in (Verdict.SURVIVED, Verdict.NOT_TRIED)
+        """Tell whether it was survived, or cannot be tried on this machine. A lab that failed in the middle is not good."""
+        return self.verdict is Verdict.SURVIVED or (self.verdict is Verdict.NOT_TRIED and not self.details)
 
 
 def row(
@@ -145,14 +146,15 @@ def judge(row: Row, lab: Lab, rounds: int) -> Result:
         try:
             row.play(trial)
         except Failure as failure:
-            found = result(failure.verdict, str(failure).splitlines()[0], str(failure))
+            details = "" if failure.verdict is Verdict.NOT_TRIED else str(failure)
+            found = result(failure.verdict, str(failure).splitlines()[0], details)
         except StillRunning as hung:
             found = result(Verdict.HUNG, str(hung).splitlines()[0], str(hung))
         except AssertionError as wrong:
             found = result(Verdict.LIED, (str(wrong).splitlines() or ["an assertion"])[0], str(wrong))
-        except BedError as broken:
-            found = Result(row, Verdict.NOT_TRIED, f"the lab failed: {broken}", time.monotonic() - began, str(broken))
-            return found if not (crash := _crash(trial)) else result(Verdict.CRASHED, crash, crash)
+        except (BedError, LookupError, ValueError, OSError, SubprocessError) as broken:
+            said = f"the lab failed: {type(broken).__name__}: {broken}"
+            found = result(Verdict.NOT_TRIED, said.splitlines()[0], said)
         else:
             found = result(Verdict.SURVIVED, "; ".join(trial.seen))
         if crash := _crash(trial):
