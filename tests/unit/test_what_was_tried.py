@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from tests.lab.bed.lab import Lab
+from tests.lab.bed.shell import BedError
+from tests.lab.command import StillRunning
 from tests.lab.faults import page
 from tests.lab.faults.rows import ROWS
-from tests.lab.faults.trial import Result, Row, Trial, Verdict
+from tests.lab.faults.trial import Failure, Result, Row, Trial, Verdict, judge
 from tests.nightly.jobs import jobs
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +68,39 @@ def test_the_table_counts_and_a_row_that_was_not_tried_is_told_to_the_night() ->
     ]
     assert Result(A, Verdict.LIED, "", 0.0).is_good is False
     assert Result(A, Verdict.NOT_TRIED, "the lab failed", 0.0, "waited 30 s").is_good is False
+
+
+@pytest.mark.parametrize(
+    ("raised", "verdict", "is_good"),
+    [
+        (None, Verdict.SURVIVED, True),
+        (Failure(Verdict.LOST, "a line\nexit 0"), Verdict.LOST, False),
+        (Failure(Verdict.NOT_TRIED, "no zram"), Verdict.NOT_TRIED, True),
+        (StillRunning("did not end in 60 s"), Verdict.HUNG, False),
+        (AssertionError("ended without it"), Verdict.LIED, False),
+        (BedError("waited 15 s for dockerd"), Verdict.NOT_TRIED, False),
+        (KeyError("verdict"), Verdict.NOT_TRIED, False),
+    ],
+    ids=str,
+)
+def test_what_a_row_raises_is_its_verdict(raised: Exception | None, verdict: Verdict, is_good: bool) -> None:
+    undone: list[str] = []
+
+    def play(trial: Trial) -> None:
+        trial.faults._mend.append(lambda: undone.append("mended"))
+        trial.see("as it should be")
+        if raised is not None:
+            raise raised
+
+    found = judge(replace(A, play=play), Lab({}), 1)
+    assert (found.verdict, found.is_good) == (verdict, is_good), found
+    assert "\n" not in found.seen
+    assert undone == ["mended"]
+
+
+def test_a_row_that_this_machine_cannot_play_is_not_begun() -> None:
+    found = judge(replace(A, why_not=lambda: "there is no Python 3.8"), Lab({}), 1)
+    assert (found.verdict, found.seen, found.is_good) == (Verdict.NOT_TRIED, "there is no Python 3.8", True)
 
 
 def test_one_command_lists_them_and_a_night_runs_them(tmp_path: Path) -> None:
