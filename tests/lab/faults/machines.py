@@ -45,7 +45,10 @@ def play_clock(trial: Trial, before: float, during: float) -> None:
         not [e for e in ran.events if e["event"] == "guard" and e["what"] == "killed"], "the guard ended it", ran
     )
     guard = trial.ends(command("guard", "status", "--node", "spark1", "--json"), 0)
-    ends = [event["why"] for event in (json.loads(guard.out)["nodes"][0]["guard"] or {"events": []})["events"]]
+    told = (json.loads(guard.out)["nodes"][0]["guard"] or {"events": []})["events"]
+    ends = [event["why"] for event in told]
+    apart = [event["at"] - time.time() for event in told]
+    trial.whole(all(abs(one - during) < 60 for one in apart), f"the guard did not see its clock set: {apart}", guard)
     trial.true(ends in ([], ["ready"]), f"the guard's watch ended as {ends}", guard)
     status = trial.ends(command("status", "--json"), 0)
     trial.true(phases(status) == {"tiny": "ready"}, f"status has {phases(status)}", status)
@@ -58,7 +61,10 @@ def play_clock(trial: Trial, before: float, during: float) -> None:
     shown = trial.ends(command("history", "--json"), 0)
     lasted = [float(one) for one in re.findall(r'"seconds": ?(-?[0-9.e+]+)', shown.out)]
     trial.true(bool(lasted) and all(0 <= one < 120 for one in lasted), f"the history has durations {lasted}", shown)
-    trial.see(f"node {ahead:+.0f} s, then {during:+.0f} s: ready after {took:.0f} s, guard and history true, down 0")
+    trial.see(
+        f"node {ahead:+.0f} s, then {during:+.0f} s: ready after {took:.0f} s, guard (its clock "
+        f"{apart[-1] if apart else 0.0:+.0f} s) and history true, down 0"
+    )
 
 
 @row(
