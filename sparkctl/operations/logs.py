@@ -41,7 +41,7 @@ from sparkctl.operations.clock_offset import measure
 from sparkctl.operations.labels import nodes_of, rank_of, run_of
 from sparkctl.operations.masking import masked
 from sparkctl.operations.starting.judge import fall
-from sparkctl.operations.stream import Emit, stream
+from sparkctl.operations.stream import Emit, log_gap, stream
 from sparkctl.wire.logs import LogFollower
 
 _BATCH = 500
@@ -206,11 +206,11 @@ class _Logs:
         """Return what reads the log. Where the last N lines of others are wanted, those, and it goes on there."""
         since = None if self.request.since is None else self.ctx.clock.now() - self.request.since
         if not self._looks_back:
-            return None, LogFollower(session.link, container.id, since=since, tail=self.request.tail)
+            return None, self._follower(session, container, since, self.request.tail)
         wanted = self.request.tail or 0
         asked = max(_AT_FIRST, 2 * wanted)
         while True:
-            follower = LogFollower(session.link, container.id, since=since, tail=asked)
+            follower = self._follower(session, container, since, asked)
             found: deque[LogLine] = deque(maxlen=wanted)
             read = 0
             async with aclosing(follower.read()) as batches:
@@ -220,6 +220,12 @@ class _Logs:
             if len(found) == wanted or read < asked or asked >= _AT_MOST:
                 return tuple(found), follower
             asked *= _FURTHER
+
+    def _follower(self, session: Session, container: Container, since: float | None, tail: int | None) -> LogFollower:
+        def tell_gap() -> None:
+            self.emit(log_gap(self.ctx, session.node.name, self.request.instance))
+
+        return LogFollower(session.link, container.id, since=since, tail=tail, on_gap=tell_gap)
 
     async def _follow(self, session: Session, container: Container) -> Ended:
         """Follow through breaks and restarts until the container has ended; an outage of Docker is told once."""

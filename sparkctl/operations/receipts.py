@@ -102,5 +102,5 @@ def kept(ctx: Context, instance: str, node: str, container: str) -> Receipt | No
     try:
         data = None if path is None else json.loads(path.read_text(encoding="utf-8"))
         return rebuilt(Receipt, data) if isinstance(data, dict) else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None

@@ -87,6 +87,15 @@ def told_once(emit: Emit, said: Iterable[str] = ()) -> Emit:
     return once
 
 
+def log_gap(ctx: Context, node: NodeName, instance: str) -> Warned:
+    """Return the warning that lines of a log are missing, for the place where they are."""
+    return Warned(
+        ctx.clock.now(), node,
+        f"lines of {instance} are missing here: Docker on {node} had rotated them away before they could be read",
+        "have Docker keep more of the log: container.options.log-opt: [max-size=100m, max-file=5]",
+    )  # fmt: skip
+
+
 async def opened(stack: AsyncExitStack, ctx: Context, node: Node, emit: Emit) -> Session:
     """Return a session for as long as ``stack`` lasts, every change of its connection emitted."""
     session = await stack.enter_async_context(ctx.session(node))

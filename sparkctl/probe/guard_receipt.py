@@ -148,7 +148,7 @@ class Receipts:
             return None
         try:
             found = json.loads(os.read(fd, 1 << 20))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         finally:
             os.close(fd)

@@ -4,11 +4,15 @@ Docker can be asked for everything since a stamp, but stamps are no line numbers
 stdout and stderr cross by some microseconds, and the later pieces of a long line carry the stamp of its first. So the
 place is an anchor, a stamp some time back that everything after it is not older than, and a count of the pieces seen
 from there on. Asked for the log since the anchor, Docker repeats exactly those, and they are skipped.
+
+Docker before version 23 gives the last lines before a rotation a second time while it is followed, though the log has
+them once: left in, they would be counted, and after a break as many lines would be skipped that nobody has seen.
 """
 
 from __future__ import annotations
 
 import calendar
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +22,7 @@ from sparkctl.wire.logframes import Piece
 LONGEST_LINE = 256 << 10  # bytes; of a longer line head and tail are kept, half of it each
 _HALF = LONGEST_LINE // 2
 _SETTLED = 1_000_000_000  # ns; stamps cross by far less
+_REPEATED = 256  # pieces among which a repeated line is looked for: one or two were seen
 _STREAMS = {1: "stdout", 2: "stderr"}
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
@@ -96,6 +101,8 @@ class LineJoiner:
     _skip: int = 0
     _fresh: bool = False
     _by_stamp: bool = False
+    _recent: deque[Piece] = field(default_factory=lambda: deque(maxlen=_REPEATED))
+    _highest: bytes = b""
 
     def __post_init__(self) -> None:
         if self.position is not None:
@@ -109,9 +116,12 @@ class LineJoiner:
         self._last, self._seen_last = position.last, position.seen_last
         self._candidate = None
         self._fresh, self._by_stamp, self.gap = True, False, False
+        self._recent.clear()
+        self._highest = b""
 
     def take(self, pieces: Sequence[Piece]) -> tuple[LogLine, ...]:
         """Return the lines that ``pieces`` complete, without those already given out."""
+        pieces = self._without_repeats(pieces)
         if self._skip:
             pieces = self._unseen(pieces)
         if not pieces:
@@ -186,6 +196,27 @@ class LineJoiner:
                 self._number,
                 tuple(self._pending.values()),
             )
+
+    def _without_repeats(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+        """Leave out whole lines that came a moment ago, stamp and all. Parts of a long line may rightly be equal."""
+        highest, is_in_order = self._highest, True
+        for piece in pieces:
+            if piece.stamp <= highest:
+                is_in_order = False
+                break
+            highest = piece.stamp
+        if is_in_order:
+            self._recent.extend(pieces)
+            self._highest = highest
+            return pieces
+        new = []
+        for piece in pieces:
+            if piece.stamp <= self._highest and piece.whole and piece in self._recent:
+                continue
+            self._highest = max(self._highest, piece.stamp)
+            self._recent.append(piece)
+            new.append(piece)
+        return new
 
     def _unseen(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
         if self._fresh and pieces:

@@ -6,7 +6,7 @@ The SDK would need three times the processor, and it cannot tell why a stream en
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from urllib.parse import quote, urlencode
 
@@ -41,7 +41,8 @@ class LogFollower:
     """One container's log, read once or followed, and resumed by simply asking again.
 
     ``since`` (unix seconds) and ``tail`` (lines) say where the very first reading begins; ``position`` goes on where
-    another follower stopped.
+    another follower stopped. ``on_gap`` is called where Docker no longer has what came after the last reading: before the
+    lines that follow the gap are given out.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class LogFollower:
         since: float | None = None,
         tail: int | None = None,
         position: Position | None = None,
+        on_gap: Callable[[], None] | None = None,
     ) -> None:
         self._link = link
         self._id = container_id
         self._since = since
         self._tail = tail
+        self._on_gap = on_gap
         self._about: tuple[str, bool] | None = None
         self._joiner = LineJoiner(position, repeatable=tail is None)
 
@@ -120,8 +123,13 @@ class LogFollower:
             writer.close()
 
     async def _lines(self, body: _Body, parser: PieceParser) -> Lines:
+        is_told = False
         while not body.done:
-            if lines := self._joiner.take(parser.feed(await body.read())):
+            lines = self._joiner.take(parser.feed(await body.read()))
+            if self._joiner.gap and not is_told and self._on_gap is not None:
+                is_told = True
+                self._on_gap()
+            if lines:
                 yield lines
             await asyncio.sleep(0)  # bytes that have arrived already would never let anybody else run
         if lines := self._joiner.take(parser.finish()):

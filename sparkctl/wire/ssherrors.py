@@ -50,8 +50,9 @@ def sluggish(node: str, route: Route, where: str, limit: float) -> Starved:
     return Starved(
         node,
         f"{where}{route.host}:{route.port} began the login and did not finish it within {limit:g} s: "
-        "the machine is probably out of memory",
-        f"see how long this takes: {route.ssh_command} true",
+        "the machine is probably out of memory, or large packets are lost on the way",
+        f"see how long this takes: {route.ssh_command} true\n"
+        f"whether large packets arrive (over a VPN they may not): ping -c 3 -M do -s 1400 {route.host}",
     )
 
 

@@ -67,6 +67,10 @@ class Ran:
         return f"exit {self.code}\n--- stdout\n{self.out[-2500:]}\n--- stderr\n{self.err[-6000:]}"
 
 
+class StillRunning(AssertionError):
+    """A command did not end in time."""
+
+
 class Running:
     """A command in the background; its output can be waited for."""
 
@@ -100,10 +104,11 @@ class Running:
                         return match[0].decode(errors="replace")
                 over = not any(thread.is_alive() for thread in self._threads)
                 if over or not self._changed.wait(min(0.5, max(0.0, end - time.monotonic()))):
-                    assert not over, f"ended without {pattern!r}\n{self._so_far()}"
-                    assert time.monotonic() < end, f"no {pattern!r} in {timeout} s\n{self._so_far()}"
+                    assert not over, f"ended without {pattern!r}\n{self.so_far()}"
+                    assert time.monotonic() < end, f"no {pattern!r} in {timeout} s\n{self.so_far()}"
 
-    def _so_far(self) -> Ran:
+    def so_far(self) -> Ran:
+        """Return what it has said up to now."""
         return Ran(self.process.poll() or 0, bytes(self._streams["out"]), bytes(self._streams["err"]))
 
     def interrupt(self) -> None:
@@ -122,7 +127,7 @@ class Running:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError(f"did not end in {timeout} s\n{self._so_far()}") from None
+            raise StillRunning(f"did not end in {timeout} s\n{self.so_far()}") from None
         for thread in self._threads:
             thread.join(5)
         return Ran(self.process.returncode, bytes(self._streams["out"]), bytes(self._streams["err"]))
@@ -249,6 +254,10 @@ class Sparkctl:
             if running.process.poll() is None:
                 running.process.kill()
                 running.process.wait()
+
+    def so_far(self) -> list[Ran]:
+        """Return what every command of this operator has said up to now."""
+        return [running.so_far() for running in self._running]
 
     def saved(self) -> list[Path]:
         """Return every file it keeps: state, data and cache."""

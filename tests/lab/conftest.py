@@ -10,9 +10,9 @@ import pytest
 
 from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import BY_HAND, Lab, alone, why_not
-from tests.lab.bed.names import JOURNAL
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import BedError
+from tests.lab.clearing import clear_nodes
 from tests.lab.command import Sparkctl
 from tests.lab.outcomes import CI
 
@@ -56,10 +56,7 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture
 def clean_nodes(lab: Lab) -> Lab:
     """The lab without a container, and without what a switch that was left has written."""
-    for node in lab.nodes.values():
-        node.sh("rm", "-f", JOURNAL)
-        if left := node.docker("ps", "-aq").split():
-            node.docker("rm", "-f", "-v", *left)
+    clear_nodes(lab)
     return lab
 
 

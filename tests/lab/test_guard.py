@@ -18,25 +18,22 @@ from tests.lab.bed.lab import Lab
 from tests.lab.bed.names import IMAGE
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
+from tests.lab.clearing import GUARD, end_guards
 from tests.lab.command import Ran, Sparkctl
 from tests.lab.outcomes import LOADING, assert_ended, inspect, ours, verdict
 
 GIB = 1 << 30
 ROOM = int(1.5 * GIB)  # what may be taken before the floor is reached
 TAKES = {"LAB_ALLOC_MB": "2100"}  # nine times an eighth of it: 2.3 GiB
-GUARD = "sparkctl-guard"
 pytestmark = pytest.mark.usefixtures("no_guard_left")
 
 
 @pytest.fixture
 def no_guard_left(clean_nodes: Lab) -> Iterator[None]:
     """No guard of an earlier test, and none after: they linger for a minute."""
-    for after in (False, True):
-        if after:
-            yield
-        for node in clean_nodes.nodes.values():
-            node.signal(signal.SIGKILL, GUARD)
-            node.sh("sh", "-c", "rm -rf /tmp/sparkctl-guard-*")
+    end_guards(clean_nodes)
+    yield
+    end_guards(clean_nodes)
 
 
 def meminfo(name: str) -> int:

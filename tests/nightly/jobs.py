@@ -58,6 +58,10 @@ def _jobs(cache: Path, install: Install, recipes: tuple[str, ...]) -> Iterator[J
         env=(("SPARKCTL_LAB_ALL", "1"),),
     )  # fmt: skip
     yield Job(
+        "faults", "everything of docs/what-was-tried.md, tried again", (python, "-m", "tests.lab.faults"),
+        r"(\d+) faults: \d+ survived", _HOUR, why_not,
+    )  # fmt: skip
+    yield Job(
         "hunt", "properties with new random examples",
         (*pytest, "--timeout=1800", "--hypothesis-profile=hunt", "tests/unit"), passed, 2 * _HOUR,
     )  # fmt: skip

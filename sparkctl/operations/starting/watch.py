@@ -27,7 +27,7 @@ from sparkctl.operations.masking import masked
 from sparkctl.operations.starting import judge, readiness
 from sparkctl.operations.starting.asking import Manners
 from sparkctl.operations.starting.start_guard import loads_weights
-from sparkctl.operations.stream import Emit
+from sparkctl.operations.stream import Emit, log_gap
 from sparkctl.wire.logs import LogFollower
 
 _POLL = 1.0
@@ -135,7 +135,7 @@ class StartWatch:
 
     async def _follow_to_end(self) -> Watched:
         """Follow through reconnects and restarts of Docker until the container has really ended."""
-        follower = LogFollower(self.session.link, self.container_id, since=self.since)
+        follower = LogFollower(self.session.link, self.container_id, since=self.since, on_gap=self._tell_gap)
         self.report()
         failures = 0
         while True:
@@ -164,6 +164,9 @@ class StartWatch:
                     raise
                 await self.ctx.clock.sleep(_DOCKER_PAUSE[failures])
                 failures += 1
+
+    def _tell_gap(self) -> None:
+        self.emit(log_gap(self.ctx, self.plan.node, self.plan.instance))
 
     def _take(self, batch: tuple[LogLine, ...]) -> None:
         lines = masked(batch, self._secrets)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
+from tests.lab.bed import netns
 from tests.lab.bed.files import SUDO_RULES, UID
 from tests.lab.bed.lab import KEYS
-from tests.lab.bed.names import DATA_SIZE, FABRIC, LAN, USER
+from tests.lab.bed.names import CLEAN_ENV, DATA_SIZE, FABRIC, LAN, USER
 from tests.lab.bed.netns import namespace
 from tests.lab.bed.node import LabNode
-from tests.lab.bed.shell import await_true, ip, run
+from tests.lab.bed.shell import BedError, await_true, ip, run
 
+SLOW_LINK = Path(__file__).with_name("slow_link.py")
 SSHD_TITLES = ("sshd", "sshd-session", "sshd-auth")  # OpenSSH 9.8 split the session off
 SESSION_TITLES = (f"sshd: {USER}", f"sshd-session: {USER}")
 
@@ -62,6 +67,80 @@ class Faults:
     def plug(self, node: LabNode) -> None:
         """Bring the LAN link up."""
         ip(f"link set {LAN} up", netns=namespace(node.name))
+
+    def slow_link(self, node: LabNode, delay: float, loss: float) -> None:
+        """Delay every packet that leaves the node on the LAN by ``delay`` seconds, and drop a share ``loss`` of them."""
+        self._rule(node, "OUTPUT", "-o", LAN, "-j", "NFQUEUE", "--queue-num", "7", "--queue-bypass")
+        words = self._beside(node, sys.executable, str(SLOW_LINK), "7", str(delay), str(loss))
+        relay = subprocess.Popen(words, stdout=subprocess.PIPE, env=CLEAN_ENV)
+        self._mend.append(lambda: self._end(relay))
+        if relay.stdout is None or relay.stdout.readline() != b"ready\n":
+            raise BedError("no packet queue of the kernel (NFQUEUE)")
+
+    def drop_large_packets(self, node: LabNode, size: int = 600) -> None:
+        """Drop what is ``size`` bytes or longer in both directions, without a word: a path whose MTU nobody is told."""
+        for chain, side in (("INPUT", "-i"), ("OUTPUT", "-o")):
+            self._rule(node, chain, side, LAN, "-m", "length", "--length", f"{size}:65535", "-j", "DROP")
+
+    def _rule(self, node: LabNode, *rule: str) -> None:
+        run(*self._beside(node, "iptables", "-I", *rule))
+        self._mend.append(lambda: self._drop_rule(node, rule))
+
+    def _drop_rule(self, node: LabNode, rule: tuple[str, ...]) -> None:
+        run(*self._beside(node, "iptables", "-D", *rule))
+
+    @staticmethod
+    def _beside(node: LabNode, *argv: str) -> list[str]:
+        """Return the command that runs in the node's network, and else on the host."""
+        return ["nsenter", f"--net={netns.path(node.name)}", *argv]
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+
+    def shift_clock(self, node: LabNode, seconds: float) -> None:
+        """Set the clock of the programs of every login ahead (or back); what runs already takes the step, too.
+
+        The kernel's clock is the machine's own: dockerd and the engines keep it, as they would in a virtual machine.
+        """
+        library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+        if library is None:
+            raise LookupError("libfaketime is not installed")
+        if "faketime" not in node.sh("cat", "/etc/environment", check=False):
+            before = node.sh("cat", "/etc/environment", check=False)
+            self._mend.append(lambda: node.put("/etc/environment", before))
+            shifted = f"LD_PRELOAD={library}\nFAKETIME_DONT_FAKE_MONOTONIC=1\nFAKETIME_CACHE_DURATION=1\n"
+            node.put("/etc/environment", before + shifted)
+        node.put("/etc/faketimerc", f"{seconds:+.0f}s\n")
+
+    def use_python(self, node: LabNode, program: Path) -> None:
+        """Make this interpreter the node's python3: its program and standard library are copied there."""
+        version = program.name
+        copied = node.shared / version
+        if not copied.exists():
+            home = program.resolve().parents[1]
+            unwanted = shutil.ignore_patterns("test", "site-packages", "*.a", "config-3*", "__pycache__")
+            shutil.copytree(home / "lib" / version, copied / "lib" / version, ignore=unwanted)
+            (copied / "bin").mkdir()
+            shutil.copy(program.resolve(), copied / "bin" / version)
+            for library in (home / "lib").glob("libpython*.so*"):
+                shutil.copy(library, copied / "lib" / library.name)
+        here = f"/run/lab/{version}"
+        self._mend.append(lambda: self._quietly(node, "rm", "-f", "/usr/local/bin/python3"))
+        node.put("/usr/local/bin/python3", f'#!/bin/sh\nLD_LIBRARY_PATH={here}/lib exec {here}/bin/{version} "$@"\n')
+        node.sh("chmod", "755", "/usr/local/bin/python3")
+
+    def swap(self, size: int = 1 << 30) -> None:
+        """Give the machine swap in compressed memory (zram); both nodes share it."""
+        disk = Path("/sys/block/zram0/disksize")
+        if disk.read_text().strip() != "0" or "zram0" in Path("/proc/swaps").read_text():
+            raise BedError("somebody uses zram0")
+        disk.write_text(str(size))
+        self._mend.append(lambda: Path("/sys/block/zram0/reset").write_text("1") and None)
+        run("mkswap", "/dev/zram0")
+        run("swapon", "/dev/zram0")
+        self._mend.append(lambda: run("swapoff", "/dev/zram0") and None)
 
     def cut_fabric(self, node: LabNode) -> None:
         """Take the cable between the two nodes away at this node's end; the other end loses its carrier."""
@@ -147,6 +226,21 @@ class Faults:
             raise LookupError(f"{shell} is not installed")
         self._mend.append(lambda: self._quietly(node, "usermod", "-s", "/bin/bash", USER))
         node.sh("usermod", "-s", path, USER)
+
+    def add_user(self, node: LabNode, name: str) -> None:
+        """Add a second person: an account in group docker, which the same key opens."""
+        home = f"/home/{name}"
+        self._mend.append(lambda: self._remove_user(node, name))
+        node.sh("useradd", "-m", "-s", "/bin/bash", "-G", "docker", name)
+        node.sh(
+            "sh",
+            "-c",
+            f"mkdir -m 700 {home}/.ssh; cp /home/{USER}/.ssh/authorized_keys {home}/.ssh; chown -R {name}: {home}",
+        )
+
+    def _remove_user(self, node: LabNode, name: str) -> None:
+        node.sh("sh", "-c", f"pgrep -u {name} | xargs -r kill -9", check=False)
+        node.sh("userdel", "-r", "-f", name, check=False)
 
     def leave_docker_group(self, node: LabNode) -> None:
         """Take milo out of group docker."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -95,6 +97,35 @@ def test_a_rotated_log_is_a_gap_and_no_line_comes_twice() -> None:
     lost = LineJoiner(joiner.position)
     assert [(line.text, line.number) for line in lost.take(pieces[12:])] == [(str(i), i - 3) for i in range(12, 20)]
     assert lost.gap
+
+
+def test_a_line_that_docker_repeats_as_it_rotates_comes_once_and_none_is_skipped_after_a_break() -> None:
+    """Docker 20.10 gives the last line before a rotation twice while it is followed; read anew it is there once."""
+    kept = [Piece(1, stamp(i * 50_000_000), b"%d" % i, True) for i in range(100)]
+    for size, repeated in itertools.product((1, 7, 1000), (1, 2, 5)):
+        followed = [one for i in range(0, 100, 10) for one in (*kept[i : i + 10], *kept[i + 10 - repeated : i + 10])]
+        joiner = LineJoiner()
+        cut = followed[:75]
+        first = [line.text for at in range(0, 75, size) for line in joiner.take(cut[at : at + size])]
+        position = joiner.position
+        assert position is not None
+        again = LineJoiner(position)
+        rest = [line.text for line in again.take([piece for piece in kept if piece.stamp >= position.anchor])]
+        assert first + rest == [str(i) for i in range(100)], size
+
+
+def test_equal_lines_and_equal_parts_of_a_long_line_all_count() -> None:
+    joiner = LineJoiner()
+    equal = [Piece(1, stamp(i), b"tick", True) for i in range(3)]
+    assert [line.text for line in joiner.take(equal)] == ["tick"] * 3
+    parts = [Piece(1, stamp(9), b"x" * 16, False)] * 3 + [Piece(1, stamp(9), b"", True)]
+    assert [line.text for line in joiner.take(parts)] == ["x" * 48]
+    assert [
+        line.stream for line in joiner.take([Piece(1, stamp(20), b"a", True), Piece(2, stamp(20), b"a", True)])
+    ] == [
+        "stdout",
+        "stderr",
+    ]
 
 
 def test_a_line_of_a_megabyte_keeps_head_and_tail() -> None:

@@ -111,6 +111,28 @@ async def test_a_follow_broken_anywhere_goes_on_there(tmp_path: Path) -> None:
         assert await texts(LogFollower(link, "abc", position=follower.position).follow()) == []
 
 
+@pytest.mark.parametrize(("begins_at", "gaps"), [(0, 0), (10, 0), (20, 1)])
+async def test_lines_that_were_rotated_away_during_a_break_are_told_once_before_what_follows(
+    tmp_path: Path, begins_at: int, gaps: int
+) -> None:
+    """The connection breaks after line 14; what Docker still has begins at ``begins_at``."""
+    answers = iter([stream(LOG[:15], final=False), stream(LOG[begins_at:25], final=False), stream(LOG[begins_at:])])
+    got: list[str] = []
+    async with docker(tmp_path, lambda query: stream(LOG[begins_at:]) if query["follow"] == "0" else next(answers)) as (
+        link,
+        _,
+    ):
+        follower = LogFollower(link, "abc", on_gap=lambda: got.append("gap"))
+        for _ in range(2):
+            with pytest.raises(DockerDown):
+                await texts(follower.follow(), got)
+        await texts(follower.follow(), got)
+    assert got.count("gap") == gaps, got
+    if gaps:
+        assert got.index("gap") == 15, got
+    assert [text for text in got if text != "gap"] == EVERYTHING[:15] + EVERYTHING[max(15, begins_at) :]
+
+
 async def test_the_last_words_that_dockers_follow_loses_are_read(tmp_path: Path) -> None:
     def answer(query: dict[str, str]) -> bytes:
         return stream(LOG[:20] if query["follow"] == "1" else since(query))

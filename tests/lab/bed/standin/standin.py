@@ -138,6 +138,9 @@ class Answers(BaseHTTPRequestHandler):
             self.reply(200, self.metrics().encode(), "text/plain; version=0.0.4")
         elif path == "/_lab/exit":
             os._exit(int(parse_qs(query).get("code", ["1"])[0]))
+        elif path == "/_lab/allocate":
+            allocate(int(parse_qs(query).get("megabytes", ["1"])[0]))
+            self.reply(200, b"")
         else:
             self.reply(404, b'{"detail":"Not Found"}')
 

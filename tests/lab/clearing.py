@@ -1,0 +1,25 @@
+"""Nodes of the lab as new: without containers, journals and guards of what was tried on them before."""
+
+from __future__ import annotations
+
+import signal
+
+from tests.lab.bed.lab import Lab
+from tests.lab.bed.names import JOURNAL
+
+GUARD = "sparkctl-guard"
+
+
+def clear_nodes(lab: Lab) -> None:
+    """Remove every container, and what a switch that was left has written."""
+    for node in lab.nodes.values():
+        node.sh("rm", "-f", JOURNAL)
+        if left := node.docker("ps", "-aq").split():
+            node.docker("rm", "-f", "-v", *left)
+
+
+def end_guards(lab: Lab) -> None:
+    """End every guard and remove its receipts: a guard stays for a minute after its last watch."""
+    for node in lab.nodes.values():
+        node.signal(signal.SIGKILL, GUARD)
+        node.sh("sh", "-c", "rm -rf /tmp/sparkctl-guard-*")

@@ -1,0 +1,257 @@
+"""What the node itself may be: a clock that is set, an old and a new Python, swap, a container out of memory, two users."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from tests.lab.bed.names import FABRIC
+from tests.lab.bed.shell import await_true
+from tests.lab.clearing import GUARD
+from tests.lab.faults.network import phases
+from tests.lab.faults.trial import Trial, row, skip
+from tests.lab.outcomes import LOADING, inspect, ours, verdict
+from tests.lab.test_guard import GIB, ROOM, TAKES, floor, meminfo, status_of
+
+CLOCK, PYTHON, MEMORY, USERS = "clock of a node", "Python of a node", "memory", "users"
+LIMITED = {"gpus": "none", "network": "host"}
+
+
+def no_faketime() -> str | None:
+    """Return why the clock of a node's programs cannot be set, None where it can."""
+    return None if any(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")) else "libfaketime is not installed"
+
+
+def play_clock(trial: Trial, before: float, during: float) -> None:
+    """Start with a node's clock ``before`` seconds ahead, set it to ``during`` in the middle, and hold what is said to the truth."""
+    command = trial.operator()
+    trial.faults.shift_clock(trial.spark1, before)
+    profile = command.profile(env={"LAB_LOAD_S": "4", "LAB_LINES": "100"})
+    began = time.monotonic()
+    up = command.start("up", profile, "--node", "spark1", "--json")
+    up.await_text(LOADING)
+    ahead = float(trial.spark1.sh("su", "-l", "milo", "-c", "date +%s")) - time.time() if before else 0.0
+    trial.faults.shift_clock(trial.spark1, during)
+    ran = trial.ends(up.end(), 0)
+    took = time.monotonic() - began
+    trial.true(
+        not [e for e in ran.events if e["event"] == "guard" and e["what"] == "killed"], "the guard ended it", ran
+    )
+    guard = trial.ends(command("guard", "status", "--node", "spark1", "--json"), 0)
+    told = (json.loads(guard.out)["nodes"][0]["guard"] or {"events": []})["events"]
+    ends = [event["why"] for event in told]
+    apart = [event["at"] - time.time() for event in told]
+    trial.whole(all(abs(one - during) < 60 for one in apart), f"the guard did not see its clock set: {apart}", guard)
+    trial.true(ends in ([], ["ready"]), f"the guard's watch ended as {ends}", guard)
+    status = trial.ends(command("status", "--json"), 0)
+    trial.true(phases(status) == {"tiny": "ready"}, f"status has {phases(status)}", status)
+    trial.ends(command("top", "--once", "--node", "spark1"), 0, words="tiny")
+    trial.whole(
+        "numbered 0000100" in trial.ends(command("logs", profile, "--since", "5m"), 0).out, "logs --since shows nothing"
+    )
+    trial.ends(command("down", profile, "--node", "spark1", "--json"), 0)
+    trial.whole(ours(trial.spark1) == [], "a container is left")
+    shown = trial.ends(command("history", "--json"), 0)
+    lasted = [float(one) for one in re.findall(r'"seconds": ?(-?[0-9.e+]+)', shown.out)]
+    trial.true(bool(lasted) and all(0 <= one < 120 for one in lasted), f"the history has durations {lasted}", shown)
+    trial.see(
+        f"node {ahead:+.0f} s, then {during:+.0f} s: ready after {took:.0f} s, guard (its clock "
+        f"{apart[-1] if apart else 0.0:+.0f} s) and history true, down 0"
+    )
+
+
+@row(
+    "node-clock-ahead", CLOCK,
+    "the clock of a node's programs is an hour ahead when `up` begins, and is set to the right time while it loads",
+    "`up` ends ready (0), no duration of an hour anywhere, the guard ends its watch as *ready*, `status`, `top`, "
+    "`logs --since 5m` and `down` say what is so",
+    no_faketime,
+)  # fmt: skip
+def clock_ahead(trial: Trial) -> None:
+    play_clock(trial, 3600, 0)
+
+
+@row(
+    "node-clock-back", CLOCK,
+    "the clock of a node's programs goes back by two hours while `up` loads",
+    "as above",
+    no_faketime,
+)  # fmt: skip
+def clock_back(trial: Trial) -> None:
+    play_clock(trial, 0, -7200)
+
+
+def interpreter(version: str) -> Path | None:
+    """Return a Python of this version on this machine, None where there is none."""
+    wanted = f"python{version}"
+    found = [Path(one) for one in (shutil.which(wanted), sys.executable) if one]
+    found += sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/{wanted}"))
+    return next((one for one in found if one.name == wanted and ".pyenv/shims" not in str(one) and one.exists()), None)
+
+
+def lacks(version: str) -> Callable[[], str | None]:
+    """Return what tells why a node cannot have this Python."""
+    return lambda: None if interpreter(version) else f"there is no Python {version} on this machine"
+
+
+def play_python(trial: Trial, version: str) -> None:
+    """Run everything that runs a program of ours on the nodes with this Python."""
+    program = interpreter(version)
+    assert program is not None
+    for node in (trial.spark1, trial.spark2):
+        trial.faults.use_python(node, program)
+    command = trial.operator()
+    shown = trial.spark1.sh("su", "-l", "milo", "-c", "/usr/local/bin/python3 -V").strip()
+    trial.whole(f"Python {version}." in shown, f"the node has {shown}")
+    up = command.start("up", command.profile(env={"LAB_LOAD_S": "3"}), "--node", "spark1", "--json")
+    up.await_text(LOADING)
+    guards = trial.spark1.pids(GUARD)
+    programs = {Path(f"/proc/{pid}/exe").readlink().name for pid in guards}
+    trial.true(programs == {f"python{version}"}, f"the guard runs on {programs or 'nothing'}")
+    ran = trial.ends(up.end(), 0)
+    warnings = [event["message"] for event in ran.events if event["event"] == "warning"]
+    trial.true(not [text for text in warnings if "guard" in text or "ython" in text], f"warnings: {warnings}", ran)
+    trial.ends(command("guard", "status", "--node", "spark1"), 0)
+    top = trial.ends(command("top", "--once", "--node", "spark1", "--json"), 0)
+    trial.true('"ready"' in top.out, "top does not know it as ready", top)
+    bundle = trial.home / "bundle.tar.gz"
+    collected = command("doctor", "--collect", str(bundle))
+    trial.true(bundle.exists() and bundle.stat().st_size > 2000, "doctor --collect brought nothing", collected)
+    trial.spark1.sh(
+        "su", "-l", "milo", "-c", "mkdir -p models/tiny; head -c 3000000 /dev/urandom >models/tiny/model.safetensors"
+    )
+    command.configure(fabric=FABRIC)
+    command.profile(mounts=["~/models:/models"])
+    trial.ends(command("sync", "tiny", "--from", "spark1", "--to", "spark2", "--model-only", "--json"), 0)
+    sums = {node.sh("sha256sum", "/home/milo/models/tiny/model.safetensors") for node in (trial.spark1, trial.spark2)}
+    for node in (trial.spark1, trial.spark2):
+        node.sh("rm", "-rf", "/home/milo/models/tiny")
+    trial.whole(len(sums) == 1, "the file that was sent differs")
+    trial.ends(command("down", "tiny", "--node", "spark1", "--json"), 0)
+    trial.see(f"{shown}: guard, probe, collect, sync, up and down as with any other")
+
+
+@row(
+    "python-3.8", PYTHON, "python3 of both nodes is 3.8",
+    "`up` with its guard, `top`, `doctor --collect`, `sync`, `guard status`, `down` work; the guard's process is that Python's",
+    lacks("3.8"),
+)  # fmt: skip
+def python_38(trial: Trial) -> None:
+    play_python(trial, "3.8")
+
+
+@row("python-3.13", PYTHON, "python3 of both nodes is 3.13", "as above", lacks("3.13"))
+def python_313(trial: Trial) -> None:
+    play_python(trial, "3.13")
+
+
+@row(
+    "oom-while-loading", MEMORY, "a container with `memory: 96m` takes 400 MB while it loads under `up`",
+    "exit 1, cause *host-oom-kill* with the limit, the container and its log are kept; with more memory `up` ends with 0",
+)  # fmt: skip
+def oom_loading(trial: Trial) -> None:
+    command = trial.operator()
+    profile = command.profile(
+        container={**LIMITED, "options": {"memory": "96m"}}, env={"LAB_ALLOC_MB": "400", "LAB_LOAD_S": "2"}
+    )
+    ran = trial.ends(command("up", profile, "--node", "spark1", "--json"), 1)
+    found = verdict(ran)
+    trial.true(found["cause"] == "host-oom-kill" and "96m" in found["summary"], f"the cause is {found['cause']}", ran)
+    trial.whole(inspect(trial.spark1, "sglang-tiny")["State"]["OOMKilled"] is True, "the container was not kept")
+    trial.see(found["summary"][:110])
+    command.profile(container={**LIMITED, "options": {"memory": "2g"}}, env={"LAB_ALLOC_MB": "100"})
+    trial.ends(command("up", profile, "--node", "spark1", "--json"), 0)
+
+
+@row(
+    "oom-while-serving", MEMORY, "a container with `memory: 160m` serves, then takes 400 MB; `logs -f` follows it",
+    "`logs -f` ends by itself and says how it ended; `status` does not call it ready and names the kill; `up` starts it anew (0)",
+)  # fmt: skip
+def oom_serving(trial: Trial) -> None:
+    command = trial.operator()
+    profile = command.profile(container={**LIMITED, "options": {"memory": "160m"}}, env={"LAB_ALLOC_MB": "16"})
+    trial.ends(command("up", profile, "--node", "spark1", "--json"), 0)
+    follow = command.start("logs", profile, "--node", "spark1", "-f")
+    follow.await_text("fired up")
+    with suppress(OSError):
+        urllib.request.urlopen(f"http://{trial.spark1.address}:8101/_lab/allocate?megabytes=400", timeout=10).close()
+    await_true("the kernel's kill", lambda: status_of(trial.spark1, "sglang-tiny") == "exited", 20.0)
+    followed = follow.end(20)
+    said = (followed.err or followed.out).strip().splitlines()[-1]
+    trial.see(f"logs -f {followed.code}: {said[:80]}")
+    status = command("status", "--node", "spark1")
+    shown = next((line.strip() for line in (status.out + status.err).splitlines() if "tiny" in line), "")
+    trial.true("ready" not in shown, "status calls it ready", status)
+    trial.true(
+        "memory" in status.out or "OOM" in status.out or "137" in status.out, "status does not name the kill", status
+    )
+    trial.see(f"status {status.code}: {' '.join(shown.split())[:90]}")
+    again = trial.ends(command("up", profile, "--node", "spark1", "--json"), 0)
+    trial.whole(ours(trial.spark1) == ["sglang-tiny"], f"there are {ours(trial.spark1)}", again)
+    trial.see("up again 0")
+
+
+@row(
+    "swap-in-use", MEMORY, "an engine of 1.4 GB has 200 MB of memory, the rest is in swap (zram)",
+    "`up` ends ready (0); `status` and `top` show swap, `doctor` names it with the command that empties it; `down` frees it",
+)  # fmt: skip
+def swap(trial: Trial) -> None:
+    if not Path("/sys/block/zram0/disksize").exists():
+        skip("the kernel has no zram")
+    trial.faults.swap(4 << 30)
+    command = trial.operator()
+    options = {"memory": "200m", "memory-swap": "3g"}
+    profile = command.profile(
+        container={**LIMITED, "options": options}, env={"LAB_ALLOC_MB": "1400", "LAB_LOAD_S": "2"}
+    )
+    trial.ends(command("up", profile, "--node", "spark1", "--json"), 0)
+    used = int(Path("/proc/swaps").read_text().split()[-2]) / (1 << 20)
+    trial.whole(used > 1, f"only {used:.1f} GiB are in swap")
+    status = trial.ends(command("status", "--node", "spark1"), 0, words="swap")
+    top = trial.ends(command("top", "--once", "--node", "spark1"), 0, words=f"swap {used:.1f}")
+    doctor = command("doctor", "--node", "spark1")
+    trial.true("of swap in use" in doctor.out and "swapoff" in doctor.out, "doctor does not name the swap", doctor)
+    trial.see(f"{used:.1f} GiB in swap: up 0, status, top and doctor name it")
+    trial.ends(command("down", profile, "--node", "spark1", "--json"), 0)
+    del status, top
+
+
+@row(
+    "two-guards", USERS,
+    "two users of one node, each with a guard, start a model each; memory falls under the floor of both",
+    "the second `up` says that another user's guard runs there; each guard ends what its own user loads, tells it as "
+    "*guard-stopped* with its curve (exit 1), and each receipt is its own user's",
+)  # fmt: skip
+def two_guards(trial: Trial) -> None:
+    node = trial.spark1
+    if meminfo("MemAvailable") < ROOM + 6 * GIB:
+        skip("the machine has too little memory free to take some of it")
+    trial.faults.add_user(node, "anna")
+    milo, anna = trial.operator("milo"), trial.operator("anna")
+    anna.configure(user="anna")
+    anna.profile("other", port=8102, env={"LAB_LOAD_S": "12"})
+    milo.profile("tiny", env={"LAB_LOAD_S": "5", **TAKES})
+    low = floor()
+    trial.ends(anna("up", "other", "--node", "spark1", "--detach", "--json", *low), 0)
+    await_true("anna's guard", lambda: bool(node.pids(GUARD)), 15.0)
+    ran = milo("up", "tiny", "--node", "spark1", "--json", *low)
+    trial.true("another user's guard runs on spark1" in ran.out, "the other guard is not named", ran)
+    trial.ends(ran, 1)
+    trial.true(verdict(ran)["cause"] in ("guard-stopped", "stopped-by-others"), f"cause {verdict(ran)['cause']}", ran)
+    trial.see(f"the one that grew: {verdict(ran)['cause']}; the other one: {status_of(node, 'sglang-other')}")
+    for command, name in ((milo, "tiny"), (anna, "other")):
+        shown = trial.ends(command("guard", "status", "--node", "spark1", "--json"), 0)
+        receipts = [each["instance"] for each in json.loads(shown.out)["nodes"][0]["receipts"]]
+        trial.true(set(receipts) <= {name}, f"{command.env['USER']} has receipts of {receipts}", shown)
+        trial.see(f"{command.env['USER']} has receipts of {receipts or 'nothing'}")
+        trial.ends(command("free", "spark1", "--json"), 0)
+
+
+ROWS = (clock_ahead, clock_back, python_38, python_313, oom_loading, oom_serving, swap, two_guards)

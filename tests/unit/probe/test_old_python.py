@@ -1,0 +1,34 @@
+"""Every program that travels to a node is Python 3.8: by its grammar, and as each Python that is here imports it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkctl.probe import travel
+from tests.unit.probe.running import pythons
+
+HERE = Path(travel.__file__).parent
+PROGRAMS = ("agent", "carry", "collect", "survey", *travel.GUARD_MODULES)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_its_grammar_and_its_imports(name: str) -> None:
+    tree = ast.parse((HERE / f"{name}.py").read_text(), feature_version=(3, 8))
+    imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    outside = {one.split(".")[0] for one in imported} - set(sys.stdlib_module_names)
+    assert outside <= {"sparkctl"}, outside
+
+
+@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_is_imported(python: str, name: str) -> None:
+    """Annotations that an old Python cannot evaluate, and what its standard library lacks at the top level, fail here."""
+    code = f"import sys; sys.path.insert(0, {str(HERE.parents[1])!r}); import sparkctl.probe.{name}"
+    ran = subprocess.run([python, "-B", "-c", code], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
