@@ -20,6 +20,7 @@ from typing import IO
 from sparkctl.core.expectation import is_size
 from sparkctl.core.history_file import make_private
 from sparkctl.core.record import plain, rebuilt
+from sparkctl.files import LARGEST_STATE_FILE, read_regular
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import BeforeStart
 from sparkctl.model.secrets import redact
@@ -135,7 +136,10 @@ class LogFiles:
     def instances_with_logs(self) -> list[str]:
         """Return the names that `saved_logs` knows, for completion and errors."""
         base = self.directory / "logs"
-        return sorted(path.name for path in base.iterdir()) if base.is_dir() else []
+        try:
+            return sorted(path.name for path in base.iterdir())
+        except OSError:
+            return []
 
     def receipt_path(self, instance: str, node: str, container_id: str) -> Path | None:
         """Return where the guard's receipt of this container is kept, None where there is none."""
@@ -170,7 +174,7 @@ class LogFiles:
         """Return the command that started a container, None where that was not from here or is long ago."""
         kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_COMMAND}")), None)
         try:
-            return None if kept is None else kept.read_text("utf-8").strip() or None
+            return None if kept is None else read_regular(kept, LARGEST_STATE_FILE).decode("utf-8").strip() or None
         except (OSError, ValueError):
             return None
 
@@ -185,7 +189,7 @@ class LogFiles:
         """Return what a node had just before this container was started, None where that is not known here."""
         kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_BEFORE}")), None)
         try:
-            before = None if kept is None else rebuilt(BeforeStart, json.loads(kept.read_text("utf-8")))
+            before = None if kept is None else rebuilt(BeforeStart, json.loads(read_regular(kept, LARGEST_STATE_FILE)))
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
         return before if before is not None and is_size(before.available) else None
@@ -193,7 +197,7 @@ class LogFiles:
     def kept_verdict(self, saved: SavedLog) -> Verdict | None:
         """Return why the start of this log failed, None where that was not kept or cannot be read any more."""
         try:
-            return rebuilt(Verdict, json.loads(saved.path.with_suffix(_VERDICT).read_text("utf-8")))
+            return rebuilt(Verdict, json.loads(read_regular(saved.path.with_suffix(_VERDICT), LARGEST_STATE_FILE)))
         except (OSError, ValueError, AttributeError, RecursionError):
             return None
 

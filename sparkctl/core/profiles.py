@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkctl.core import paths
 from sparkctl.errors import InvalidInput
+from sparkctl.files import read_regular
 from sparkctl.model.profile import Profile
 from sparkctl.model.suggest import did_you_mean
 
@@ -131,7 +132,7 @@ class ProfileLibrary:
         self.user.mkdir(parents=True, exist_ok=True)
         mine = self.user / path.name
         with mine.open("xb") as file:
-            file.write(path.read_bytes())
+            file.write(read_regular(path, 1 << 20))
         return mine, True
 
     def entry(self, name: str) -> ProfileEntry:

@@ -10,7 +10,10 @@ from pathlib import Path
 import asyncssh
 from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
 
+from sparkctl.files import read_regular
+
 SSH_PORT = 22
+LARGEST_FILE = 32 << 20  # bytes of known_hosts; a hundred thousand hosts have a third of it
 GLOBAL_FILES = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
 
 
@@ -58,8 +61,11 @@ def host_name(host: str, port: int) -> str:
 
 
 def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
-    """Return what ``files`` say of ``host``, hashed entries included; missing and unreadable files say nothing."""
-    known = [asyncssh.import_known_hosts(text) for text in (_well_formed(file) for file in files) if text]
+    """Return what ``files`` say of ``host``, hashed entries included; missing and forbidden files say nothing.
+
+    Raises OSError for what is no file (a FIFO, a device, a loop of links) and for one that is far too large.
+    """
+    known = [asyncssh.import_known_hosts(text) for text in (_entries(file, host) for file in files) if text]
     exact = _match(known, host_name(host, port))
     loose = _match(known, host.lower()) if port != SSH_PORT else KnownKeys()
     return KnownKeys(
@@ -123,15 +129,28 @@ def _match(known: Sequence[asyncssh.SSHKnownHosts], name: str) -> KnownKeys:
     return KnownKeys(tuple(keys), (), tuple(authorities), tuple(revoked))
 
 
-def _well_formed(file: Path) -> str:
-    """Return the lines of ``file`` that can be read as entries: one bad line must not blind us to the others."""
+def _entries(file: Path, host: str) -> str:
+    """Return the lines of ``file`` that may be about ``host``: one bad line must not blind us to the others.
+
+    Lines about other hosts are passed over before any key is decoded, so that a large file costs little.
+    """
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        text = read_regular(file, LARGEST_FILE).decode("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ""
-    if _parses(text):
-        return text
-    return "\n".join(line for line in text.splitlines() if _parses(line))
+    name = host.lower()
+    lines = [line for line in text.splitlines() if _may_be_about(line, name)]
+    whole = "\n".join(lines)
+    return whole if _parses(whole) else "\n".join(line for line in lines if _parses(line))
+
+
+def _may_be_about(line: str, name: str) -> bool:
+    """Tell whether the names of an entry hold ``name``, or something that only matching shows: a hash, a pattern."""
+    words = line.split(None, 2)
+    if len(words) < 2:
+        return False
+    names = words[1] if words[0].startswith("@") else words[0]
+    return name in names.lower() or names.startswith("|1|") or any(sign in names for sign in "*?!/")
 
 
 def _parses(text: str) -> bool:

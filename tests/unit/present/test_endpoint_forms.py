@@ -22,7 +22,7 @@ DUMB = Served(NodeName("spark2"), "qwen36", "http://10.0.0.2:8001/v1", (), True)
 
 
 def test_a_shell_reads_the_variables() -> None:
-    text = "\n".join(endpoint_text([TWO, ONE], "env"))
+    text = "\n".join(endpoint_text([TWO, ONE], "env", TWO))
     script = f'{text}\nprintf "%s\\0" "$OPENAI_BASE_URL" "$OPENAI_MODEL" "$OPENAI_API_KEY" "$QWEN36_BASE_URL" "$_1_B_C_MODEL"'
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env={"_1_B_C_API_KEY": "s3"}, check=True
@@ -74,7 +74,7 @@ def test_litellms_own_names_are_of_one_meaning_each() -> None:
 
 
 def test_openclaw_has_a_provider_for_each_endpoint() -> None:
-    document = json.loads("\n".join(endpoint_text([ONE, TWO, DUMB], "openclaw")))
+    document = json.loads("\n".join(endpoint_text([ONE, TWO, DUMB], "openclaw", ONE)))
     providers = document["models"]["providers"]
     assert list(providers) == ["qwen36-spark1", "1-b.c", "qwen36-spark2"]
     assert providers["qwen36-spark1"]["models"] == [
