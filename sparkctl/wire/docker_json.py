@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,9 @@ LONGEST_NAME = (
     256  # characters of a name, a status or a label: no honest one comes near; what is longer ends in an ellipsis
 )
 _LONGEST_IMAGE = 512
+_LARGEST_PORT = 65535
+_PORT = re.compile(r"[0-9]{1,5}")
+_LARGEST = 1 << 62  # bytes, seconds: what Go counts
 _LONGEST_SENTENCE = 4096
 _RULES = frozenset({Label.READY, Label.PER_STEP, Label.NODES})  # they hold more than a name; cut, they are not read
 _LONGEST_RULE = 16384
@@ -173,13 +177,13 @@ def _labels(value: object) -> tuple[tuple[str, str], ...]:
 def _listed_ports(value: object) -> tuple[int, ...]:
     entries = value if isinstance(value, list) else []
     found = (entry.get("PublicPort") for entry in entries if isinstance(entry, dict))
-    return tuple(sorted({port for port in found if isinstance(port, int)}))
+    return tuple(sorted({port for port in found if isinstance(port, int) and 0 < port <= _LARGEST_PORT}))
 
 
 def _inspected_ports(value: object) -> tuple[int, ...]:
     bindings = value.values() if isinstance(value, dict) else ()
     found = {str(one.get("HostPort")) for some in bindings for one in some or () if isinstance(one, dict)}
-    return tuple(sorted(int(port) for port in found if port.isdigit()))
+    return tuple(sorted(int(port) for port in found if _PORT.fullmatch(port) and 0 < int(port) <= _LARGEST_PORT))
 
 
 def _nccl(env: object) -> tuple[tuple[str, str], ...]:
@@ -204,4 +208,6 @@ def _text(data: Json, key: str) -> str | None:
 
 def _number(data: Json, key: str) -> int | None:
     value = data.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if abs(value) < _LARGEST else None

@@ -57,7 +57,7 @@ INSPECT = {
         "StartedAt": "2026-11-20T23:14:00.123456789Z", "FinishedAt": "2026-11-20T23:15:00Z",
     },
     "Config": {
-        "Image": "img:1", "Labels": {"b": "2", "a": "1"}, "Tty": False,
+        "Image": "img:1", "Labels": {"dev.sparkctl.b": "2", "dev.sparkctl.a": "1", "other": "x" * 65536}, "Tty": False,
         "Env": ["HF_TOKEN=hf_secret", "A=b", "X", "NCCL_IB_GID_INDEX=3", "NCCL_DEBUG=INFO"],
     },
     "RestartCount": 4,
@@ -68,7 +68,11 @@ INSPECT = {
 
 def test_a_container_that_was_killed() -> None:
     container = docker_json.inspected(INSPECT)
-    assert (container.name, container.image, container.labels) == ("qwen", "img:1", (("a", "1"), ("b", "2")))
+    assert (container.name, container.image, container.labels) == (
+        "qwen",
+        "img:1",
+        (("dev.sparkctl.a", "1"), ("dev.sparkctl.b", "2")),
+    )
     assert (container.exit_code, container.oom_killed, container.pid, container.error) == (137, True, None, None)
     assert container.finished is not None
     assert container.started is not None
