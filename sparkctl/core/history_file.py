@@ -233,7 +233,7 @@ class HistoryFile:
         elif code == _FULL or (code == _IO and not os.access(self.path, os.W_OK)):
             what = f"{self.path} could not be written: {error}"
         else:
-            what = f"{self.path} cannot be used: {getattr(error, 'strerror', None) or error}"
+            what = f"{getattr(error, 'filename', None) or self.path} cannot be used: {getattr(error, 'strerror', None) or error}"
         self._say(
             f"{what}; the history goes on without it" if isinstance(error, Unusable) else f"{what}; nothing is kept"
         )

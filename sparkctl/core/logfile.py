@@ -10,11 +10,12 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import IO, Protocol, TextIO, cast
 
 from sparkctl.errors import InvalidInput
-from sparkctl.files import open_named, refuse_device
+from sparkctl.files import open_named, open_regular, refuse_device
 
 BLOCK = 256 << 10  # bytes
 _HALF = 128 << 10  # of a longer line, head and tail are kept
@@ -34,10 +35,13 @@ class Bytes(Protocol):
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Bytes]:
-    """Open a log. What a file grows by while it is read is left. Raises `InvalidInput` for what cannot be read."""
+def opened(path: Path, *, is_saved: bool = False) -> Iterator[Bytes]:
+    """Open a log. What a file grows by while it is read is left. Raises `InvalidInput` for what cannot be read.
+
+    ``is_saved``: it is one that sparkctl has written, so it can only be a file; what the user names may be a pipe.
+    """
     try:
-        file = open_named(path)
+        file: FileIO | BufferedReader = open_regular(path) if is_saved else open_named(path)
     except FileNotFoundError:
         raise InvalidInput(
             f"there is no file {path}", f"check the path: it was looked for in {path.absolute().parent}"

@@ -266,7 +266,7 @@ def _telling(ctx: Context, logs: Sequence[SavedLog]) -> SavedLog | None:
 
 def _of_saved(ctx: Context, saved: SavedLog, engine: str | None) -> Diagnosed:
     node = NodeName(saved.node)
-    with opened(saved.path) as source:
+    with opened(saved.path, is_saved=True) as source:
         found = of_bytes(source, str(saved.path), engine).diagnosis
     stored = ctx.history.kept_verdict(saved)
     if stored is not None and engine is None:

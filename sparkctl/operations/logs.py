@@ -302,7 +302,8 @@ class _Logs:
                 }
                 await self._show_in_order(sources, {})
         except OSError as broken:
-            raise InvalidInput(f"the saved log cannot be read: {broken}") from broken
+            what = f"{broken.filename}: {broken.strerror}" if broken.strerror else str(broken)
+            raise InvalidInput(f"the saved log cannot be read: {what}") from broken
         for saved in logs:
             receipt = receipts.kept(self.ctx, saved.instance, NodeName(saved.node), saved.container)
             if receipt is not None:
