@@ -177,7 +177,7 @@ def _labels(value: object) -> tuple[tuple[str, str], ...]:
 def _listed_ports(value: object) -> tuple[int, ...]:
     entries = value if isinstance(value, list) else []
     found = (entry.get("PublicPort") for entry in entries if isinstance(entry, dict))
-    return tuple(sorted({port for port in found if isinstance(port, int) and 0 < port <= _LARGEST_PORT}))
+    return tuple(sorted({port for port in found if type(port) is int and 0 < port <= _LARGEST_PORT}))
 
 
 def _inspected_ports(value: object) -> tuple[int, ...]:
