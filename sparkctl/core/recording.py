@@ -8,7 +8,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -127,7 +127,7 @@ def read(path: Path, on_cut: Callable[[str], None] | None = None) -> Iterator[Ev
         raise InvalidInput(f"{path} is empty", _WRITTEN)
 
 
-def _unpacked(raw: BufferedReader) -> AbstractContextManager[BufferedReader | GzipFile]:
+def _unpacked(raw: BufferedReader[FileIO]) -> AbstractContextManager[BufferedReader[FileIO] | GzipFile]:
     """Return the file as it reads, what gzip made as what went into it."""
     if not raw.peek(len(_GZIP)).startswith(_GZIP):
         return nullcontext(raw)
