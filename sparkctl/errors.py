@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
 
 
@@ -41,7 +42,11 @@ class Refused(SparkctlError):
     exit_code = ExitCode.REFUSED
 
 
-class MetricsUnreadable(SparkctlError):
+class UnusableAnswer(SparkctlError):
+    """What was asked answered with something else than its protocol allows. Whoever knows the node says which."""
+
+
+class MetricsUnreadable(UnusableAnswer):
     """An engine's /metrics page is not what Prometheus' format allows. Says nothing about the engine's health."""
 
     exit_code = ExitCode.UNHEALTHY
@@ -75,6 +80,10 @@ class ProbeFailed(NodeError):
 
 class GuardTrouble(Refused):
     """The guard of a node cannot be had, or does not do what it was told. No start fails for it."""
+
+
+class UnreadableAnswer(NodeError):
+    """The node, or something on it, answered with what sparkctl cannot read. It costs this node alone."""
 
 
 class Untrusted(NodeError):
@@ -148,3 +157,9 @@ class DiskFull(DockerError):
 
 class NoSuchContainer(DockerError):
     exit_code = ExitCode.REFUSED
+
+
+def raise_if_debugging(error: Exception) -> None:
+    """Raise an error of an unexpected class as it is where SPARKCTL_DEBUG is set: a defect of ours is to be found then."""
+    if os.environ.get("SPARKCTL_DEBUG"):
+        raise error

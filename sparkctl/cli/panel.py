@@ -79,9 +79,10 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: Demo
 def _theme() -> str | None:
     """Return the colours that were chosen last."""
     from sparkctl.core.paths import state_dir
+    from sparkctl.files import read_regular
 
     with suppress(OSError, UnicodeDecodeError):
-        return (state_dir() / _THEME).read_text(encoding="utf-8").strip()
+        return read_regular(state_dir() / _THEME, 1024).decode("utf-8").strip()
     return None
 
 

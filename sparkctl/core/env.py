@@ -9,6 +9,7 @@ from pathlib import Path
 from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
 from sparkctl.core.profile_fields import VARIABLE
 from sparkctl.errors import InvalidInput
+from sparkctl.files import open_regular
 from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
 from sparkctl.model.secrets import is_secret_name
 
@@ -131,7 +132,7 @@ def _file_pairs(profile: Profile) -> list[tuple[str, str]]:
         return []
     path = _env_path(profile, profile.env_file)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise InvalidInput(f"{path}: the env_file of {profile.name} cannot be read: {error.strerror}") from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from sparkctl.errors import InvalidInput
+from sparkctl.files import open_regular
 from sparkctl.model.secrets import is_secret_name, redact
 from sparkctl.model.text import clean, shorten
 
@@ -67,7 +67,7 @@ def source_lines(places: Iterable[Place]) -> dict[Place, str]:
             continue
         if place.file not in files:
             try:
-                with Path(place.file).open("rb") as file:
+                with open_regular(place.file) as file:
                     files[place.file] = file.read(_MOST).decode("utf-8", "replace").splitlines()
             except OSError:
                 files[place.file] = []

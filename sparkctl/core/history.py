@@ -106,7 +106,7 @@ class History(LogFiles):
             elif isinstance(record.get("failed"), str) and record["ts"] >= earliest:
                 cause = present_name(record["failed"])
                 found.setdefault(str(record.get("container")), (float(record["ts"]), cause))
-        return tuple(sorted(found.values()))
+        return tuple(found.values())
 
     def seen(self, digest: str, node: str) -> Seen | None:
         """Return what the last start of this very profile took: on this node, else on another."""
@@ -140,6 +140,9 @@ class History(LogFiles):
         from sparkctl.core import history_tables
 
         last: dict[str, LastStart] = {}
+        numbers: dict[
+            str, int
+        ] = {}  # of the operations: what was begun later has the higher one, whatever the clock says
         for record in self._records():
             profile, when, failed = record.get("profile"), record.get("ts"), record.get("failed")
             if not isinstance(profile, str) or not isinstance(when, int | float) or not _is_time(when):
@@ -149,11 +152,12 @@ class History(LogFiles):
                 last[profile] = LastStart(profile, node, float(when), seconds=float(record["seconds"]))
             elif isinstance(failed, str):
                 last[profile] = LastStart(profile, node, float(when), failed=failed)
+            numbers[profile] = max(numbers.get(profile, 0), int(record["operation"]))
         nothing: list[dict[str, Any]] = []
         for record in self._file.read(history_tables.finished, nothing):
-            profile, when, began, nodes = str(record["profile"]), record["ts"], record["began"], _nodes(record)
-            is_later = profile not in last or last[profile].when < began
-            if nodes and _is_time(when) and _is_time(began) and is_later:  # a start that was left, and then finished
+            profile, when, nodes = str(record["profile"]), record["ts"], _nodes(record)
+            is_later = numbers.get(profile, 0) < int(record["operation"])
+            if nodes and _is_time(when) and is_later:  # a start that was left, and then finished
                 last[profile] = LastStart(profile, str(nodes[0]), float(when))
         return tuple(last.values())
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
+from sparkctl.files import refuse_irregular
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -24,6 +26,7 @@ APPLICATION = 0x73706B63  # "spkc", in the file's header
 _PATIENCE = 0.5  # seconds for another sparkctl that writes
 _AT_MOST = 1.0  # seconds in all, until a write succeeds again
 _CORRUPT, _NO_DATABASE = 11, 26  # SQLITE_CORRUPT, SQLITE_NOTADB
+_BESIDE = ("-wal", "-shm")  # what SQLite puts beside its file
 _BUSY, _LOCKED, _FULL, _IO = 5, 6, 13, 10
 
 # One entry for each version: what makes it of the one before. PRAGMA user_version counts them.
@@ -91,12 +94,15 @@ class HistoryFile:
         self.is_unreadable = False
         try:
             return self._do(work, writes=False) if self._is_there() else nothing
+        except OSError as error:
+            self._complain(error)
         except Unusable:
-            self.is_unreadable = True
-            return nothing
+            pass
+        self.is_unreadable = True
+        return nothing
 
     def _is_there(self) -> bool:
-        return self.path.exists() or self.path.with_name("starts.jsonl").exists()
+        return _lies_there(self.path) or self.path.with_name("starts.jsonl").exists()
 
     def _do(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
         import sqlite3  # not for verbs that never ask
@@ -173,10 +179,13 @@ class HistoryFile:
     def _open(self) -> sqlite3.Connection:
         import sqlite3
 
-        if not self.path.exists():
+        if not _lies_there(self.path):
             make_private(self.path.parent)
             with suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        for path in (self.path, *(self.path.with_name(NAME + ending) for ending in _BESIDE)):
+            with suppress(FileNotFoundError):
+                refuse_irregular(path)  # SQLite would wait for ever at a FIFO
         file = sqlite3.connect(self.path, timeout=self._patience(), isolation_level=None, check_same_thread=False)
         file.row_factory = sqlite3.Row
         file.text_factory = lambda text: text.decode("utf-8", "replace")  # a damaged text costs itself
@@ -210,7 +219,7 @@ class HistoryFile:
                 if _code(error) not in (_CORRUPT, _NO_DATABASE):
                     raise
             aside = _free(self.path.with_name(f"{NAME}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
-            for ending in ("-wal", "-shm"):
+            for ending in _BESIDE:
                 with suppress(FileNotFoundError):
                     self.path.with_name(NAME + ending).replace(aside.with_name(aside.name + ending))
             self.path.replace(aside)
@@ -224,7 +233,7 @@ class HistoryFile:
         elif code == _FULL or (code == _IO and not os.access(self.path, os.W_OK)):
             what = f"{self.path} could not be written: {error}"
         else:
-            what = f"{self.path} cannot be used: {getattr(error, 'strerror', None) or error}"
+            what = f"{getattr(error, 'filename', None) or self.path} cannot be used: {getattr(error, 'strerror', None) or error}"
         self._say(
             f"{what}; the history goes on without it" if isinstance(error, Unusable) else f"{what}; nothing is kept"
         )
@@ -241,6 +250,15 @@ def make_private(folder: Path) -> None:
     if not folder.is_dir():
         make_private(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _lies_there(path: Path) -> bool:
+    """Tell whether something lies there. Raises OSError where that cannot be found out: a loop of links is not nothing."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _bring_up(file: sqlite3.Connection) -> None:

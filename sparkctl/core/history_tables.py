@@ -143,10 +143,10 @@ def settle(file: sqlite3.Connection, key: str, outcome: str, why: str, now: floa
 
 
 def finished(file: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Return each profile's last switch that came to a ready model, whoever had begun its start: when it began and ended, on
-    which nodes."""
+    """Return each profile's last switch that came to a ready model, whoever had begun its start: its number, when it ended, on
+    which nodes. The last is the one with the highest number: a clock may have been set back."""
     found = file.execute(
-        "SELECT profile, max(ended) AS ts, began, nodes FROM operations "
+        "SELECT profile, max(id) AS operation, ended AS ts, nodes FROM operations "
         "WHERE kind = 'switch' AND outcome = 'ready' AND profile IS NOT NULL AND ended IS NOT NULL GROUP BY profile"
     ).fetchall()
     return [dict(row) | {"nodes": _data(row["nodes"])} for row in found]
@@ -157,7 +157,8 @@ def told(file: sqlite3.Connection) -> list[dict[str, Any]]:
     over several Sparks one for each rank, all with its ``nodes``, the head's first."""
     found = file.execute(
         "SELECT told_at AS ts, o.profile, o.hash, o.alike AS kind, s.node, s.seconds, s.parts, s.peak, s.estimated, "
-        "s.has_joined AS joined, s.cause AS failed, s.container, o.nodes FROM shares s JOIN operations o ON o.id = s.operation "
+        "s.has_joined AS joined, s.cause AS failed, s.container, o.nodes, o.id AS operation "
+        "FROM shares s JOIN operations o ON o.id = s.operation "
         "WHERE s.told IS NOT NULL AND o.kind = 'start' ORDER BY s.told DESC LIMIT ?",
         (_TOLD,),
     ).fetchall()

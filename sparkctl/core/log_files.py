@@ -6,6 +6,7 @@ All files are the operator's alone (0600 in a 0700 directory); secrets are maske
 
 from __future__ import annotations
 
+import calendar
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from typing import IO
 from sparkctl.core.expectation import is_size
 from sparkctl.core.history_file import make_private
 from sparkctl.core.record import plain, rebuilt
+from sparkctl.files import LARGEST_STATE_FILE, read_regular
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import BeforeStart
 from sparkctl.model.secrets import redact
@@ -27,6 +29,8 @@ from sparkctl.model.verdict import Verdict
 
 _KEPT_LOGS = 20  # per instance and node
 _LOG_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{12}\.log")
+_STAMPED = re.compile(r"[0-8]\d{7}-\d{6}-")
+_STAMP, _STAMP_FORM = 15, "%Y%m%d-%H%M%S"
 _UNFINISHED = ".new"  # beside the file that it is to replace; nothing reads it
 _RECEIPT = ".guard.json"
 _VERDICT = ".verdict.json"
@@ -115,8 +119,7 @@ class LogFiles:
         if same:
             return LogWriter(same[-1], secrets)  # the operator may have been told this name already
         _prune(folder)
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        return LogWriter(folder / f"{stamp}-{container_id[:12]}.log", secrets)
+        return LogWriter(folder / f"{_next_stamp(folder)}-{container_id[:12]}.log", secrets)
 
     def saved_logs(self, instance: str, nodes: Collection[str] | None = None) -> list[SavedLog]:
         """Return the saved logs of an instance, newest first: of these nodes, or with None of whatever node.
@@ -130,12 +133,15 @@ class LogFiles:
             if node is not None and _LOG_NAME.fullmatch(path.name):
                 with suppress(FileNotFoundError):  # pruned by another sparkctl just now
                     found.append(SavedLog(path, instance, node, path.stat().st_mtime))
-        return sorted(found, key=lambda log: log.saved, reverse=True)
+        return _newest_first(found)
 
     def instances_with_logs(self) -> list[str]:
         """Return the names that `saved_logs` knows, for completion and errors."""
         base = self.directory / "logs"
-        return sorted(path.name for path in base.iterdir()) if base.is_dir() else []
+        try:
+            return sorted(path.name for path in base.iterdir())
+        except OSError:
+            return []
 
     def receipt_path(self, instance: str, node: str, container_id: str) -> Path | None:
         """Return where the guard's receipt of this container is kept, None where there is none."""
@@ -149,7 +155,7 @@ class LogFiles:
         folder = self._log_folder(instance, node)
         make_private(folder)
         logs = sorted(folder.glob(f"*-{container_id[:12]}.log"))
-        stem = logs[-1].stem if logs else f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{container_id[:12]}"
+        stem = logs[-1].stem if logs else f"{_next_stamp(folder)}-{container_id[:12]}"
         earlier = next(iter(folder.glob(f"*-{container_id[:12]}{suffix}")), None)
         path = earlier or folder / f"{stem}{suffix}"
         handle, name = tempfile.mkstemp(_UNFINISHED, f"{path.name}.", folder)  # 0600
@@ -170,7 +176,7 @@ class LogFiles:
         """Return the command that started a container, None where that was not from here or is long ago."""
         kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_COMMAND}")), None)
         try:
-            return None if kept is None else kept.read_text("utf-8").strip() or None
+            return None if kept is None else read_regular(kept, LARGEST_STATE_FILE).decode("utf-8").strip() or None
         except (OSError, ValueError):
             return None
 
@@ -185,7 +191,7 @@ class LogFiles:
         """Return what a node had just before this container was started, None where that is not known here."""
         kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_BEFORE}")), None)
         try:
-            before = None if kept is None else rebuilt(BeforeStart, json.loads(kept.read_text("utf-8")))
+            before = None if kept is None else rebuilt(BeforeStart, json.loads(read_regular(kept, LARGEST_STATE_FILE)))
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
         return before if before is not None and is_size(before.available) else None
@@ -193,7 +199,7 @@ class LogFiles:
     def kept_verdict(self, saved: SavedLog) -> Verdict | None:
         """Return why the start of this log failed, None where that was not kept or cannot be read any more."""
         try:
-            return rebuilt(Verdict, json.loads(saved.path.with_suffix(_VERDICT).read_text("utf-8")))
+            return rebuilt(Verdict, json.loads(read_regular(saved.path.with_suffix(_VERDICT), LARGEST_STATE_FILE)))
         except (OSError, ValueError, AttributeError, RecursionError):
             return None
 
@@ -212,6 +218,25 @@ def _prune(folder: Path) -> None:
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > _FORGOTTEN:
                 left.unlink()
+
+
+def _next_stamp(folder: Path) -> str:
+    """Return the time for the name of a new file: later than that of any file there, also where the clock was set back."""
+    now = int(time.time())
+    latest = max((path.name[:_STAMP] for path in folder.glob("*") if _STAMPED.match(path.name)), default="")
+    with suppress(ValueError, OverflowError):
+        now = max(now, calendar.timegm(time.strptime(latest, _STAMP_FORM)) + 1)
+    return time.strftime(_STAMP_FORM, time.gmtime(now))
+
+
+def _newest_first(logs: Iterable[SavedLog]) -> list[SavedLog]:
+    """Return logs by the time they were saved, the newest first; those of one folder always in the order of their names, in
+    which they were begun: the times of files are by a clock that may have been set back."""
+    found = sorted(logs, key=lambda log: log.saved, reverse=True)
+    by_folder: dict[Path, list[SavedLog]] = {}
+    for log in sorted(found, key=lambda log: log.path.name):
+        by_folder.setdefault(log.path.parent, []).append(log)
+    return [by_folder[log.path.parent].pop() for log in found]
 
 
 def _size(path: Path) -> int:

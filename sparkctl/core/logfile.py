@@ -10,10 +10,12 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import IO, Protocol, cast
+from typing import IO, Protocol, TextIO, cast
 
 from sparkctl.errors import InvalidInput
+from sparkctl.files import open_named, open_regular, refuse_device
 
 BLOCK = 256 << 10  # bytes
 _HALF = 128 << 10  # of a longer line, head and tail are kept
@@ -33,21 +35,36 @@ class Bytes(Protocol):
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Bytes]:
-    """Open a log. What a file grows by while it is read is left. Raises `InvalidInput` for what cannot be read."""
+def opened(path: Path, *, is_saved: bool = False) -> Iterator[Bytes]:
+    """Open a log. What a file grows by while it is read is left. Raises `InvalidInput` for what cannot be read.
+
+    ``is_saved``: it is one that sparkctl has written, so it can only be a file; what the user names may be a pipe.
+    """
     try:
-        file = path.open("rb", buffering=0)
+        file: FileIO | BufferedReader = open_regular(path) if is_saved else open_named(path)
     except FileNotFoundError:
         raise InvalidInput(
             f"there is no file {path}", f"check the path: it was looked for in {path.absolute().parent}"
         ) from None
-    except IsADirectoryError:
-        raise InvalidInput(f"{path} is a directory", "name the log file in it") from None
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from None
+        if path.is_dir():
+            raise InvalidInput(f"{path} is a directory", "name the log file in it") from None
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}", "name a log file or a pipe") from None
     with file:
         state = os.fstat(file.fileno())
         yield _UpTo(file, state.st_size) if stat.S_ISREG(state.st_mode) else _Bare(file)
+
+
+def refuse_endless(stdin: TextIO) -> None:
+    """Raise `InvalidInput` where stdin is a device as /dev/zero, of which no reading comes to an end."""
+    try:
+        fd = stdin.fileno()
+    except (OSError, ValueError, AttributeError):
+        return  # it is no file at all
+    try:
+        refuse_device(fd, "stdin")
+    except OSError as error:
+        raise InvalidInput(f"stdin cannot be read: {error.strerror}", "pipe a log into it, or name a file") from None
 
 
 def blocks(source: Bytes, name: str) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sparkctl.core.history_file import make_private
 from sparkctl.core.record import plain, rebuilt
+from sparkctl.files import LARGEST_STATE_FILE, read_regular
 from sparkctl.model.container import Container
 from sparkctl.model.node import NodeName
 from sparkctl.model.plan import Label
@@ -52,9 +53,9 @@ class OwedStops:
     def all(self, now: float) -> tuple[Owed, ...]:
         """Return what is owed at unix time ``now``, the oldest first; what is too old is forgotten."""
         found = []
-        for path in self._folder.glob("*.json") if self._folder.is_dir() else ():
+        for path in self._folder.glob("*.json"):
             try:
-                one = rebuilt(Owed, json.loads(path.read_text("utf-8")))
+                one = rebuilt(Owed, json.loads(read_regular(path, LARGEST_STATE_FILE)))
             except (OSError, ValueError, AttributeError, RecursionError):
                 continue
             if now - one.since > LASTS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkctl.core import paths
 from sparkctl.errors import InvalidInput
+from sparkctl.files import irregular_kind, read_regular
 from sparkctl.model.profile import Profile
 from sparkctl.model.suggest import did_you_mean
 
@@ -62,6 +64,19 @@ class ProfileLibrary:
         """Return all names, sorted. Cheap enough for shell completion."""
         return tuple(sorted({name for directory in self.directories for name in _files(directory)}))
 
+    def unreadable(self) -> str | None:
+        """Say which directory of profiles is something else than a directory; None where none is. A missing one is fine."""
+        for directory in self.directories:
+            try:
+                state = directory.stat()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                return f"{directory} cannot be read: {error.strerror}"
+            if not stat.S_ISDIR(state.st_mode):
+                return f"{directory} is no directory: it is {irregular_kind(state) or 'a file'}"
+        return None
+
     def list(self) -> tuple[ProfileSummary, ...]:
         """Return every profile, the broken ones with their faults."""
         return tuple(entry.summary for entry in self.entries())
@@ -109,7 +124,9 @@ class ProfileLibrary:
         near = did_you_mean(name, self.names())
         from sparkctl.core.faults import quoted
 
-        raise InvalidInput(f"no profile is called {quoted(name)}{near}", hint="sparkctl profiles list")
+        trouble = self.unreadable()
+        also = "" if trouble is None else f"; {trouble}"
+        raise InvalidInput(f"no profile is called {quoted(name)}{near}{also}", hint="sparkctl profiles list")
 
     def stamp(self) -> tuple[tuple[str, int], ...]:
         """Return what changes when a file of the library does: each with its time of change."""
@@ -131,7 +148,7 @@ class ProfileLibrary:
         self.user.mkdir(parents=True, exist_ok=True)
         mine = self.user / path.name
         with mine.open("xb") as file:
-            file.write(path.read_bytes())
+            file.write(read_regular(path, 1 << 20))
         return mine, True
 
     def entry(self, name: str) -> ProfileEntry:

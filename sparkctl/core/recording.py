@@ -8,12 +8,13 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from sparkctl.core.record import decode, encode
 from sparkctl.errors import InvalidInput
+from sparkctl.files import open_named
 from sparkctl.model.events import Event
 from sparkctl.model.secrets import redact
 from sparkctl.model.text import clean
@@ -77,7 +78,8 @@ def _open(path: Path, force: bool) -> int:
     try:
         if not force:
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        os.set_blocking(fd, True)  # a FIFO without a reader is refused, and does not hold up the verb
         if stat.S_ISREG(os.fstat(fd).st_mode):
             os.fchmod(fd, 0o600)  # it may have been there, for everybody to read
     except FileExistsError:
@@ -103,7 +105,7 @@ def read(path: Path, on_cut: Callable[[str], None] | None = None) -> Iterator[Ev
     """
     number = 0
     try:
-        with path.open("rb") as raw, _unpacked(raw) as file:
+        with BufferedReader(open_named(path)) as raw, _unpacked(raw) as file:
             while line := file.readline(_LONGEST):
                 number += 1
                 if len(line) == _LONGEST:
@@ -125,7 +127,7 @@ def read(path: Path, on_cut: Callable[[str], None] | None = None) -> Iterator[Ev
         raise InvalidInput(f"{path} is empty", _WRITTEN)
 
 
-def _unpacked(raw: BufferedReader) -> AbstractContextManager[BufferedReader | GzipFile]:
+def _unpacked(raw: BufferedReader[FileIO]) -> AbstractContextManager[BufferedReader[FileIO] | GzipFile]:
     """Return the file as it reads, what gzip made as what went into it."""
     if not raw.peek(len(_GZIP)).startswith(_GZIP):
         return nullcontext(raw)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from sparkctl.core.clock import Clock, SystemClock
-from sparkctl.errors import NodeError, Starved, Unreachable
+from sparkctl.errors import (
+    NodeError,
+    SparkctlError,
+    Starved,
+    Unreachable,
+    UnreadableAnswer,
+    UnusableAnswer,
+    raise_if_debugging,
+)
 from sparkctl.model.ask import Asker, Nobody
 from sparkctl.model.node import Node, NodeState
+from sparkctl.model.text import clean, shorten
 from sparkctl.probe import look as probe
 from sparkctl.wire.docker import Docker
 from sparkctl.wire.link import Completed, Link, LinkStatus
@@ -99,6 +109,29 @@ class Session:
         self.is_over = True
         await self.docker.aclose()
         await self.link.close()
+
+
+@contextmanager
+def node_failures(node: Node) -> Iterator[None]:
+    """Make whatever goes wrong while one node is read that node's own failure, so that it costs no other node.
+
+    Errors that say themselves what they are pass. What is left is of a class that nobody expected: a node's garbage that no
+    reader refused, or a defect of ours. SPARKCTL_DEBUG lets it through as it is.
+    """
+    try:
+        yield
+    except UnusableAnswer as error:
+        raise UnreadableAnswer(node.name, f"{node.name}: {error.message}", error.hint) from error
+    except SparkctlError:
+        raise
+    except Exception as error:
+        raise_if_debugging(error)
+        what = shorten(clean(f"{type(error).__name__}: {error}"), 160)
+        raise UnreadableAnswer(
+            node.name,
+            f"{node.name} answered with something that sparkctl cannot read ({what})",
+            "SPARKCTL_DEBUG=1 shows where; if nothing is wrong with the node, please report it",
+        ) from error
 
 
 class Lent(Session):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from sparkctl.files import read_regular
+
 _LINE = re.compile(r"\s*(?P<word>[A-Za-z]+)(?:\s*=\s*|\s+)(?P<rest>.*?)\s*")
 _WORD = re.compile(r'"([^"]*)"|(\S+)')
 _DEEPEST = 4
+_LARGEST = 1 << 20  # bytes
 
 
 def ssh_aliases(path: Path | None = None) -> tuple[str, ...]:
@@ -22,7 +25,7 @@ def ssh_aliases(path: Path | None = None) -> tuple[str, ...]:
 
 def _collect(path: Path, depth: int, found: dict[str, None]) -> None:
     try:
-        lines = path.read_text("utf-8", "replace").splitlines()
+        lines = read_regular(path, _LARGEST).decode("utf-8", "replace").splitlines()
     except OSError:
         return
     for line in lines:

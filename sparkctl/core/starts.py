@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from sparkctl.files import open_regular
+
 _LARGEST = 16 << 20  # bytes: that sparkctl let it grow to half a MiB
 
 
@@ -41,7 +43,7 @@ def migrated(path: Path) -> None:
 
 def _bytes(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(_LARGEST)
     except FileNotFoundError:
         return b""  # another sparkctl has taken it over just now

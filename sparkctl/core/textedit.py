@@ -10,9 +10,11 @@ from pathlib import Path
 
 from sparkctl.core.faults import Place
 from sparkctl.errors import InvalidInput
+from sparkctl.files import read_regular
 
 _LINE_END = re.compile("\r\n|\r|\n|\u2028|\u2029")  # as YAML counts lines
 _MARK = b"\xef\xbb\xbf"
+_LARGEST = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Edit:
 def read(path: Path) -> tuple[bytes, str]:
     """Return a file's byte order mark, where it has one, and its text. Raises `InvalidInput` where it cannot be read."""
     try:
-        raw = path.read_bytes()
+        raw = read_regular(path, _LARGEST)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}") from error
     mark = _MARK if raw.startswith(_MARK) else b""

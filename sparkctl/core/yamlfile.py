@@ -17,6 +17,7 @@ from typing import Any
 
 from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
 from sparkctl.errors import InvalidInput
+from sparkctl.files import open_regular
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 20
@@ -127,7 +128,7 @@ def _walk(root: Item, path: Path_) -> Iterator[Entry]:
 def read_yaml(path: Path) -> Located:
     """Read one file. Raises `InvalidFile` with every fault and its place, `InvalidInput` where it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__

@@ -14,7 +14,7 @@ from sparkctl.core.bundle import Bundle, file_name
 from sparkctl.core.context import Context
 from sparkctl.core.record import plain
 from sparkctl.core.scrub import Scrubber, known_in
-from sparkctl.core.session import Session
+from sparkctl.core.session import Session, node_failures
 from sparkctl.core.together import together
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.container import Container
@@ -84,8 +84,9 @@ async def _read(ctx: Context, node: Node) -> _Node:
     found = _Node(node.name)
     async with Session(node, ctx.asker, ctx.clock) as session:
         try:
-            await session.link.connect()
-            await together(_readings(session, found), _sample(session, found), _docker(session, found))
+            with node_failures(node):
+                await session.link.connect()
+                await together(_readings(session, found), _sample(session, found), _docker(session, found))
         except NodeError as error:
             found.error = error
             found.missing.append(("everything that is not here", error.message))

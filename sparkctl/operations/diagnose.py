@@ -15,7 +15,7 @@ from sparkctl.core.first_failure import Failing, root
 from sparkctl.core.log_files import SavedLog
 from sparkctl.core.logfile import Bytes, blocks, opened
 from sparkctl.core.logtime import moment
-from sparkctl.core.session import Session
+from sparkctl.core.session import Session, node_failures
 from sparkctl.core.together import together
 from sparkctl.engines import load, names
 from sparkctl.errors import DockerError, InvalidInput, NodeError, NoSuchContainer
@@ -69,10 +69,11 @@ async def of_instance(ctx: Context, instance: str, nodes: Sequence[Node], engine
     for node in nodes:
         try:
             async with ctx.session(node) as session:
-                await session.link.connect()
-                container = await find(session, instance)
-                if container is not None:
-                    return await of_ranks(ctx, session, await session.docker.inspect(container.id), nodes, engine)
+                with node_failures(node):
+                    await session.link.connect()
+                    container = await find(session, instance)
+                    if container is not None:
+                        return await of_ranks(ctx, session, await session.docker.inspect(container.id), nodes, engine)
         except NoSuchContainer:
             continue
         except (NodeError, DockerError) as error:
@@ -103,10 +104,11 @@ async def of_ranks(
         for node in _others(container, session.node, nodes) if place is not None else ():
             try:
                 there = await stack.enter_async_context(ctx.session(node))
-                await there.link.connect()
-                found = await find(there, instance)
-                if found is not None and run_of(found) == place:
-                    ranks.append(await _judged(ctx, there, await there.docker.inspect(found.id), engine))
+                with node_failures(node):
+                    await there.link.connect()
+                    found = await find(there, instance)
+                    if found is not None and run_of(found) == place:
+                        ranks.append(await _judged(ctx, there, await there.docker.inspect(found.id), engine))
             except NoSuchContainer:
                 continue
             except (NodeError, DockerError) as error:
@@ -267,7 +269,7 @@ def _telling(ctx: Context, logs: Sequence[SavedLog]) -> SavedLog | None:
 
 def _of_saved(ctx: Context, saved: SavedLog, engine: str | None) -> Diagnosed:
     node = NodeName(saved.node)
-    with opened(saved.path) as source:
+    with opened(saved.path, is_saved=True) as source:
         found = of_bytes(source, str(saved.path), engine).diagnosis
     stored = ctx.history.kept_verdict(saved)
     if stored is not None and engine is None:

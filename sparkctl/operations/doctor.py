@@ -11,7 +11,7 @@ from sparkctl.core.health.fabric import no_cable, no_common_network
 from sparkctl.core.health.machine import disk_severity
 from sparkctl.core.health.sight import Sight
 from sparkctl.core.health.watch import one_look
-from sparkctl.core.session import Session
+from sparkctl.core.session import Session, node_failures
 from sparkctl.core.together import together
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.events import Ended, Event, Examined, Found, Outcome
@@ -54,7 +54,8 @@ def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
             who: tuple[Hello, Sample] | NodeError | None
             try:
                 async with ctx.session(node) as session:
-                    who = await _examine(session, ctx, tell)
+                    with node_failures(node):
+                        who = await _examine(session, ctx, tell)
             except NodeError as error:
                 tell([Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, error.message, error.hint)])
                 who = error

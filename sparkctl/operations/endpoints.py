@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sparkctl.core.context import Context
 from sparkctl.core.planning import SERVER_KEYS
-from sparkctl.core.session import Session
+from sparkctl.core.session import Session, node_failures
 from sparkctl.core.together import together
 from sparkctl.engines import names as engine_names
 from sparkctl.errors import DockerError, LinkLost, NodeError, NoSuchContainer
@@ -27,6 +27,8 @@ from sparkctl.wire import http
 _PATIENCE = 3.0  # seconds: what is ready answers this at once
 _USUAL = {"vllm": 8000, "sglang": 30000}
 _REFUSED = (401, 403)
+_MOST_MODELS = 256  # of one engine: a base model with its adapters
+_LONGEST_MODEL = 1024  # characters of a name; a longer one is no name, and cut it would be another's
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +47,31 @@ class Silent:
 
 
 async def endpoints(ctx: Context, nodes: Sequence[Node]) -> tuple[tuple[Served, ...], tuple[Silent, ...]]:
-    """Return who answers, node by node, and who does not."""
+    """Return who answers, ours first and then node by node, and who does not."""
     found = await together(*(_on_node(ctx, node) for node in nodes))
-    served = tuple(one for here, _ in found for one in here)
+    everything = [one for here, _ in found for one in here]
+    served = tuple(sorted(everything, key=lambda one: not one.ours))  # what sparkctl started stands first
     heads = {one.instance for one in served}  # the other ranks of a model on several nodes serve nothing themselves
     return served, tuple(one for _, silent in found for one in silent if one.instance not in heads)
+
+
+def default_endpoint(served: Sequence[Served], silent: Sequence[Silent]) -> Served | None:
+    """Return the endpoint that a client takes where it is told nothing else: the first that sparkctl started.
+
+    Somebody else's engine is that only where it is known that none of ours is there: a node that does not answer, or an
+    instance of ours that is still loading, must not hand a client's prompts to a stranger.
+    """
+    first = next(iter(served), None)
+    return first if first is not None and (first.ours or not silent) else None
 
 
 async def _on_node(ctx: Context, node: Node) -> tuple[list[Served], list[Silent]]:
     async with Session(node, ctx.asker, ctx.clock) as session:
         try:
-            await session.link.connect()
-            alive = [one for one in await session.docker.list() if one.is_alive]
-            answers = await together(*(_asked(session, one) for one in alive))
+            with node_failures(node):
+                await session.link.connect()
+                alive = [one for one in await session.docker.list() if one.is_alive]
+                answers = await together(*(_asked(session, one) for one in alive))
         except (NodeError, DockerError) as error:
             return [], [Silent(node.name, error.message, error.hint)]
     served = [answer for answer in answers if isinstance(answer, Served)]
@@ -114,7 +128,9 @@ def _names(answer: http.Response) -> tuple[ServedModel, ...]:
         return ()
     found = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
     return tuple(
-        ServedModel(clean(one["id"]), _context(one)) for one in found if isinstance(one.get("id"), str) and one["id"]
+        ServedModel(clean(one["id"]), _context(one))
+        for one in found[:_MOST_MODELS]
+        if isinstance(one.get("id"), str) and 0 < len(one["id"]) <= _LONGEST_MODEL
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
 from sparkctl.core.guardlink import GuardLink
-from sparkctl.core.session import Session
+from sparkctl.core.session import Session, node_failures
 from sparkctl.core.together import together
 from sparkctl.errors import GuardTrouble, InvalidInput, NodeError, Refused, SparkctlError
 from sparkctl.model.container import Container
@@ -54,8 +54,9 @@ async def status(ctx: Context, nodes: Sequence[Node]) -> tuple[GuardView, ...]:
     async def one(node: Node) -> GuardView:
         async with ctx.session(node) as session:
             try:
-                await session.link.connect()
-                return await _view(ctx, session)
+                with node_failures(node):
+                    await session.link.connect()
+                    return await _view(ctx, session)
             except NodeError as error:
                 return GuardView(node.name, state_of(error), ctx.clock.now(), error.message, error.hint)
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from sparkctl.core.context import Context
 from sparkctl.core.in_order import Batches, in_order
 from sparkctl.core.log_files import SavedLog
 from sparkctl.core.own_questions import is_ours, others
-from sparkctl.core.session import Session
+from sparkctl.core.session import Session, node_failures
 from sparkctl.core.together import together
 from sparkctl.errors import (
     DockerDown,
@@ -29,6 +30,7 @@ from sparkctl.errors import (
     Starved,
     Unreachable,
 )
+from sparkctl.files import open_regular
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, LogArrived, Outcome, Warned
 from sparkctl.model.guard import Receipt
@@ -96,10 +98,11 @@ class _Logs:
             try:
                 async with self._session(node) as session:
                     session.report_to(self.emit)
-                    await session.link.connect()
-                    container = await find(session, self.request.instance)
-                    if container is not None:
-                        return await self._whole(session, container)
+                    with node_failures(node):
+                        await session.link.connect()
+                        container = await find(session, self.request.instance)
+                        if container is not None:
+                            return await self._whole(session, container)
             except NoSuchContainer:
                 if self.shown:
                     raise
@@ -144,8 +147,9 @@ class _Logs:
         try:
             session = await stack.enter_async_context(self._session(node))
             session.report_to(self.emit)
-            await session.link.connect()
-            found = await find(session, self.request.instance)
+            with node_failures(node):
+                await session.link.connect()
+                found = await find(session, self.request.instance)
         except (NodeError, DockerError) as error:
             self.failures[node.name] = error
             self._warn(node.name, error.message, error.hint)
@@ -304,7 +308,8 @@ class _Logs:
                 }
                 await self._show_in_order(sources, {})
         except OSError as broken:
-            raise InvalidInput(f"the saved log cannot be read: {broken}") from broken
+            what = f"{broken.filename}: {broken.strerror}" if broken.strerror else str(broken)
+            raise InvalidInput(f"the saved log cannot be read: {what}") from broken
         for saved in logs:
             receipt = receipts.kept(self.ctx, saved.instance, NodeName(saved.node), saved.container)
             if receipt is not None:
@@ -409,7 +414,7 @@ def read_saved(
 
 
 def _saved_lines(path: Path) -> Iterator[LogLine]:
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+    with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace", newline="\n") as file:
         for number, raw in enumerate(file, 1):
             when, _, text = raw.rstrip("\n").partition(" ")
             yield LogLine(when, text, number)

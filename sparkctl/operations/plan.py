@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from sparkctl.core.context import Context
-from sparkctl.core.session import Session
+from sparkctl.core.session import Session, node_failures
 from sparkctl.core.together import together
 from sparkctl.engines import load
 from sparkctl.errors import ExitCode, NodeError
@@ -122,11 +122,12 @@ def _tell(
 
 async def _fit(ctx: Context, request: PlanRequest, session: Session, made: LaunchPlan) -> Fit:
     """Sum up one node. Raises `NodeError`, `DockerError`."""
-    containers, look = await together(
-        session.docker.list(),
-        session.look("memory", "processes", "gpu", *fitting.sections(request.profile, made)),
-    )
-    comes = await fitting.loading(session, look, containers)
+    with node_failures(session.node):
+        containers, look = await together(
+            session.docker.list(),
+            session.look("memory", "processes", "gpu", *fitting.sections(request.profile, made)),
+        )
+        comes = await fitting.loading(session, look, containers)
     sparks = len(request.nodes) if request.profile.nodes > 1 else 1
     return fitting.fit(ctx, request.profile, made, look, containers, _replaced(made, containers), comes, sparks)
 

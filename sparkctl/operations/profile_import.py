@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from io import BufferedReader
 from pathlib import Path
 
 from sparkctl.core.context import Context
@@ -17,6 +19,7 @@ from sparkctl.core.session import Session
 from sparkctl.core.yamlfile import parse_yaml
 from sparkctl.engines import names as engine_names
 from sparkctl.errors import InvalidInput, NoSuchContainer, Refused
+from sparkctl.files import open_named
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.model.suggest import did_you_mean
@@ -62,7 +65,7 @@ def from_source(source: str, request: Request) -> Written:
             "there is nothing to import: the text is empty", "paste a docker run line in quotes, or name a file"
         )
     path = Path(source).expanduser() if "\n" not in source and len(source) < 4096 else None
-    if path is not None and path.is_file():
+    if path is not None and os.path.lexists(path):  # where it is no file, reading it says what it is
         return checked(read_text(_file(path), str(path), _wishes(request, path.parent)))
     if path is not None and " " not in source.strip():
         raise InvalidInput(
@@ -120,9 +123,10 @@ def save(written: Written, library: ProfileLibrary, *, force: bool) -> Written:
 
 def _file(path: Path) -> str:
     try:
-        raw = path.read_bytes()[: _LARGEST + 1]
+        with BufferedReader(open_named(path)) as file:
+            raw = file.read(_LARGEST + 1)
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from error
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}", "name a recipe's file") from error
     if len(raw) > _LARGEST:
         raise InvalidInput(f"{path}: larger than {_LARGEST // 1024} KiB: that is no recipe")
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):

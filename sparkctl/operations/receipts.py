@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sparkctl.core.context import Context
 from sparkctl.core.record import plain, rebuilt
 from sparkctl.core.session import Session
+from sparkctl.files import LARGEST_STATE_FILE, read_regular
 from sparkctl.model.guard import GuardRole, Receipt
 from sparkctl.model.verdict import Cause
 from sparkctl.probe.decode_guard import decode_said
@@ -100,7 +101,7 @@ def kept(ctx: Context, instance: str, node: str, container: str) -> Receipt | No
     """Return the receipt that was kept here, None without one that can be read."""
     path = ctx.history.receipt_path(instance, node, container)
     try:
-        data = None if path is None else json.loads(path.read_text(encoding="utf-8"))
+        data = None if path is None else json.loads(read_regular(path, LARGEST_STATE_FILE))
         return rebuilt(Receipt, data) if isinstance(data, dict) else None
     except (OSError, ValueError, RecursionError):
         return None

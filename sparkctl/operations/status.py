@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sparkctl.core.context import Context
 from sparkctl.core.kept import kept_by, with_kept
 from sparkctl.core.parts import with_heads
-from sparkctl.core.session import Session
+from sparkctl.core.session import Session, node_failures
 from sparkctl.core.store import InstanceView, NodeView
 from sparkctl.core.together import together
 from sparkctl.engines.questions import quiet_questions
@@ -42,14 +42,8 @@ async def look_at(ctx: Context, session: Session) -> NodeView:
     """Return what is true on a node now; an error of the node is a view too, with its state and words."""
     node = session.node
     try:
-        await session.link.connect()
-        look, containers = await together(session.look("memory", "processes", "gpu", "journal"), _containers(session))
-        left = view_of(look.journal)
-        switch = None if left.found is Found.NONE else left
-        if isinstance(containers, DockerError):
-            return replace(_without_docker(ctx, node, containers, look.memory), switch=switch)
-        instances = await together(*(instance_view(session, c, look.held_by(c.id)) for c in containers))
-        shown = with_kept([one for one in instances if one], kept_by(switch))
+        with node_failures(node):
+            return await _look_at(ctx, session)
     except NodeError as error:
         now = session.link.status
         return NodeView(
@@ -58,6 +52,18 @@ async def look_at(ctx: Context, session: Session) -> NodeView:
         )  # fmt: skip
     except DockerError as error:  # it broke off between the list and a question about one container
         return _without_docker(ctx, node, error, None)
+
+
+async def _look_at(ctx: Context, session: Session) -> NodeView:
+    node = session.node
+    await session.link.connect()
+    look, containers = await together(session.look("memory", "processes", "gpu", "journal"), _containers(session))
+    left = view_of(look.journal)
+    switch = None if left.found is Found.NONE else left
+    if isinstance(containers, DockerError):
+        return replace(_without_docker(ctx, node, containers, look.memory), switch=switch)
+    instances = await together(*(instance_view(session, c, look.held_by(c.id)) for c in containers))
+    shown = with_kept([one for one in instances if one], kept_by(switch))
     return NodeView(
         node.name, NodeState.OK, ctx.clock.now(), memory=look.memory, instances=shown, switch=switch,
     )  # fmt: skip

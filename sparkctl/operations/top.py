@@ -10,7 +10,7 @@ from sparkctl.core.context import Context
 from sparkctl.core.health import identity
 from sparkctl.core.live import Store
 from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR, Sampler
-from sparkctl.core.session import Session
+from sparkctl.core.session import Session, node_failures
 from sparkctl.core.store import LoadView
 from sparkctl.core.together import together
 from sparkctl.errors import InvalidInput, NodeError, Starved
@@ -74,17 +74,22 @@ async def _look(ctx: Context, node: Node, emit: Emit) -> Hello | None:
     """Look once; return who the node says it is."""
     async with Session(node, ctx.asker, ctx.clock) as session:
         try:
-            await session.link.connect()
-            (arrived, who), listed = await together(_second_sample(session), listing(session, Inspections(session)))
-            emit(listed)
-            emit(arrived)
-            for one in identity.troubles(node.name, who, arrived.sample):
-                emit(Found.of(arrived.ts, one))
-            await _count(session, listed, arrived.sample.time - arrived.ts, emit)
+            with node_failures(node):
+                return await _look_once(session, emit)
         except (NodeError, InvalidInput) as error:
             emit(failed(session, error))
             return None
-        return who
+
+
+async def _look_once(session: Session, emit: Emit) -> Hello:
+    await session.link.connect()
+    (arrived, who), listed = await together(_second_sample(session), listing(session, Inspections(session)))
+    emit(listed)
+    emit(arrived)
+    for one in identity.troubles(session.node.name, who, arrived.sample):
+        emit(Found.of(arrived.ts, one))
+    await _count(session, listed, arrived.sample.time - arrived.ts, emit)
+    return who
 
 
 async def _second_sample(session: Session) -> tuple[SampleArrived, Hello]:

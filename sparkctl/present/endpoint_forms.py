@@ -12,12 +12,20 @@ from sparkctl.model.endpoint import Served
 from sparkctl.model.text import clean
 
 _NO_KEY = "none"  # clients want one where the server asks for none
+# what clients of services elsewhere look for, and what keys to them are called
+_SERVICES = frozenset({
+    "OPENAI", "ANTHROPIC", "AZURE", "AZURE_OPENAI", "GEMINI", "GOOGLE", "MISTRAL", "GROQ", "COHERE", "DEEPSEEK", "OPENROUTER",
+    "TOGETHER", "XAI", "PERPLEXITY", "HUGGINGFACE", "HF", "NVIDIA", "REPLICATE", "FIREWORKS", "CEREBRAS", "LITELLM",
+})  # fmt: skip
 _ANSWER = 8192  # tokens of one answer, where a client wants a limit and no engine says one
 
 
-def endpoint_text(served: Sequence[Served], form: str) -> list[str]:
-    """Return what a client's configuration takes; ``form``: env, litellm, openclaw or opencode."""
-    return _WRITERS[form](served)
+def endpoint_text(served: Sequence[Served], form: str, default: Served | None = None) -> list[str]:
+    """Return what a client's configuration takes; ``form``: env, litellm, openclaw or opencode.
+
+    ``default``: the endpoint for whoever names none; None: there is no such.
+    """
+    return _WRITERS[form](served, default)
 
 
 def endpoint_document(served: Sequence[Served]) -> dict[str, object]:
@@ -41,7 +49,14 @@ def endpoint_document(served: Sequence[Served]) -> dict[str, object]:
 
 def key_variable(one: Served) -> str:
     """Return the environment variable that clients are told to take the key from."""
-    return f"{_upper(one.instance)}_API_KEY"
+    return f"{_variable(one)}_API_KEY"
+
+
+def _variable(one: Served) -> str:
+    """Return what the variables of an endpoint begin with. Those of well-known services are not given to whoever calls a
+    container so: their clients, and the keys they hold, would go there."""
+    own = _upper(one.instance)
+    return f"{own}_{_upper(one.node)}" if own in _SERVICES else own
 
 
 def _upper(text: str) -> str:
@@ -49,23 +64,29 @@ def _upper(text: str) -> str:
     return name if name[:1].isalpha() else f"_{name}"
 
 
-def _env(served: Sequence[Served]) -> list[str]:
-    """Every endpoint under its own name; the first as OpenAI's clients look for it."""
+def _env(served: Sequence[Served], default: Served | None) -> list[str]:
+    """Every endpoint under its own name; the default one as OpenAI's clients look for it. A name goes to who has it first."""
     lines: list[str] = []
-    for position, one in enumerate(served):
+    taken: set[str] = set()
+    for one in served:
         lines.append(f"# {one.instance} on {one.node}")
         key = f'"${{{key_variable(one)}}}"' if one.needs_key else _NO_KEY
         model = shlex.quote(one.models[0].name) if one.models else None
-        if position == 0:
+        if one is default:
             lines += [f"export OPENAI_BASE_URL={shlex.quote(one.url)}", f"export OPENAI_API_KEY={key}"]
             lines += [f"export OPENAI_MODEL={model}"] if model else []
-        own = _upper(one.instance)
+        own = _variable(one)
+        if own in taken:
+            own = f"{own}_{_upper(one.node)}"
+        if own in taken:
+            continue
+        taken.add(own)
         lines.append(f"export {own}_BASE_URL={shlex.quote(one.url)}")
         lines += [f"export {own}_MODEL={model}"] if model else []
     return lines
 
 
-def _litellm(served: Sequence[Served]) -> list[str]:
+def _litellm(served: Sequence[Served], default: Served | None) -> list[str]:
     import yaml
 
     models: list[dict[str, Any]] = []
@@ -118,7 +139,7 @@ def _by_model(own: dict[tuple[int, str], str]) -> dict[str, list[str]]:
     return found
 
 
-def _openclaw(served: Sequence[Served]) -> list[str]:
+def _openclaw(served: Sequence[Served], default: Served | None) -> list[str]:
     providers: dict[str, Any] = {}
     names = _unique(served)
     for one, name in zip(served, names, strict=True):
@@ -129,7 +150,10 @@ def _openclaw(served: Sequence[Served]) -> list[str]:
         key = f"${{{key_variable(one)}}}" if one.needs_key else _NO_KEY
         providers[name] = {"baseUrl": one.url, "api": "openai-completions", "apiKey": key, "models": models}
     document: dict[str, Any] = {"models": {"mode": "merge", "providers": providers}}
-    first = next(((name, one.models[0].name) for one, name in zip(served, names, strict=True) if one.models), None)
+    may_be = [
+        (name, one) for one, name in zip(served, names, strict=True) if default is not None and one.ours == default.ours
+    ]
+    first = next(((name, one.models[0].name) for name, one in may_be if one.models), None)
     if first is not None:
         document["agents"] = {"defaults": {"model": {"primary": "/".join(first)}}}
     return json.dumps(document, indent=2, ensure_ascii=False).split("\n")
@@ -143,7 +167,7 @@ def _answer(context: int) -> int:
     return min(_ANSWER, max(1, context // 2))
 
 
-def _opencode(served: Sequence[Served]) -> list[str]:
+def _opencode(served: Sequence[Served], default: Served | None) -> list[str]:
     providers: dict[str, Any] = {}
     for one, name in zip(served, _unique(served), strict=True):
         models: dict[str, Any] = {}
@@ -169,7 +193,7 @@ def _unique(served: Sequence[Served]) -> list[str]:
     return [f"{one.instance}-{one.node}" if one.instance in twice else one.instance for one in served]
 
 
-_WRITERS: dict[str, Callable[[Sequence[Served]], list[str]]] = {
+_WRITERS: dict[str, Callable[[Sequence[Served], Served | None], list[str]]] = {
     "env": _env,
     "litellm": _litellm,
     "openclaw": _openclaw,

@@ -10,7 +10,7 @@ from sparkctl.model.memory import Memory
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import memory_bar
-from sparkctl.model.text import clean
+from sparkctl.model.text import clean, shorten
 from sparkctl.model.units import GIB, gib
 from sparkctl.present.fold import fold
 from sparkctl.present.sentences import phase_word, step_words
@@ -18,6 +18,7 @@ from sparkctl.present.symbols import symbol, to_ascii
 
 _MEMORY_COLUMN = 2
 _INDENT = 4
+_LONGEST_NAME = 64  # columns of a name, which all rows are given: no profile may be called longer
 
 
 def status_lines(views: Sequence[NodeView], ascii_only: bool = False, width: int | None = None) -> list[str]:
@@ -92,7 +93,7 @@ def memory_words(memory: Memory | None) -> str:
 
 
 def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
-    name = clean(instance.name)
+    name = shorten(clean(instance.name), _LONGEST_NAME)
     if not instance.ours:
         mark = "." if ascii_only else "·"
         return [f"{mark} {name}", "foreign", gib(instance.memory), clean(instance.image), clean(instance.status)]

@@ -16,6 +16,7 @@ from sparkctl.model.units import KIB, MIB
 from sparkctl.probe import leftovers
 from sparkctl.probe.leftovers import Proc, ShmFile
 
+_LARGEST = 10**15  # KiB, MiB, seconds: all that is counted on a node is far below it
 _HEADER = "@@ "
 _MEMINFO = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+)", re.MULTILINE)
 
@@ -193,7 +194,7 @@ def _keep(
 
 def memory_from(meminfo: str) -> Memory | None:
     """Return the reading of a /proc/meminfo text, None where a figure that everything rests on is missing."""
-    field = {name: int(value) * KIB for name, value in _MEMINFO.findall(meminfo)}
+    field = {name: _count(value) * KIB for name, value in _MEMINFO.findall(meminfo)}
     if not {"MemTotal", "MemFree", "MemAvailable"} <= field.keys():
         return None
     cache = field.get("Cached", 0) + field.get("Buffers", 0) + field.get("SReclaimable", 0) - field.get("Shmem", 0)
@@ -228,13 +229,13 @@ def _identity(body: str | None) -> Identity | None:
         product=word.get("product", ""),
         driver=word.get("driver", ""),
         os=word.get("os", ""),
-        clock=float(clock) if clock.isdigit() else None,
+        clock=float(_count(clock)) if clock.isdigit() else None,
     )
 
 
 def _drops(body: str | None) -> int | None:
     match = re.search(r"^drop_pagecache (\d+)", body or "", re.MULTILINE)
-    return int(match[1]) if match else None
+    return _count(match[1]) if match else None
 
 
 def _pids(body: str) -> dict[int, str]:
@@ -253,9 +254,9 @@ def _resident(cgroups: str | None, resident: str | None) -> dict[str, int] | Non
         if container is None:
             continue
         if kind == "Anon":
-            anonymous[container] += int(kib) * KIB
+            anonymous[container] += _count(kib) * KIB
         else:
-            shared[container] = max(shared[container], int(kib) * KIB)
+            shared[container] = max(shared[container], _count(kib) * KIB)
     return {container: anonymous[container] + shared[container] for container in anonymous}
 
 
@@ -273,7 +274,7 @@ def _gpu(body: str | None) -> dict[int, int] | None:
         return None
     found: dict[int, int] = {}
     for pid, mib in re.findall(r"^(\d+), *(\d+)\s*$", body, re.MULTILINE):
-        found[int(pid)] = max(found.get(int(pid), 0), int(mib) * MIB)
+        found[int(pid)] = max(found.get(int(pid), 0), _count(mib) * MIB)
     return found
 
 
@@ -287,7 +288,15 @@ def _disk(path: str, body: str) -> Disk:
     match = re.search(r"\s(\d+)\s+\d+\s+(-?\d+)\s+\d+%", body)
     if match is None:
         return Disk(path, None, None)
-    return Disk(path, int(match[1]) * KIB, max(0, int(match[2])) * KIB)
+    return Disk(path, _count(match[1]) * KIB, max(0, _count(match[2])) * KIB)
+
+
+def _count(digits: str) -> int:
+    """Return a number of a node. Raises ValueError for one that nothing on a node can have: no unit could be made of it."""
+    number = int(digits)
+    if abs(number) > _LARGEST:
+        raise ValueError("a number out of all range")
+    return number
 
 
 def _checkpoint(place: str, body: str) -> Checkpoint:
@@ -298,9 +307,9 @@ def _checkpoint(place: str, body: str) -> Checkpoint:
     return Checkpoint(
         place,
         is_there={"dir": True, "file": True, "other": True, "no": False}.get(word.get("there", "")),
-        files=tuple((name, int(size)) for size, name in files),
-        index_total=int(total[1]) if total else None,
-        unfinished=int(unfinished) if unfinished.isascii() and unfinished.isdigit() else 0,
+        files=tuple((name, _count(size)) for size, name in files),
+        index_total=_count(total[1]) if total else None,
+        unfinished=_count(unfinished) if unfinished.isascii() and unfinished.isdigit() else 0,
         config=word.get("config") or None,
     )
 
@@ -332,7 +341,7 @@ def _habits(body: str | None) -> Habits | None:
     word = _words(body)
 
     def number(key: str) -> int | None:
-        return int(word[key]) if word.get(key, "").isdigit() else None
+        return _count(word[key]) if word.get(key, "").isdigit() else None
 
     return Habits(word.get("python", ""), word.get("earlyoom", ""), number("swappiness"), number("min_free_kbytes"))
 
@@ -346,7 +355,7 @@ def _lanes(body: str | None) -> Lanes | None:
     rows = [line.split() for line in body.splitlines() if line.strip()]
     links = {row[1]: row[2:] for row in rows if row[0] == "link" and len(row) == 4}
     device_of = {row[2]: row[1] for row in rows if row[0] == "device" and len(row) == 3}
-    index_of = {(row[1], _ipv4(row[3])): int(row[2]) for row in rows if row[0] == "gid" and len(row) == 4}
+    index_of = {(row[1], _ipv4(row[3])): _count(row[2]) for row in rows if row[0] == "gid" and len(row) == 4}
     lanes = []
     for row in rows:
         if row[0] != "address" or len(row) != 3 or row[1] not in links or row[1] == "lo":
@@ -355,7 +364,7 @@ def _lanes(body: str | None) -> Lanes | None:
             own = IPv4Interface(row[2])
         except ValueError:
             continue
-        mtu, speed = (int(word) if word.isdigit() else None for word in links[row[1]])
+        mtu, speed = (_count(word) if word.isdigit() else None for word in links[row[1]])
         device = device_of.get(row[1])
         index = None if device is None else index_of.get((device, str(own.ip)))
         lanes.append(Lane(row[1], str(own.ip), str(own.network), device, index, mtu, speed))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.errors import SparkctlError
+from sparkctl.files import read_regular
 from sparkctl.model.lint import Level
 from sparkctl.tui.editor import edit
 
@@ -28,7 +29,7 @@ async def edit_profile(panel: Panel, name: str, field: str | None = None) -> Non
     library = ProfileLibrary()
     try:
         path, copied = await asyncio.to_thread(library.own, name)
-        before = path.read_bytes()
+        before = read_regular(path, 1 << 20)
         errors = (await asyncio.to_thread(_check, library, path)).of(Level.ERROR)
         line, column = next(
             ((at.line, at.column) for at in (one.place for one in errors) if at.file == str(path)), (None, None)
@@ -39,7 +40,7 @@ async def edit_profile(panel: Panel, name: str, field: str | None = None) -> Non
                 line = await asyncio.to_thread(_line_of, path, field)
             status = await edit(panel, path, line, column)
         finally:
-            same = path.exists() and path.read_bytes() == before
+            same = path.exists() and read_regular(path, 1 << 20) == before
             if copied and same:
                 path.unlink()
         ended = [f"the editor ended with {_status(status)}"] if status else []

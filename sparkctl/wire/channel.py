@@ -10,8 +10,9 @@ import asyncssh
 from sparkctl.errors import LinkLost
 from sparkctl.wire.link import ByteReader, ByteWriter
 
-# What asyncssh and the socket under it raise when the connection breaks.
-BROKEN = (asyncssh.DisconnectError, ConnectionError, BrokenPipeError)
+# What asyncssh and the socket under it raise when the connection breaks. Where it breaks because the server sent garbage,
+# asyncssh hands to every channel what its decoding stumbled over: PacketDecodeError and UnicodeDecodeError, KeyError.
+BROKEN = (asyncssh.DisconnectError, ConnectionError, BrokenPipeError, ValueError, LookupError)
 _FAREWELL = 2.0  # seconds a held command gets to end by itself
 
 Lost = Callable[[BaseException | None], LinkLost]

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 NEWEST_API = (1, 51)  # we speak no newer one, whatever the daemon offers
 READ_LIMIT = 10.0
+LARGEST_ANSWER = (
+    8 << 20
+)  # bytes: a list of a thousand containers has a quarter of it; to decode more holds up everything
 CHANGE_LIMIT = 60.0
 _STOP_MARGIN = 20.0  # what a stop may take beyond the grace it gives
 _MISSING = 404
@@ -162,7 +165,7 @@ class Docker:
 
     async def _ask(self, path: str) -> http.Response:
         try:
-            return await http.request_unix(self._link, SOCKET, "GET", path, timeout=READ_LIMIT)
+            return await http.request_unix(self._link, SOCKET, "GET", path, timeout=READ_LIMIT, largest=LARGEST_ANSWER)
         except TimeoutError as error:
             raise down_silently(self.node, READ_LIMIT) from error
         except http.BadAnswer as error:

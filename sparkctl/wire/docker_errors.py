@@ -15,8 +15,9 @@ from sparkctl.errors import (
     NoSuchContainer,
     PortBusy,
 )
-from sparkctl.model.text import clean
+from sparkctl.model.text import clean, shorten
 
+_LONGEST = 4096  # characters of what Docker says
 _IMAGE = re.compile(r"no such image:? *(\S+)?", re.IGNORECASE)
 _NO_GPU = ("could not select device driver", "unresolvable cdi devices", "unknown or invalid runtime name: nvidia")
 _BUSY = ("port is already allocated", "address already in use", "ports are not available")
@@ -61,4 +62,4 @@ def sentence(said: str) -> str:
         data = None
     if isinstance(data, dict) and isinstance(data.get("message"), str):
         said = data["message"]
-    return " ".join(clean(line) for line in said.split("\n")).strip()
+    return shorten(" ".join(clean(line) for line in said[:_LONGEST].split("\n")).strip(), _LONGEST)

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.plan import Label
 from sparkctl.model.secrets import secret_arguments, secret_values
+from sparkctl.model.text import shorten
 
 Json = Mapping[str, object]
 _NEVER = "0001-01-01"  # Go's zero time
+LONGEST_NAME = (
+    256  # characters of a name, a status or a label: no honest one comes near; what is longer ends in an ellipsis
+)
+_LONGEST_IMAGE = 512
+_LARGEST_PORT = 65535
+_PORT = re.compile(r"[0-9]{1,5}")
+_LARGEST = 1 << 62  # bytes, seconds: what Go counts
+_LONGEST_SENTENCE = 4096
+_RULES = frozenset({Label.READY, Label.PER_STEP, Label.NODES})  # they hold more than a name; cut, they are not read
+_LONGEST_RULE = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +99,10 @@ def listed(data: Json) -> Container:
     name = str(names[0]).lstrip("/") if isinstance(names, list) and names else ""
     return Container(
         id=_text(data, "Id") or "",
-        name=name,
-        image=_text(data, "Image") or "",
+        name=shorten(name, LONGEST_NAME),
+        image=shorten(_text(data, "Image") or "", _LONGEST_IMAGE),
         state=_state(_text(data, "State")),
-        status=_text(data, "Status") or "",
+        status=shorten(_text(data, "Status") or "", LONGEST_NAME),
         created=float(_number(data, "Created") or 0),
         labels=_labels(data.get("Labels")),
         ports=_listed_ports(data.get("Ports")),
@@ -105,8 +118,8 @@ def inspected(data: Json) -> Container:
     code = _number(state, "ExitCode") if ended or failed_to_start else None
     return Container(
         id=_text(data, "Id") or "",
-        name=(_text(data, "Name") or "").lstrip("/"),
-        image=_text(config, "Image") or "",
+        name=shorten((_text(data, "Name") or "").lstrip("/"), LONGEST_NAME),
+        image=shorten(_text(config, "Image") or "", _LONGEST_IMAGE),
         state=now,
         status=f"Exited ({code})" if now is ContainerState.EXITED else str(now).capitalize(),
         created=moment(data.get("Created")) or 0.0,
@@ -115,7 +128,7 @@ def inspected(data: Json) -> Container:
         finished=moment(state.get("FinishedAt")) if ended else None,
         exit_code=code,
         oom_killed=bool(state["OOMKilled"]) if "OOMKilled" in state else None,
-        error=_text(state, "Error") or None,
+        error=shorten(_text(state, "Error") or "", _LONGEST_SENTENCE) or None,
         pid=_number(state, "Pid") or None,
         ports=_inspected_ports(_part(data, "NetworkSettings").get("Ports")),
         tty=bool(config.get("Tty")),
@@ -150,19 +163,27 @@ def _state(word: str | None) -> ContainerState:
 
 
 def _labels(value: object) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((str(key), str(text)) for key, text in value.items())) if isinstance(value, dict) else ()
+    """Return our labels: nobody asks for others, which may be many and long. Of one that is too long its beginning."""
+    own = value.items() if isinstance(value, dict) else ()
+    return tuple(
+        sorted(
+            (key, shorten(str(text), _LONGEST_RULE if key in _RULES else LONGEST_NAME))
+            for key, text in own
+            if key.startswith(Label.PREFIX) and len(key) <= LONGEST_NAME
+        )
+    )
 
 
 def _listed_ports(value: object) -> tuple[int, ...]:
     entries = value if isinstance(value, list) else []
     found = (entry.get("PublicPort") for entry in entries if isinstance(entry, dict))
-    return tuple(sorted({port for port in found if isinstance(port, int)}))
+    return tuple(sorted({port for port in found if type(port) is int and 0 < port <= _LARGEST_PORT}))
 
 
 def _inspected_ports(value: object) -> tuple[int, ...]:
     bindings = value.values() if isinstance(value, dict) else ()
     found = {str(one.get("HostPort")) for some in bindings for one in some or () if isinstance(one, dict)}
-    return tuple(sorted(int(port) for port in found if port.isdigit()))
+    return tuple(sorted(int(port) for port in found if _PORT.fullmatch(port) and 0 < int(port) <= _LARGEST_PORT))
 
 
 def _nccl(env: object) -> tuple[tuple[str, str], ...]:
@@ -187,7 +208,9 @@ def _text(data: Json, key: str) -> str | None:
 
 def _number(data: Json, key: str) -> int | None:
     value = data.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if abs(value) < _LARGEST else None
 
 
 def end_requests(events: bytes) -> tuple[int, ...] | None:

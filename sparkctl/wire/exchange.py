@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import h11
 
 from sparkctl.wire.http import LARGEST_BODY, BadAnswer, Headers, Response
 from sparkctl.wire.link import ByteReader, ByteWriter
 
 _CHUNK = 1 << 16
+_A_TURN = 64  # pieces
+_MOST_PARTS, _LEAST = 4096, 64  # pieces of an answer, and beyond that the bytes that they have to have on average
 
 
 async def exchange(
-    reader: ByteReader, writer: ByteWriter, method: str, path: str, host: str, body: bytes | None, headers: Headers
+    reader: ByteReader,
+    writer: ByteWriter,
+    method: str,
+    path: str,
+    host: str,
+    body: bytes | None,
+    headers: Headers,
+    largest: int | None = None,
 ) -> Response:
-    """Ask, return the whole answer, close the stream. Raises BadAnswer, and LinkLost where the link breaks."""
+    """Ask, return the whole answer of at most ``largest`` bytes (None: 32 MiB), close the stream.
+
+    Raises BadAnswer, and LinkLost where the link breaks.
+    """
     try:
         connection = h11.Connection(our_role=h11.CLIENT)
         writer.write(_question(connection, method, path, host, body, headers))
         await writer.drain()
-        return await _answer(connection, reader)
+        return await _answer(connection, reader, LARGEST_BODY if largest is None else largest)
     except h11.ProtocolError as error:
         raise BadAnswer(f"{host}{path}: no proper HTTP answer: {error}") from error
     except ConnectionError as error:
@@ -38,7 +52,7 @@ def _question(
     return message + (connection.send(h11.EndOfMessage()) or b"")
 
 
-async def _answer(connection: h11.Connection, reader: ByteReader) -> Response:
+async def _answer(connection: h11.Connection, reader: ByteReader, largest: int) -> Response:
     head: h11.Response | None = None
     parts: list[bytes] = []
     size = 0
@@ -51,8 +65,12 @@ async def _answer(connection: h11.Connection, reader: ByteReader) -> Response:
         elif isinstance(event, h11.Data):
             parts.append(bytes(event.data))
             size += len(event.data)
-            if size > LARGEST_BODY:
-                raise BadAnswer(f"the answer is longer than {LARGEST_BODY >> 20} MiB")
+            if len(parts) % _A_TURN == 0:
+                await asyncio.sleep(0)  # what has arrived already would never let anybody else run
+            if len(parts) > _MOST_PARTS and size < _LEAST * len(parts):
+                raise BadAnswer("the answer comes in pieces of a few bytes")
+            if size > largest:
+                raise BadAnswer(f"the answer is longer than {largest >> 20} MiB")
         elif isinstance(event, h11.EndOfMessage) and head is not None:
             named = tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in head.headers)
             return Response(head.status_code, named, b"".join(parts))

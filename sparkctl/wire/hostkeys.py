@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import os
+from binascii import a2b_base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +12,11 @@ from pathlib import Path
 import asyncssh
 from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
 
+from sparkctl.files import read_regular
+
 SSH_PORT = 22
+_KEY_BEGINS = "AAAA"  # base64 of the length of an algorithm's name
+LARGEST_FILE = 32 << 20  # bytes of known_hosts; a hundred thousand hosts have a third of it
 GLOBAL_FILES = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
 
 
@@ -58,8 +64,12 @@ def host_name(host: str, port: int) -> str:
 
 
 def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
-    """Return what ``files`` say of ``host``, hashed entries included; missing and unreadable files say nothing."""
-    known = [asyncssh.import_known_hosts(text) for text in (_well_formed(file) for file in files) if text]
+    """Return what ``files`` say of ``host``, hashed entries included; missing and forbidden files say nothing.
+
+    Raises OSError for what is no file (a FIFO, a device, a loop of links) and for one that is far too large.
+    """
+    names = (host_name(host, port), host.lower())
+    known = [asyncssh.import_known_hosts(text) for text in (_entries(file, names) for file in files) if text]
     exact = _match(known, host_name(host, port))
     loose = _match(known, host.lower()) if port != SSH_PORT else KnownKeys()
     return KnownKeys(
@@ -123,20 +133,43 @@ def _match(known: Sequence[asyncssh.SSHKnownHosts], name: str) -> KnownKeys:
     return KnownKeys(tuple(keys), (), tuple(authorities), tuple(revoked))
 
 
-def _well_formed(file: Path) -> str:
-    """Return the lines of ``file`` that can be read as entries: one bad line must not blind us to the others."""
+def _entries(file: Path, names: tuple[str, str]) -> str:
+    """Return the lines of ``file`` that may be about a host: one bad line must not blind us to the others.
+
+    Lines about other hosts are passed over before any key is decoded, so that a large file costs little.
+    """
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        text = read_regular(file, LARGEST_FILE).decode("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ""
-    if _parses(text):
-        return text
-    return "\n".join(line for line in text.splitlines() if _parses(line))
+    lines = [line for line in text.splitlines() if _KEY_BEGINS in line and _may_be_about(line, names)]
+    whole = "\n".join(lines)
+    return whole if _parses(whole) else "\n".join(line for line in lines if _parses(line))
+
+
+def _may_be_about(line: str, names: tuple[str, str]) -> bool:
+    """Tell whether an entry is for one of ``names``, with the port and without; of a pattern only asyncssh can tell."""
+    words = line.split(None, 2)
+    if len(words) < 2:
+        return False
+    hosts = words[1] if words[0].startswith("@") else words[0]
+    if hosts.startswith("|1|"):
+        return any(_is_hash_of(hosts, name) for name in names)
+    return names[1] in hosts.lower() or any(sign in hosts for sign in "*?!/")
+
+
+def _is_hash_of(hashed: str, name: str) -> bool:
+    """Tell whether ``|1|SALT|HASH`` is that of a name."""
+    try:
+        _, _, salt, digest = hashed.split("|")
+        return hmac.digest(a2b_base64(salt), name.encode(), "sha1") == a2b_base64(digest)
+    except ValueError:
+        return False
 
 
 def _parses(text: str) -> bool:
     try:
         asyncssh.import_known_hosts(text)
-    except ValueError:
+    except (ValueError, NameError):  # a NameError: what may be X.509 meets an asyncssh that was imported without that
         return False
     return True

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.errors import SparkctlError
+from sparkctl.errors import UnusableAnswer
 from sparkctl.wire.link import Link
 
 LARGEST_BODY = 32 << 20
 Headers = Sequence[tuple[str, str]]
 
 
-class BadAnswer(SparkctlError):
+class BadAnswer(UnusableAnswer):
     """Whoever answered did not speak HTTP, broke off, or said more than 32 MiB."""
 
 
@@ -67,10 +67,14 @@ async def request_unix(
     body: bytes | None = None,
     headers: Headers = (),
     timeout: float = 10.0,
+    largest: int | None = None,
 ) -> Response:
-    """Ask a server behind a unix socket on the node; raises as `request`, and for Docker's socket its own errors."""
+    """Ask a server behind a unix socket on the node; raises as `request`, and for Docker's socket its own errors.
+
+    ``largest``: bytes of a body that are taken at most; None: 32 MiB.
+    """
     async with asyncio.timeout(timeout):
         reader, writer = await link.open_unix(socket)
         from sparkctl.wire.exchange import exchange  # now, while the channel that was just opened gets ready
 
-        return await exchange(reader, writer, method, path, "localhost", body, headers)
+        return await exchange(reader, writer, method, path, "localhost", body, headers, largest)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sparkctl.errors import LoginRefused, NodeError, ProbeFailed, Starved, Untrusted
+from sparkctl.errors import LoginRefused, NodeError, ProbeFailed, Starved, UnreadableAnswer, Untrusted
 from sparkctl.model.node import Node, NodeState
 
 
@@ -124,7 +124,7 @@ def state_of(error: NodeError) -> NodeState:
         return NodeState.STARVED
     if isinstance(error, Untrusted):
         return NodeState.UNTRUSTED
-    if isinstance(error, ProbeFailed):
+    if isinstance(error, ProbeFailed | UnreadableAnswer):
         return NodeState.UNKNOWN
     if isinstance(error, LoginRefused):
         return NodeState.REFUSED

@@ -104,9 +104,14 @@ class _HeldChild:
         self._process = process
 
     async def readline(self) -> bytes:
-        """Return its next line of stdout, b"" when it has ended."""
+        """Return its next line of stdout, b"" when it has ended; of one that is longer than 1 MiB a part after the other."""
         assert self._process.stdout is not None
-        return await self._process.stdout.readline()
+        try:
+            return await self._process.stdout.readuntil()
+        except asyncio.IncompleteReadError as end:
+            return end.partial
+        except asyncio.LimitOverrunError as long:
+            return await self._process.stdout.read(long.consumed)
 
     async def write(self, data: bytes) -> None:
         """Write to its stdin."""

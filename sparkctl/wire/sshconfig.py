@@ -11,6 +11,7 @@ from typing import cast
 import asyncssh
 
 from sparkctl.errors import InvalidInput
+from sparkctl.files import refuse_irregular
 from sparkctl.wire.hostkeys import GLOBAL_FILES, SSH_PORT
 
 LARGEST_PORT = 65535
@@ -58,9 +59,12 @@ class Route:
 
 
 def config_files() -> list[Path]:
-    """Return the ssh configs that exist, the user's first: what is said first counts."""
+    """Return the ssh configs that exist, the user's first: what is said first counts.
+
+    Raises InvalidInput for one that is a FIFO or the like: reading it would never end.
+    """
     candidates = (Path.home() / ".ssh" / "config", Path("/etc/ssh/ssh_config"))
-    return [file for file in candidates if os.access(file, os.R_OK)]
+    return [file for file in candidates if _is_readable(file)]
 
 
 def resolve(
@@ -85,7 +89,7 @@ def resolve(
             client_keys=None,
             known_hosts=None,
         )
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:  # a file may include itself
         raise InvalidInput(f"the ssh config cannot be used: {error}", "check it with: ssh -G " + alias) from error
     config = options.config
     via = jump if jump is not None else cast("str | None", config.get("ProxyJump"))
@@ -107,6 +111,26 @@ def resolve(
         identities_only=bool(config.get("IdentitiesOnly")),
         own_ciphers=config.get("Ciphers") is not None,
     )
+
+
+def _is_readable(config: Path) -> bool:
+    try:
+        refuse_irregular(config)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False
+    except OSError as error:
+        raise InvalidInput(
+            f"the ssh config cannot be used: {config}: {error.strerror}", "put your ssh config back"
+        ) from error
+    return os.access(config, os.R_OK)
+
+
+def _is_key_file(path: Path) -> bool:
+    try:
+        refuse_irregular(path)
+    except OSError:
+        return False
+    return os.access(path, os.R_OK)
 
 
 def hop_words(text: str) -> tuple[str, str | None, int | None]:
@@ -144,9 +168,9 @@ def _identities(ours: str | None, configured: object) -> tuple[Path, ...]:
     """Return the key files to try. One of ours must exist; of the ssh config's, those that do, as OpenSSH has it."""
     if ours is not None:
         path = Path(ours).expanduser()
-        if not os.access(path, os.R_OK):
+        if not _is_key_file(path):
             raise InvalidInput(f"the identity {ours} cannot be read", "name a private key file, or leave it out")
         return (path,)
     names = configured if isinstance(configured, list) else []
     paths = (Path(str(name)).expanduser() for name in names)
-    return tuple(path for path in paths if os.access(path, os.R_OK))
+    return tuple(path for path in paths if _is_key_file(path))

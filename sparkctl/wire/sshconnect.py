@@ -5,11 +5,21 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import asyncssh
 
-from sparkctl.errors import InvalidInput, LoginRefused, NodeError, UnknownHostKey, Unreachable
+from sparkctl.errors import (
+    InvalidInput,
+    LoginRefused,
+    NodeError,
+    SparkctlError,
+    UnknownHostKey,
+    Unreachable,
+    raise_if_debugging,
+)
+from sparkctl.files import refuse_irregular
 from sparkctl.model.ask import ConfirmHostKey
 from sparkctl.model.node import Node
 from sparkctl.wire import hostkeys, ssherrors
@@ -163,14 +173,21 @@ class _Hop:
         self, via: asyncssh.SSHClientConnection | None, on_lost: OnLost, accepted: asyncssh.SSHKey | None
     ) -> asyncssh.SSHClientConnection:
         files = self.route.known_hosts + self.route.global_known_hosts
-        known = hostkeys.look_up(files, self.route.trust, self.route.port)
+        try:
+            known = hostkeys.look_up(files, self.route.trust, self.route.port)
+        except OSError as error:
+            raise ssherrors.unreadable_known_hosts(self.node.name, self.where, error) from error
+        try:
+            _refuse_irregular_keys(self.route)
+        except OSError as error:
+            raise ssherrors.unusable_key_file(self.node.name, self.where, error) from error
         questioning = Questioning(self.questions, self.route.host, self.limits.login)
         greeter = _Greeter(on_lost, questioning, self.limits.login)
         sock = await self._dial() if via is None and not self.route.proxy else None
         try:
             return await self._login(greeter, sock, via, known, accepted)
         except asyncssh.HostKeyNotVerifiable as error:
-            raise self._distrust(greeter.offered, known, accepted) from error
+            raise self._distrust(greeter.offered, known, accepted, error) from error
         except asyncssh.PermissionDenied as error:
             raise self._refused(greeter) from error
         except asyncssh.ChannelOpenError as error:
@@ -182,6 +199,12 @@ class _Hop:
             raise self._fell_silent(greeter, error) from error
         except asyncssh.KeyImportError as error:
             raise LoginRefused(self.node.name, f"{self.where}a key cannot be read: {error}") from error
+        except SparkctlError:
+            raise
+        except Exception as error:  # asyncssh passes on whatever its decoding stumbled over
+            if not isinstance(error, (asyncssh.Error, ValueError)):
+                raise_if_debugging(error)
+            raise ssherrors.no_proper_ssh(self.node.name, self.route, self.where, error) from error
 
     async def _dial(self) -> socket.socket:
         route = self.route
@@ -229,11 +252,15 @@ class _Hop:
             )
 
     def _distrust(
-        self, offered: asyncssh.SSHKey | None, known: hostkeys.KnownKeys, accepted: asyncssh.SSHKey | None
+        self,
+        offered: asyncssh.SSHKey | None,
+        known: hostkeys.KnownKeys,
+        accepted: asyncssh.SSHKey | None,
+        error: asyncssh.HostKeyNotVerifiable,
     ) -> Exception:
         name = self.node.name
         if offered is None:
-            return ssherrors.revoked_key(name, self.route, self.where)
+            return ssherrors.unverified_key(name, self.route, self.where, error.reason)
         if accepted is not None:
             known = replace(known, exact=(accepted,))
         if known.exact:
@@ -295,6 +322,14 @@ def _credentials(route: Route) -> dict[str, object]:
         public = [str(path) + ".pub" for path in route.identities if path.with_name(path.name + ".pub").is_file()]
         options |= {"agent_identities": public} if public else {"agent_path": None}
     return options
+
+
+def _refuse_irregular_keys(route: Route) -> None:
+    """Raise OSError for a key file, or one beside it that asyncssh reads too, which is a FIFO or the like."""
+    for path in route.identities or ssherrors.default_keys():
+        for beside in ("", ".pub", "-cert.pub"):
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                refuse_irregular(f"{path}{beside}")
 
 
 def _ignore(_: Exception | None) -> None:

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import asyncssh
 
-from sparkctl.errors import ChangedHostKey, LoginRefused, NodeError, Starved, UnknownHostKey, Unreachable
+from sparkctl.errors import (
+    ChangedHostKey,
+    LoginRefused,
+    NodeError,
+    Starved,
+    UnknownHostKey,
+    Unreachable,
+    Untrusted,
+)
+from sparkctl.model.text import clean, shorten
 from sparkctl.wire import hostkeys
 from sparkctl.wire.sshconfig import Route
 
@@ -90,9 +99,63 @@ def revoked_key(node: str, route: Route, where: str) -> ChangedHostKey:
     )
 
 
+_CERTIFICATE_TROUBLE = (
+    ("Certificate expired", "has expired", "have the node's host key signed anew: ssh-keygen -s CA -h"),
+    ("Certificate not yet valid", "is not valid yet", "compare the clocks of this machine and of the node: date"),
+    (
+        "Certificate principal mismatch",
+        "is for another name",
+        "name the node as its certificate does: ssh-keygen -L -f",
+    ),
+    ("Invalid certificate type", "is no host certificate", "have the node's host key signed with: ssh-keygen -s CA -h"),
+    (
+        "Host CA key is not trusted",
+        "is signed by a CA that is not known",
+        "see the @cert-authority lines in known_hosts",
+    ),
+)
+
+
+def unverified_key(node: str, route: Route, where: str, reason: str) -> Untrusted:
+    """Return the error for a host key that asyncssh refused for ``reason`` before it asked about the key."""
+    if "revoked" in reason:
+        return revoked_key(node, route, where)
+    for mark, what, hint in _CERTIFICATE_TROUBLE:
+        if reason.startswith(mark):
+            return Untrusted(node, f"{where}the certificate of the host key of {route.host} {what}", hint)
+    message = f"{where}the host key of {route.host} cannot be verified: {clean(reason)}"
+    return Untrusted(node, message, f"see what ssh says of it: ssh -v {route.target}")
+
+
+def no_proper_ssh(node: str, route: Route, where: str, error: Exception) -> Unreachable:
+    """Return the error for a server that sends what no SSH server sends."""
+    what = clean(str(error)).strip() or type(error).__name__
+    return Unreachable(
+        node,
+        f"{where}{route.host}:{route.port} speaks no proper SSH ({shorten(what, 120)})",
+        f"see what listens there: {route.ssh_command}",
+    )
+
+
+def unreadable_known_hosts(node: str, where: str, error: OSError) -> Untrusted:
+    """Return the error for a known_hosts that is no file, or none of a size that one has."""
+    return Untrusted(
+        node,
+        f"{where}{error.filename} cannot be read: {error.strerror}",
+        "no host key can be checked with it: put your known_hosts back, or name another in the config",
+    )
+
+
+def unusable_key_file(node: str, where: str, error: OSError) -> LoginRefused:
+    """Return the error for a key file that would hold up the login for ever."""
+    return LoginRefused(
+        node, f"{where}{error.filename} cannot be used as a key: {error.strerror}", "remove it, or put a key file there"
+    )
+
+
 def login_refused(node: str, route: Route, where: str, methods: tuple[str, ...]) -> LoginRefused:
     """Return the error for a server that let none of our keys in. ``methods`` are those the server takes."""
-    tried = [path for path in route.identities or _default_keys() if path.is_file()]
+    tried = [path for path in route.identities or default_keys() if path.is_file()]
     locked = [path for path in tried if _is_locked(path)]
     agent = os.environ.get("SSH_AUTH_SOCK")
     message = f"{where}{route.host} does not let {route.user} in"
@@ -146,7 +209,8 @@ def nobody_to_ask(node: str, route: Route, where: str) -> LoginRefused:
     )
 
 
-def _default_keys() -> list[Path]:
+def default_keys() -> list[Path]:
+    """Return the key files that are tried where none is named."""
     return [Path.home() / ".ssh" / name for name in DEFAULT_KEYS]
 
 

@@ -87,3 +87,12 @@ def test_a_port_that_is_taken_is_told() -> None:
     assert ran.returncode == 2
     assert f"cannot serve on 127.0.0.1:{port}: Address already in use" in ran.stderr
     assert ran.stdout == ""
+
+
+def test_who_asks_for_another_host_reads_nothing(served: tuple[subprocess.Popen[str], str]) -> None:
+    port = urllib.parse.urlsplit(served[1]).port or 0
+    for host, status in (("rebind.evil.example", 403), (f"localhost:{port}", 200)):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/metrics", headers={"Host": host})
+        assert connection.getresponse().status == status, host
+        connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,6 +69,9 @@ def _read(ctx: click.Context, log: str, engine: str | None, node: tuple[str, ...
             from sparkctl.cli import narrate
 
             narrate.say("paste the log, then Ctrl-D on a line of its own")
+        from sparkctl.core.logfile import refuse_endless
+
+        refuse_endless(sys.stdin)
         return of_bytes(sys.stdin.buffer.raw if hasattr(sys.stdin.buffer, "raw") else sys.stdin.buffer, "stdin", engine)
     if not node and _is_file(log):
         from sparkctl.core.logfile import opened
@@ -85,7 +89,7 @@ def _is_file(word: str) -> bool:
     """A word that is a path, or that names something here which is no directory; a bare word may be an instance."""
     path = Path(word)
     looks_so = "/" in word or path.suffix in (".log", ".txt", ".gz", ".out", ".err")
-    return looks_so or (path.exists() and not path.is_dir())
+    return looks_so or (os.path.lexists(path) and not path.is_dir())
 
 
 def _tell(found: Diagnosed, *, as_json: bool) -> None:

@@ -85,6 +85,7 @@ def _collect(context: Context, nodes: Sequence[Node], file: str, as_json: bool) 
     from sparkctl.cli.tellers import JsonTeller, WordTeller
     from sparkctl.core.bundle import Bundle
     from sparkctl.core.paths import config_file
+    from sparkctl.files import read_regular
     from sparkctl.model.events import Ended, Event
     from sparkctl.operations.collect import collect
 
@@ -96,7 +97,7 @@ def _collect(context: Context, nodes: Sequence[Node], file: str, as_json: bool) 
 
     path = Path(file or time.strftime("sparkctl-collect-%Y%m%d-%H%M%S.tar.gz"))
     try:
-        config = config_file().read_text(encoding="utf-8", errors="replace")
+        config = read_regular(config_file(), 1 << 20).decode("utf-8", "replace")
     except OSError:
         config = None
     with Bundle(path):  # a name that cannot be is said before a node is asked

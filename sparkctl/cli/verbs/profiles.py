@@ -25,12 +25,15 @@ def command() -> None:
 @json_document_option
 def list_command(as_json: bool) -> int:
     """List all profiles and where each comes from."""
-    from sparkctl.cli import output
+    from sparkctl.cli import narrate, output
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.core.record import plain
     from sparkctl.present.profile_table import profile_lines
 
-    summaries = ProfileLibrary().list()
+    library = ProfileLibrary()
+    summaries = library.list()
+    if (trouble := library.unreadable()) is not None:
+        narrate.warning(None, trouble, "your own profiles are looked for there: put the directory back")
     if as_json:
         output.document({"schema": 1, "profiles": plain(summaries)})
     else:

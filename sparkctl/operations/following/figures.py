@@ -13,6 +13,7 @@ from sparkctl.engines import load, names
 from sparkctl.engines.base import Engine
 from sparkctl.engines.lines import LinePreparer
 from sparkctl.errors import DockerError, MetricsUnreadable, NodeError
+from sparkctl.files import open_regular
 from sparkctl.model.container import Container
 from sparkctl.model.history import Share
 from sparkctl.model.metrics import Activity, EngineMetrics, Numbers
@@ -62,7 +63,7 @@ def _keep(session: Session, ctx: Context, container: Container, length: float | 
 def logged(path: Path, engine: Engine) -> tuple[float | None, float | None]:
     """Return means of accept length and tokens/s over the stats lines at the end of a saved log."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _END))
             lines = file.read(_END).decode("utf-8", "replace").splitlines()[1:]
     except OSError:

@@ -15,7 +15,7 @@ from sparkctl.core import per_step
 from sparkctl.core.context import Context
 from sparkctl.core.health import identity
 from sparkctl.core.sampler import WHILE_LOADING, Sampler
-from sparkctl.core.session import Session
+from sparkctl.core.session import Session, node_failures
 from sparkctl.core.together import together
 from sparkctl.errors import DockerError, InvalidInput, NodeError
 from sparkctl.model.ask import Nobody
@@ -108,7 +108,8 @@ class Follower:
             )  # fmt: skip
             beside = [asyncio.create_task(work) for work in works]
             try:
-                await self._sample(sampler, beside)
+                with node_failures(self.node):
+                    await self._sample(sampler, beside)
             except NodeError as error:
                 again, self._is_misplaced = self.again, False
                 self.emit(replace(failed(session, error), next_try=again))

@@ -10,7 +10,7 @@ from sparkctl.core.context import Context
 from sparkctl.core.fabric import environment, find_way
 from sparkctl.core.planning import Place
 from sparkctl.core.planning import plan as make_plan
-from sparkctl.core.session import Session
+from sparkctl.core.session import Session, node_failures
 from sparkctl.core.together import together
 from sparkctl.engines.base import Rank
 from sparkctl.model.fabric import NodeLanes, Way
@@ -59,7 +59,12 @@ async def place(ctx: Context, request: UpRequest, sessions: Sequence[Session]) -
 
 async def _look(session: Session, is_of_several: bool) -> Lanes | None:
     """Have the session know its user's home; return what links the node has, where that is asked."""
-    await session.link.connect()
+    with node_failures(session.node):
+        await session.link.connect()
+        return await _look_for_lanes(session, is_of_several)
+
+
+async def _look_for_lanes(session: Session, is_of_several: bool) -> Lanes | None:
     asked = [*(["identity", "docker"] if session.home is None else []), *(["fabric"] if is_of_several else [])]
     if not asked:
         return None

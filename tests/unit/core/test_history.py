@@ -313,3 +313,88 @@ def test_a_start_that_was_left_is_known_as_soon_as_the_switch_that_began_it_is_f
     history.remember_start("qwen36", "h", "spark2", 415.0)
     (one,) = history.last_starts()
     assert (one.node, one.seconds) == ("spark2", 415.0), "a later start counts"
+
+
+# a clock that is set back
+
+
+class Wound:
+    """A clock that shows what it is set to."""
+
+    def __init__(self, shows: float) -> None:
+        self.shows = shows
+
+    def now(self) -> float:
+        return self.shows
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("nobody sleeps here")
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, shows: float) -> None:
+    monkeypatch.setattr("sparkctl.core.log_files.time.time", lambda: shows)
+
+
+def log_of(history: History, container: str, written: float) -> Path:
+    writer = history.log_writer("qwen36", "spark1", container * 12, ())
+    writer.write(lines(1))
+    writer.close(True)
+    os.utime(writer.path, (written, written))
+    return writer.path
+
+
+def test_the_newest_log_is_the_last_one_also_where_the_clock_was_set_back(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_795_000_000.0
+    paths = []
+    for container, shows in (("a", now), ("b", now + 600), ("c", now - 600), ("d", now - 590)):
+        set_clock(monkeypatch, shows)
+        paths.append(log_of(history, container, shows))
+    assert [log.path for log in history.saved_logs("qwen36")] == paths[::-1]
+    assert sorted(paths) == paths, "names are in the order in which the logs were begun"
+
+
+def test_logs_of_two_nodes_are_told_apart_by_their_times(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_795_000_000.0
+    set_clock(monkeypatch, now)
+    first = log_of(history, "a", now + 500)
+    other = history.log_writer("qwen36", "spark2", "b" * 12, ())
+    other.close(True)
+    os.utime(other.path, (now + 100, now + 100))
+    assert [log.path for log in history.saved_logs("qwen36")] == [first, other.path]
+
+
+def test_what_is_pruned_is_what_was_begun_first(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_795_000_000.0
+    for number in range(25):
+        set_clock(monkeypatch, now - 3600.0 * number)
+        writer = history.log_writer("qwen36", "spark1", f"{number:012d}", ())
+        writer.close(True)
+    left = [log.container for log in history.saved_logs("qwen36")]
+    assert sorted(left) == [f"{number:012d}" for number in range(5, 25)]
+
+
+def test_a_switch_that_came_later_is_the_last_start_whatever_the_clock_says(history: History) -> None:
+    clock, node = Wound(5000.0), [NodeName("spark1")]
+    history.remember_start("qwen36", "h", "spark2", 415.0, when=5000.0)
+    clock.shows = 1000.0  # set back
+    left = history.begin(Kind.SWITCH, clock, "milo", node, profile="qwen36", instance="qwen36")
+    left.end("ready", 0)
+    (one,) = history.last_starts()
+    assert (one.node, one.when) == ("spark1", 1000.0)
+    clock.shows = 400.0
+    again = history.begin(Kind.SWITCH, clock, "milo", [NodeName("spark3")], profile="qwen36", instance="qwen36")
+    again.end("ready", 0)
+    (one,) = history.last_starts()
+    assert one.node == "spark3"
+    assert [each.nodes[0] for each in history.operations(most=1)] == ["spark3"]
+
+
+def test_failures_are_in_the_order_in_which_they_came(history: History) -> None:
+    fail(history, 900.0, "crashed", "a" * 64)
+    fail(history, 300.0, "guard-stopped", "b" * 64)
+    assert [how for _, how in history.failures_since_ready("qwen36", "spark1", 0.0)] == ["crashed", "guard-stopped"]

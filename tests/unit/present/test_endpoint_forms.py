@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from sparkctl.model.endpoint import Served, ServedModel
 from sparkctl.model.node import NodeName
+from sparkctl.operations.endpoints import Silent, default_endpoint
 from sparkctl.present.endpoint_forms import endpoint_document, endpoint_text, key_variable
 
 ONE = Served(
@@ -22,7 +24,7 @@ DUMB = Served(NodeName("spark2"), "qwen36", "http://10.0.0.2:8001/v1", (), True)
 
 
 def test_a_shell_reads_the_variables() -> None:
-    text = "\n".join(endpoint_text([TWO, ONE], "env"))
+    text = "\n".join(endpoint_text([TWO, ONE], "env", TWO))
     script = f'{text}\nprintf "%s\\0" "$OPENAI_BASE_URL" "$OPENAI_MODEL" "$OPENAI_API_KEY" "$QWEN36_BASE_URL" "$_1_B_C_MODEL"'
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env={"_1_B_C_API_KEY": "s3"}, check=True
@@ -74,7 +76,7 @@ def test_litellms_own_names_are_of_one_meaning_each() -> None:
 
 
 def test_openclaw_has_a_provider_for_each_endpoint() -> None:
-    document = json.loads("\n".join(endpoint_text([ONE, TWO, DUMB], "openclaw")))
+    document = json.loads("\n".join(endpoint_text([ONE, TWO, DUMB], "openclaw", ONE)))
     providers = document["models"]["providers"]
     assert list(providers) == ["qwen36-spark1", "1-b.c", "qwen36-spark2"]
     assert providers["qwen36-spark1"]["models"] == [
@@ -109,3 +111,47 @@ def test_data_has_every_field() -> None:
          "ours": True, "engine": None}
     ]  # fmt: skip
     assert key_variable(TWO) == "_1_B_C_API_KEY"
+
+
+OURS, THEIRS = replace(ONE, ours=True), replace(TWO, ours=False, needs_key=False)
+AWAY, LOADING = Silent("spark3", "spark3 does not answer"), Silent("spark1", "qwen36 does not say", None, "qwen36")
+
+
+@pytest.mark.parametrize(
+    ("served", "silent", "default"),
+    [
+        ([OURS, THEIRS], [], OURS),
+        ([OURS, THEIRS], [AWAY], OURS),
+        ([THEIRS], [], THEIRS),
+        ([THEIRS], [AWAY], None),
+        ([THEIRS], [LOADING], None),
+        ([], [], None),
+    ],
+)
+def test_a_stranger_s_engine_is_the_default_only_where_none_of_ours_can_be_there(
+    served: list[Served], silent: list[Silent], default: Served | None
+) -> None:
+    assert default_endpoint(served, silent) == default
+    text = "\n".join(endpoint_text(served, "env", default))
+    assert ("OPENAI_BASE_URL" in text) == (default is not None)
+    document = json.loads("\n".join(endpoint_text(served, "openclaw", default)))
+    assert ("agents" in document) == (default is not None)
+
+
+@pytest.mark.parametrize("name", ["openai", "OpenAI", "anthropic", "azure-openai", "qwen36", "QWEN36"])
+def test_no_container_takes_variables_of_services_or_of_ours_by_its_name(name: str) -> None:
+    theirs = Served(NodeName("spark2"), name, "http://evil:1/v1", (ServedModel("evil", None),), True, ours=False)
+    lines = endpoint_text([OURS, theirs], "env", OURS)
+    shell = "\n".join([*lines, "env"])
+    done = subprocess.run(
+        ["bash", "-c", shell], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}, check=True
+    )
+    known = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert (known["OPENAI_BASE_URL"], known["OPENAI_MODEL"]) == (OURS.url, "qwen3.6-27b")
+    assert known["QWEN36_BASE_URL"] == OURS.url
+    assert not {"ANTHROPIC_BASE_URL", "AZURE_OPENAI_BASE_URL", "ANTHROPIC_MODEL"} & known.keys()
+    assert [variable for variable, value in known.items() if "evil:1" in value] in (
+        ["QWEN36_SPARK2_BASE_URL"], [f"{name.upper().replace('-', '_')}_SPARK2_BASE_URL"],
+    )  # fmt: skip
+    services = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY")
+    assert key_variable(theirs) not in services

@@ -57,7 +57,7 @@ INSPECT = {
         "StartedAt": "2026-11-20T23:14:00.123456789Z", "FinishedAt": "2026-11-20T23:15:00Z",
     },
     "Config": {
-        "Image": "img:1", "Labels": {"b": "2", "a": "1"}, "Tty": False,
+        "Image": "img:1", "Labels": {"dev.sparkctl.b": "2", "dev.sparkctl.a": "1", "other": "x" * 65536}, "Tty": False,
         "Env": ["HF_TOKEN=hf_secret", "A=b", "X", "NCCL_IB_GID_INDEX=3", "NCCL_DEBUG=INFO"],
     },
     "RestartCount": 4,
@@ -68,7 +68,11 @@ INSPECT = {
 
 def test_a_container_that_was_killed() -> None:
     container = docker_json.inspected(INSPECT)
-    assert (container.name, container.image, container.labels) == ("qwen", "img:1", (("a", "1"), ("b", "2")))
+    assert (container.name, container.image, container.labels) == (
+        "qwen",
+        "img:1",
+        (("dev.sparkctl.a", "1"), ("dev.sparkctl.b", "2")),
+    )
     assert (container.exit_code, container.oom_killed, container.pid, container.error) == (137, True, None, None)
     assert container.finished is not None
     assert container.started is not None
@@ -115,3 +119,33 @@ def test_a_listed_container() -> None:
 def test_an_engine_that_says_little_leaves_the_rest_unknown() -> None:
     info = docker_json.engine_info({"ServerVersion": "28.5.2", "CDISpecDirs": ["/etc/cdi"]}, "1.51")
     assert (info.server_version, info.cdi, info.architecture, info.runtimes) == ("28.5.2", True, None, ())
+
+
+LONG = "x" * 60_000
+
+
+def test_no_name_of_a_container_is_longer_than_a_line() -> None:
+    labels = dict.fromkeys(("dev.sparkctl.instance", "dev.sparkctl.operator", "com.example.notes"), LONG)
+    entry = {"Id": "a", "Names": [f"/{LONG}"], "Image": LONG, "Status": LONG, "Labels": labels, "State": "running"}
+    whole = {"Id": "a", "Name": f"/{LONG}", "Config": {"Image": LONG, "Labels": labels}, "State": {"Error": LONG}}
+    for container in (docker_json.listed(entry), docker_json.inspected(whole)):
+        assert container.is_ours
+        assert len(container.name) == 256
+        assert container.name.endswith("…")
+        assert [key for key, _ in container.labels] == ["dev.sparkctl.instance", "dev.sparkctl.operator"]
+        assert sum(len(text) for text in (container.name, container.image, container.status)) < 2000
+        assert all(len(value) <= 256 for _, value in container.labels)
+        assert len(container.error or "") <= 4096
+    assert len(refusal("spark1", 500, LONG).message) <= 4096
+
+
+def test_a_rule_on_a_label_is_whole_up_to_what_a_rule_is() -> None:
+    rule = '{"line": "' + "y" * 2000 + '", "health": "/health"}'
+    listed = docker_json.listed({"Id": "a", "Labels": {"dev.sparkctl.ready": rule, "dev.sparkctl.nodes": "n" * 4000}})
+    assert dict(listed.labels) == {"dev.sparkctl.ready": rule, "dev.sparkctl.nodes": "n" * 4000}
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 1e400, float("nan"), "7", None, [], True])
+def test_a_number_out_of_all_range_is_none(value: object) -> None:
+    listed = docker_json.listed({"Id": "a", "Created": value, "Ports": [{"PublicPort": value}]})
+    assert (listed.created, listed.ports) == (0.0, ())

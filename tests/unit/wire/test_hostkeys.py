@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import os
+import time
 from pathlib import Path
 
 import asyncssh
@@ -67,3 +69,40 @@ def test_a_line_is_added_after_a_file_without_a_last_newline(tmp_path: Path) -> 
     file.write_text("first")
     hostkeys.remember(file, hostkeys.known_hosts_line("Spark1", 2222, A))
     assert file.read_text() == f"first\n[spark1]:2222 {public(A)}\n"
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    os.mkfifo(file)
+    with pytest.raises(OSError, match="it is a FIFO"):
+        hostkeys.look_up([file], "spark1", 22)
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    with pytest.raises(OSError, match="it is a device"):
+        hostkeys.look_up([file], "spark1", 22)
+
+
+def test_a_file_that_no_ssh_writes_is_refused_by_its_size(tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    with file.open("wb") as sparse:
+        sparse.truncate(hostkeys.LARGEST_FILE + 1)
+    with pytest.raises(OSError, match="it is larger than"):
+        hostkeys.look_up([file], "spark1", 22)
+
+
+def test_entries_of_other_hosts_are_not_decoded(tmp_path: Path) -> None:
+    """A hundred thousand of them, plain and hashed, cost less than four thousand of our own."""
+    other = hashed("another")
+    many = f"elsewhere {public(B)}\n{other} {public(B)}\n" * 50_000
+    few = f"spark1.local {public(B)}\n" * 4_000
+    began = time.process_time()
+    assert look_up(tmp_path, few).exact[0] == B.convert_to_public()
+    between = time.process_time()
+    assert look_up(tmp_path, many + f"spark1.local {public(A)}\n").exact == (A.convert_to_public(),)
+    assert time.process_time() - between < 20 * (between - began)
+
+
+@pytest.mark.parametrize("key", ["AAAAMII=", "MIIAAAA= x", "ssh-ed25519 AAAA!", "\x00 AAAA"])
+def test_a_key_that_is_none_costs_its_line(tmp_path: Path, key: str) -> None:
+    known = look_up(tmp_path, f"spark1.local {key}\nspark1.local {public(A)}\n* {key}\n")
+    assert known.exact == (A.convert_to_public(),)

@@ -177,3 +177,39 @@ def test_what_a_child_leaves_behind_keeps_nothing_of_a_loop_that_is_over() -> No
 
     asyncio.run(hold())
     gc.collect()  # an exception in a __del__ fails the test
+
+
+async def test_a_line_of_many_megabytes_is_read_a_part_after_the_other() -> None:
+    held = await LocalLink(NODE).hold(["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo next"])
+    parts = []
+    while (part := await held.readline()) != b"next\n":
+        assert part
+        parts.append(part)
+    assert b"".join(parts) == b"x" * 3_000_000 + b"\n"
+    assert await held.readline() == b""
+    await held.release()
+
+
+async def test_an_answer_in_pieces_of_a_byte_is_refused_and_holds_up_nobody() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    async with answering(head + b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n") as (port, _):
+        with pytest.raises(http.BadAnswer, match="pieces of a few bytes"):
+            await http.request(LocalLink(NODE), port, "GET", "/", timeout=60.0)
+    beside.cancel()
+    assert turns >= 50, "others had their turn meanwhile"
+
+
+async def test_an_answer_in_many_small_pieces_is_read() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with answering(head + b"64\r\n%b\r\n" % (b"x" * 100) * 5000 + b"0\r\n\r\n") as (port, _):
+        answer = await http.request(LocalLink(NODE), port, "GET", "/", timeout=60.0)
+    assert len(answer.body) == 500_000

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import pytest
 
-from sparkctl.errors import ChangedHostKey, InvalidInput, LinkLost, LoginRefused, Starved, UnknownHostKey, Unreachable
+from sparkctl.errors import (
+    ChangedHostKey,
+    InvalidInput,
+    LinkLost,
+    LoginRefused,
+    Starved,
+    UnknownHostKey,
+    Unreachable,
+    Untrusted,
+)
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.wire import hostkeys
 from sparkctl.wire.link import LinkStatus
@@ -202,6 +213,50 @@ async def test_a_revoked_key_is_refused(home: Path) -> None:
         (home / "known_hosts").write_text("@revoked " + line(server.port, HOST) + line(server.port, HOST))
         with pytest.raises(ChangedHostKey, match="revoked"):
             await SshLink(node_at(home, server.port), limits=QUICK).connect()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"principals": ["127.0.0.1"], "valid_after": 0, "valid_before": 1000}, "has expired"),
+        ({"principals": ["127.0.0.1"], "valid_after": "+10w", "valid_before": "+20w"}, "is not valid yet"),
+        ({"principals": ["another"]}, "is for another name"),
+    ],
+)
+async def test_what_is_wrong_with_a_host_certificate_is_said(home: Path, given: dict[str, Any], words: str) -> None:
+    authority = asyncssh.generate_private_key("ssh-ed25519")
+    certificate = authority.generate_host_certificate(HOST, "host", **given)
+    async with ssh_server(CLIENT, (HOST, certificate)) as server:
+        (home / "known_hosts").write_text("@cert-authority " + line(server.port, authority))
+        with pytest.raises(Untrusted, match=words) as caught:
+            await SshLink(node_at(home, server.port), limits=QUICK).connect()
+    assert "revoked" not in caught.value.message
+    assert caught.value.hint
+
+
+async def test_a_certificate_of_a_revoked_authority_is_said_to_be_so(home: Path) -> None:
+    authority = asyncssh.generate_private_key("ssh-ed25519")
+    certificate = authority.generate_host_certificate(HOST, "host", principals=["127.0.0.1"])
+    async with ssh_server(CLIENT, (HOST, certificate)) as server:
+        mine = line(server.port, authority)
+        (home / "known_hosts").write_text("@cert-authority " + mine + "@revoked " + mine)
+        with pytest.raises(ChangedHostKey, match="revoked"):
+            await SshLink(node_at(home, server.port), limits=QUICK).connect()
+
+
+async def test_a_known_hosts_or_a_key_that_is_a_pipe_costs_a_sentence(home: Path, server: Server) -> None:
+    node = node_at(home, server.port)
+    known = (home / "known_hosts").read_text()
+    (home / "known_hosts").unlink()
+    os.mkfifo(home / "known_hosts")
+    with pytest.raises(Untrusted, match="known_hosts cannot be read: it is a FIFO"):
+        await SshLink(node, limits=QUICK).connect()
+    (home / "known_hosts").unlink()
+    (home / "known_hosts").write_text(known)
+    identity(home, CLIENT)
+    os.mkfifo(home / "key-cert.pub")
+    with pytest.raises(LoginRefused, match="cannot be used as a key: it is a FIFO"):
+        await SshLink(node, limits=QUICK).connect()
 
 
 # login

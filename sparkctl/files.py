@@ -1,0 +1,128 @@
+"""Files of the user, opened so that nothing hangs on them: a FIFO, a device, a directory or a loop of links is refused.
+
+Every refusal is an OSError whose ``strerror`` says what lies there, so that a reader's own sentence can end with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+import select
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+LARGEST_STATE_FILE = 4 << 20  # bytes of a small file that sparkctl writes itself
+_WAIT_FOR_WRITER = 5.0  # seconds in which somebody has to open the other end of a named FIFO
+_DESCRIPTOR = re.compile(r"/dev/stdin|/(dev|proc/self)/fd/[0-9]+")
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def irregular_kind(state: os.stat_result) -> str | None:
+    """Return what lies there in place of a regular file, as "a FIFO"; None for a regular file and for /dev/null."""
+    if stat.S_ISREG(state.st_mode) or _is_null(state):
+        return None
+    return next((words for is_kind, words in _KINDS if is_kind(state.st_mode)), "something else")
+
+
+def open_regular(path: str | Path) -> io.BufferedReader:
+    """Open a regular file (or /dev/null, which is empty) for reading. Raises OSError for anything else.
+
+    A path that is spelled as a descriptor (``/dev/fd/63``, what a shell makes of ``<(...)``) may be a pipe: somebody typed it.
+    """
+    fd = _open_without_waiting(path)
+    try:
+        state = os.fstat(fd)
+        is_substitution = stat.S_ISFIFO(state.st_mode) and _DESCRIPTOR.fullmatch(str(path)) is not None
+        if not is_substitution and (kind := irregular_kind(state)) is not None:
+            raise _refusal(path, kind)
+        os.set_blocking(fd, True)
+        return os.fdopen(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def read_regular(path: str | Path, most: int) -> bytes:
+    """Return a regular file's content. Raises OSError for anything else, and for more than ``most`` bytes."""
+    with open_regular(path) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 10} KiB", str(path))
+    return data
+
+
+def open_named(path: str | Path) -> io.FileIO:
+    """Open what the user named on the command line for reading: a regular file, a pipe or a terminal; unbuffered.
+
+    A named FIFO that nobody opens for writing is refused after some seconds. Raises OSError for that and for devices.
+    """
+    fd = _open_without_waiting(path)
+    try:
+        refuse_device(fd, path)
+        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+            _wait_for_writer(fd, path)
+        os.set_blocking(fd, True)
+        return io.FileIO(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def refuse_device(fd: int, name: str | Path) -> None:
+    """Raise OSError where an open file is neither regular nor a pipe, a socket or a terminal: /dev/zero has no end."""
+    state = os.fstat(fd)
+    kind = irregular_kind(state)
+    if kind is None or stat.S_ISFIFO(state.st_mode) or stat.S_ISSOCK(state.st_mode) or os.isatty(fd):
+        return
+    raise _refusal(name, kind)
+
+
+def refuse_irregular(path: str | Path) -> None:
+    """Raise OSError where something else than a regular file lies at ``path``, for a file that a library opens itself."""
+    if (kind := irregular_kind(os.stat(path))) is not None:  # noqa: PTH116  the same for str and Path
+        raise _refusal(path, kind)
+
+
+def _open_without_waiting(path: str | Path) -> int:
+    """Open for reading. A FIFO that nobody writes to would hold up a usual open for ever."""
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+
+
+def _wait_for_writer(fd: int, path: str | Path) -> None:
+    """Wait for data in a named FIFO, until it is clear that nobody writes. A process substitution has its writer already."""
+    if not _has_name(path):
+        return
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    if poll.poll(_WAIT_FOR_WRITER * 1000):
+        return
+    # The kernel reports the end of a FIFO only where a writer has been there: after our own, it does so if there is no other.
+    with suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    if any(event & select.POLLHUP and not event & select.POLLIN for _, event in poll.poll(0)):
+        raise OSError(errno.EPIPE, "it is a FIFO, and nobody writes to it", str(path))
+
+
+def _has_name(path: str | Path) -> bool:
+    """Tell a FIFO that has a name from a pipe behind /dev/fd or /dev/stdin."""
+    real = os.path.realpath(path)
+    return os.path.exists(real) and not real.startswith(("/proc/", "/dev/"))  # noqa: PTH110
+
+
+def _is_null(state: os.stat_result) -> bool:
+    return stat.S_ISCHR(state.st_mode) and state.st_rdev == os.stat(os.devnull).st_rdev  # noqa: PTH116
+
+
+def _refusal(path: str | Path, kind: str) -> OSError:
+    if kind == "a directory":
+        return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))

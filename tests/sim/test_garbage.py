@@ -1,0 +1,131 @@
+"""A node that answers with garbage costs that node alone, whatever is asked and whatever is spoilt."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.errors import DockerError, InvalidInput, NodeError
+from sparkctl.model.events import Ended, Event
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.operations import guard, top
+from sparkctl.operations.collect import collect
+from sparkctl.operations.diagnose import of_instance
+from sparkctl.operations.doctor import doctor
+from sparkctl.operations.endpoints import endpoints
+from sparkctl.operations.following.follow import Follower
+from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.operations.plan import PlanRequest, plan
+from sparkctl.operations.status import status
+from sparkctl.sim import SimulatedSparks
+from tests.sim import clients, garbage
+
+BAD, GOOD = NodeName("spark1"), NodeName("spark2")
+PARTS = ("shell", "docker", "guard", "engine")
+
+
+def batched(items: Iterable[str], size: int) -> Iterator[tuple[str, ...]]:
+    rest = iter(items)
+    while batch := tuple(islice(rest, size)):
+        yield batch
+
+
+def nodes_of(sparks: SimulatedSparks) -> list[Node]:
+    return [
+        Node(
+            NodeName(name), "127.0.0.1", user="milo", port=sparks.ports[name], identity=str(sparks.identity),
+            known_hosts=str(sparks.known_hosts),
+        )
+        for name in (BAD, GOOD)
+    ]  # fmt: skip
+
+
+async def events_of(stream: AsyncGenerator[Event, None]) -> list[Event]:
+    async with aclosing(stream) as events:
+        return [event async for event in events]
+
+
+async def followed(ctx: Context, node: Node) -> list[Event]:
+    """Follow a node for a while, as the panel and --plain do."""
+    events: list[Event] = []
+    task = asyncio.create_task(Follower(ctx, node, 0.2, events.append).run())
+    await asyncio.wait({task}, timeout=3.0)
+    if task.done():
+        task.result()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return events
+
+
+def questions(ctx: Context, nodes: list[Node], tmp_path: Path) -> dict[str, Callable[[], Awaitable[Any]]]:
+    """Return everything that only reads."""
+    profile = ProfileLibrary().load("qwen36")
+    return {
+        "status": lambda: status(ctx, nodes),
+        "top": lambda: top.once(ctx, nodes),
+        "endpoints": lambda: endpoints(ctx, nodes),
+        "doctor": lambda: events_of(doctor(ctx, nodes)),
+        "guard": lambda: guard.status(ctx, nodes),
+        "plan": lambda: events_of(plan(ctx, PlanRequest(profile, nodes))),
+        "collect": lambda: events_of(collect(ctx, nodes, tmp_path / "bundle.tar.gz", None, {})),
+        "logs": lambda: events_of(logs(ctx, LogsRequest("qwen36-vllm", nodes, tail=5))),
+        "logs of the bad one": lambda: events_of(logs(ctx, LogsRequest("qwen36-ngram", nodes[:1], tail=5))),
+        "diagnose": lambda: of_instance(ctx, "qwen36-vllm", nodes, None),
+        "diagnose the bad one": lambda: of_instance(ctx, "qwen36-ngram", nodes[:1], None),
+        "follow": lambda: followed(ctx, nodes[0]),
+    }
+
+
+async def answers_of(ctx: Context, nodes: list[Node], tmp_path: Path) -> dict[str, Any]:
+    """Ask everything at once; what is raised is an answer too."""
+    asked = questions(ctx, nodes, tmp_path)
+    found = await asyncio.gather(*(ask() for ask in asked.values()), return_exceptions=True)
+    return dict(zip(asked, found, strict=True))
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defects of ours are to be found here: nothing of an unexpected class is made a node's failure."""
+    monkeypatch.setenv("SPARKCTL_DEBUG", "1")
+    monkeypatch.setattr("sparkctl.wire.logs._QUIET_LIMIT", 8.0)
+    monkeypatch.setattr("sparkctl.operations.collect._WITHIN", 8.0)
+
+
+SEEDS = range(int(os.environ.get("SPARKCTL_GARBAGE_SEEDS", "1")))  # more of them to hunt
+
+
+@pytest.mark.parametrize("kinds", list(batched(garbage.SPOILS, 4)), ids=", ".join)
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_garbage_costs_one_node(part: str, kinds: tuple[str, ...], seed: int, tmp_path: Path) -> None:
+    await asyncio.gather(*(_ask_everything(part, kind, seed, tmp_path / kind) for kind in kinds))
+
+
+async def _ask_everything(part: str, kind: str, seed: int, place: Path) -> None:
+    await asyncio.to_thread(place.mkdir)
+    async with SimulatedSparks("two-stacks", **clients.FAST) as sparks:
+        spoilt = await garbage.spoil_node(sparks, BAD, part, kind, seed)
+        ctx = Context(history=History(place / "state"), operator="milo@laptop")
+        found = await answers_of(ctx, nodes_of(sparks), place)
+        await spoilt.close()
+    for name, answer in found.items():
+        if isinstance(answer, BaseException) and not isinstance(answer, NodeError | DockerError | InvalidInput):
+            raise AssertionError(f"{name} of a node whose {part} is spoilt ({kind}): {answer!r}") from answer
+    good = found["status"][1]
+    assert (good.state, good.docker_known) == (NodeState.OK, True), good.detail
+    assert [one.name for one in good.instances if one.ours] == ["qwen36-vllm"]
+    assert found["top"][1].state is NodeState.OK
+    assert [one.instance for one in found["endpoints"][0] if one.node == GOOD] == ["qwen36-vllm"]
+    assert found["guard"][1].state is NodeState.OK
+    for name in ("doctor", "plan", "collect", "logs"):
+        assert isinstance(found[name][-1], Ended), name
