@@ -31,6 +31,7 @@ from sparkctl.operations.starting.rank_watch import WatchedRank
 from sparkctl.operations.starting.ranks_preflight import refuse_count, refuse_half, refuse_part, refuse_unequal_images
 from sparkctl.operations.starting.ranks_watch import Offsets, measure_clocks, watch
 from sparkctl.operations.starting.request import UpRequest
+from sparkctl.operations.stopping.owed import withdraw
 from sparkctl.operations.stream import Emit, opened, stream
 from sparkctl.wire import docker
 
@@ -113,6 +114,8 @@ class _Gang:
             return self._ended(Outcome.PLANNED)
         self.clocks = await guard(measure_clocks(self.ranks), _UNCHANGED)
         if self.head.decision.attach is not None:
+            for rank in self.ranks:
+                withdraw(self.ctx, rank.plan.node, (rank.plan.instance,), rank.warn, "it was asked for again")
             return await guard(self._already_there(), _UNCHANGED)
         if not self.request.once_more:
             plans = [rank.plan for rank in self.ranks]

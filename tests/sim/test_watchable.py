@@ -16,7 +16,7 @@ from sparkctl.operations.switch import switch
 from sparkctl.operations.switch_finish import abort, resume
 from sparkctl.operations.up import up
 from sparkctl.sim import SimulatedSparks
-from tests.sim.test_guard import ctx as ctx  # noqa: PLC0414  a fixture
+from tests.sim.test_guard import ctx as ctx
 from tests.sim.test_guard import request
 from tests.sim.test_switch import FAULT, OLD, Bed, divided, run, steps
 

@@ -15,6 +15,7 @@ from sparkctl.model.events import SwitchStepped, Warned
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.switch import Found, Journal, SwitchStep
 from sparkctl.operations.lock import StartLock, StepLock, Taken, acquire
+from sparkctl.operations.stopping.owed import settle, withdraw
 from sparkctl.operations.stream import Emit, told_once
 from sparkctl.operations.switching import journal as journals
 from sparkctl.probe.journal import NOTHING
@@ -79,9 +80,18 @@ class Crew:
             for node in self.journal.touched:
                 warn = self._warner(node)
                 self._locks[node] = await acquire(self.sessions[node], self.ctx, doing, warn, for_switch=True)
+            await self._settle()
         except BaseException:
             await self.release()
             raise
+
+    async def _settle(self) -> None:
+        """Finish the stops that are owed on these nodes, but none of what this switch stops, keeps, starts or brings back."""
+        why = f"the switch to {self.journal.instance} decides on it now"
+        for node in self.journal.touched:
+            warn = self._warner(node)
+            withdraw(self.ctx, node, (self.journal.instance, *self.journal.stops), warn, why)
+            await settle(self.sessions[node], self.ctx, warn)
 
     def found(self, node: NodeName, text: str) -> None:
         """Know what another left on a node, read under its lock: only over that is ours written."""
