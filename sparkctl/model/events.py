@@ -286,6 +286,7 @@ class Released:
 
     ``freed`` and ``missing`` in bytes, None where it could not be measured; ``holders`` are (who, bytes): processes of it
     that outlived it, files of theirs in /dev/shm. ``before_start`` is MemAvailable before it was started, by the history.
+    ``kept`` is the name of its container where that was not removed.
     """
 
     ts: float
@@ -296,6 +297,7 @@ class Released:
     holders: tuple[tuple[str, int | None], ...] = ()
     before_start: int | None = None
     available: int | None = None
+    kept: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,8 @@ def released_line(event: Released) -> str:
     then = "" if event.before_start is None or not now else f", {event.before_start / GIB:.1f} before it was started"
     if event.missing is None:
         return f"{who}: no process of it is left; whether all its memory is back could not be measured{now}"
+    if event.kept is not None:
+        return f"{who}: its memory is back, its container {clean(event.kept)} was kept{now}{then}"
     return f"{who}: nothing of it is left{now}{then}"
 
 

@@ -89,15 +89,18 @@ async def take_away(crew: Crew, node: NodeName, one: Container) -> Stopped:
     return await stop(crew.sessions[node], crew.inner, crew.emit, one, grace_for(one, None))
 
 
-async def undo(crew: Crew) -> None:
-    """Stop and remove what the switch started, its log kept."""
-    logs = []
+async def undo(crew: Crew) -> str | None:
+    """Stop and remove what the switch started, its log kept. Return which of its containers stayed, in words."""
+    logs, kept = [], []
     for node in crew.journal.nodes:
         for one in await new_on(crew, node):
             stopped = await take_away(crew, node, one)
             logs += [stopped.log] if stopped.log else []
+            kept += [f"{clean(stopped.kept)} on {node}"] if stopped.kept is not None else []
     said = f"; log: {' '.join(logs)}" if logs else ""
-    crew.tell(SwitchStep.UNDOING, f"nothing of {crew.journal.instance} is left{said}")
+    left = f"{' and '.join(kept)} stayed: the log could not be saved whole" if kept else None
+    crew.tell(SwitchStep.UNDOING, (left or f"nothing of {crew.journal.instance} is left") + said)
+    return left
 
 
 async def restore(crew: Crew) -> str:

@@ -68,18 +68,18 @@ class SwitchRun:
             if ended.outcome is not Outcome.READY:
                 return await self._failed(None, ended)
         await crew.step(SwitchStep.CLEARING)
-        cleared = await guard(
+        stayed = await guard(
             forward.clear_old(crew), f"interrupted: {crew.journal.instance} serves, what was before is not cleared yet"
         )
         await crew.forget()
-        crew.tell(SwitchStep.CLEARING, cleared)
+        crew.tell(SwitchStep.CLEARING, stayed or "their logs are saved, their containers are gone")
         name, gave_way = self._apart[0], " and ".join(self._apart[1])
         where = " and ".join(crew.journal.nodes)
         crew.tell(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
         left: tuple[str, ...] = ()
         with suppress(Interrupted):  # it is done: all that Ctrl-C can spare is this
             left = await guard(forward.what_stays(crew), "")
-        message = "; ".join((f"{name} serves on {where} in place of {gave_way}", *left))
+        message = "; ".join(filter(None, (f"{name} serves on {where} in place of {gave_way}", stayed, *left)))
         return self._ended(Outcome.READY, message=message, endpoint=None if ended is None else ended.endpoint)
 
     async def _start(self) -> Ended:
@@ -128,7 +128,7 @@ class SwitchRun:
                 hint = f"{crew.journal.instance} can still be had: sparkctl resume {where}\n{neither(where)}"
                 raise Refused(f"{lost.message}, so there is nothing to go back to; nothing was done", hint)
             await crew.step(SwitchStep.UNDOING)
-            await guard(back.undo(crew), "interrupted while the new one was taken away")
+            stayed = await guard(back.undo(crew), "interrupted while the new one was taken away")
             if lost is not None:
                 await forward.owe_rest(crew)
                 await crew.forget()  # there is nothing left that a later try could bring back
@@ -147,7 +147,8 @@ class SwitchRun:
             return self._wreck(no, story, ended, asked=asked)
         except SparkctlError as worse:
             return self._wreck(worse, story, ended, asked=asked)
-        crew.tell(SwitchStep.RESTORED, "nothing of the switch is left")
+        crew.tell(SwitchStep.RESTORED, stayed or "nothing of the switch is left")
+        serves = "; ".join(filter(None, (serves, stayed)))
         if asked:
             return self._ended(Outcome.DONE, message=serves)
         return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")
