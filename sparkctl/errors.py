@@ -65,6 +65,10 @@ class Starved(NodeError):
     """TCP opens but the SSH server does not speak: a machine out of memory, not one that is switched off."""
 
 
+class StoodStill(NodeError):
+    """This very process did not run for longer than its time limit: of the node nothing is known by that."""
+
+
 class LinkLost(NodeError):
     """An established connection broke. Whoever was using it may reconnect and go on."""
 

@@ -37,7 +37,7 @@ class SwitchRun:
         try:
             return await self._forward(first, is_untouched=is_untouched)
         except (Interrupted, NodeError, DockerDown) as away:
-            return self._left(away.message, away.exit_code, getattr(away, "node", None))
+            return await self._left(away.message, away.exit_code, getattr(away, "node", None))
         except Fenced:
             raise
         except SparkctlError as why:
@@ -64,7 +64,7 @@ class SwitchRun:
         if reached <= FORWARD.index(SwitchStep.STARTING):
             ended = await self._start()
             if ended.outcome in _AWAY:
-                return self._left(ended.message or "", ExitCode(ended.exit_code), ended.node)
+                return await self._left(ended.message or "", ExitCode(ended.exit_code), ended.node)
             if ended.outcome is not Outcome.READY:
                 return await self._failed(None, ended)
         await crew.step(SwitchStep.CLEARING)
@@ -109,7 +109,7 @@ class SwitchRun:
         except Fenced:
             raise
         except SparkctlError as away:
-            return self._left(away.message, away.exit_code, getattr(away, "node", None))
+            return await self._left(away.message, away.exit_code, getattr(away, "node", None))
         message = (
             f"{self._story(why, ended)}; it is left as it is, and {' and '.join(journal.stops)} stopped (--no-rollback)"
         )
@@ -140,13 +140,13 @@ class SwitchRun:
             await crew.forget()
         except (Interrupted, NodeError, DockerDown) as away:
             said = away.message if asked else f"{story}; {away.message}"
-            return self._left(said, away.exit_code, getattr(away, "node", None), ended)
+            return await self._left(said, away.exit_code, getattr(away, "node", None), ended)
         except Refused as no:
             if isinstance(no, Fenced) or crew.journal.step in FORWARD:
                 raise
-            return self._wreck(no, story, ended, asked=asked)
+            return await self._wreck(no, story, ended, asked=asked)
         except SparkctlError as worse:
-            return self._wreck(worse, story, ended, asked=asked)
+            return await self._wreck(worse, story, ended, asked=asked)
         crew.tell(SwitchStep.RESTORED, stayed or "nothing of the switch is left")
         serves = "; ".join(filter(None, (serves, stayed)))
         if asked:
@@ -161,7 +161,7 @@ class SwitchRun:
             stayed = await guard(giving_up.put_away(crew), "interrupted while what is left was put away")
             await crew.forget()
         except (Interrupted, NodeError, DockerDown) as away:
-            return self._left(away.message, away.exit_code, getattr(away, "node", None))
+            return await self._left(away.message, away.exit_code, getattr(away, "node", None))
         if stayed:
             return self._ended(
                 Outcome.UNHEALTHY, ExitCode.UNHEALTHY,
@@ -180,8 +180,9 @@ class SwitchRun:
     def _apart(self) -> tuple[str, tuple[str, ...]]:
         return apart(self.crew.journal.instance, self.crew.journal.stops)
 
-    def _wreck(self, worse: SparkctlError, story: str, ended: Ended | None, *, asked: bool) -> Ended:
-        """Return the end of a way back that did not get there: it can be tried again."""
+    async def _wreck(self, worse: SparkctlError, story: str, ended: Ended | None, *, asked: bool) -> Ended:
+        """Return the end of a way back that did not get there: it can be tried again. Raises `Fenced` as `_left`."""
+        await self.crew.verify_ours()
         said = worse.message if asked else f"{story}; and {worse.message}"
         hint = "\n".join(filter(None, (worse.hint, self.crew.ways)))
         return self._open(Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, said, hint)
@@ -194,8 +195,10 @@ class SwitchRun:
         said = why.message if why is not None else ended.message if ended is not None else None
         return f"{name} was not started" + (f": {said}" if said else "")
 
-    def _left(self, message: str, code: ExitCode, node: str | None, ended: Ended | None = None) -> Ended:
-        """Return the end of a switch that is left where it is."""
+    async def _left(self, message: str, code: ExitCode, node: str | None, ended: Ended | None = None) -> Ended:
+        """Return the end of a switch that is left where it is. Raises `Fenced` where another has it, or ended it, meanwhile:
+        then nothing of it can be finished from here."""
+        await self.crew.verify_ours()
         outcome = Outcome.INTERRUPTED if code is ExitCode.INTERRUPTED else Outcome.UNREACHABLE
         step = self.crew.journal.step
         where = f"at {step_number(step)}" if step in FORWARD else step_number(step)
