@@ -150,5 +150,9 @@ class DiskFull(DockerError):
     exit_code = ExitCode.REFUSED
 
 
+class LogUnreadable(DockerError):
+    """The container's log driver keeps nothing that Docker could read: `none`, for one. Asking again changes nothing."""
+
+
 class NoSuchContainer(DockerError):
     exit_code = ExitCode.REFUSED

@@ -24,6 +24,7 @@ from sparkctl.errors import (
     ExitCode,
     InvalidInput,
     LinkLost,
+    LogUnreadable,
     NodeError,
     NoSuchContainer,
     Starved,
@@ -251,6 +252,8 @@ class _Logs:
                     self._warn(name, down.message, down.hint)
                 out = True
                 await self.ctx.clock.sleep(_PAUSE)
+            except LogUnreadable:
+                raise
             except DockerError:
                 refusals += 1
                 if refusals > _PATIENCE:

@@ -10,6 +10,7 @@ from sparkctl.errors import (
     DockerDenied,
     DockerError,
     ImageMissing,
+    LogUnreadable,
     NameTaken,
     NoGpuRuntime,
     NoSuchContainer,
@@ -31,6 +32,13 @@ def refusal(node: str, status: int, said: str) -> DockerError:
     if status == 404 and (match := _IMAGE.search(words)):
         image = (match[1] or "IMAGE").rstrip(".,")
         return ImageMissing(node, f"the image {image} is not on {node}", f"on the node: docker pull {image}")
+    if "does not support reading" in low:
+        return LogUnreadable(
+            node,
+            f"Docker on {node} cannot read the log: {words}",
+            "its log driver keeps nothing to read. In the profile set container.options.log-driver: json-file (or, on "
+            f"{node}, log-driver in /etc/docker/daemon.json), and start it anew",
+        )
     if status == 404 and "no such container" in low:
         return NoSuchContainer(node, words, "list what there is: docker ps -a")
     if any(mark in low for mark in _NO_GPU):
