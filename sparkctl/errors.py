@@ -81,6 +81,10 @@ class GuardTrouble(Refused):
     """The guard of a node cannot be had, or does not do what it was told. No start fails for it."""
 
 
+class GuardSilent(GuardTrouble):
+    """A guard is there, and does not answer: whether it acts is not known."""
+
+
 class Untrusted(NodeError):
     """The node's host key is not the one we know, or we know none."""
 

@@ -10,6 +10,7 @@ from sparkctl.core.planning import container_name
 from sparkctl.errors import DockerDown, ExitCode, NodeError, Refused, SparkctlError
 from sparkctl.model.events import Ended, Outcome
 from sparkctl.model.fit import Fit
+from sparkctl.model.guard import StartGuarding
 from sparkctl.model.switch import FORWARD, SwitchStep, apart
 from sparkctl.operations.switching import back, forward, giving_up
 from sparkctl.operations.switching.crew import Crew, Fenced
@@ -80,7 +81,8 @@ class SwitchRun:
         with suppress(Interrupted):  # it is done: all that Ctrl-C can spare is this
             left = await guard(forward.what_stays(crew), "")
         message = "; ".join(filter(None, (f"{name} serves on {where} in place of {gave_way}", stayed, *left)))
-        return self._ended(Outcome.READY, message=message, endpoint=None if ended is None else ended.endpoint)
+        started = (None, None) if ended is None else (ended.endpoint, ended.guard)
+        return self._ended(Outcome.READY, message=message, endpoint=started[0], guard=started[1])
 
     async def _start(self) -> Ended:
         assert self.request is not None
@@ -222,10 +224,11 @@ class SwitchRun:
         message: str,
         hint: str | None = None,
         endpoint: str | None = None,
+        guard: StartGuarding | None = None,
     ) -> Ended:
         clock = self.crew.ctx.clock
         return Ended(
             clock.now(), outcome, int(code), clock.monotonic() - self.crew.began, self.crew.journal.nodes[0],
             self.crew.journal.instance, endpoint, message, hint, verdict=None if of is None else of.verdict,
-            log=None if of is None else of.log, more_logs=() if of is None else of.more_logs,
+            log=None if of is None else of.log, more_logs=() if of is None else of.more_logs, guard=guard,
         )  # fmt: skip
