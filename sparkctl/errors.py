@@ -126,6 +126,16 @@ class DockerDown(DockerError):
     exit_code = ExitCode.UNREACHABLE
 
 
+class DockerBusy(DockerDown):
+    """Docker answers, but did not get one thing done in time."""
+
+
+class ContainerUnkillable(DockerError):
+    """Docker could not end a container, not even by force: it still holds what it held."""
+
+    exit_code = ExitCode.UNHEALTHY
+
+
 class ForwardingForbidden(DockerError):
     """sshd does not allow socket forwarding and there is no docker command to go through instead."""
 

@@ -104,6 +104,8 @@ class _Logs:
             except NoSuchContainer:
                 if self.shown:
                     raise
+            except LogUnreadable:
+                raise  # there is none to be had, and a saved one would be of another run
             except (NodeError, DockerError) as error:
                 if self.shown:
                     raise  # a saved log after half a live one would tell everything twice
