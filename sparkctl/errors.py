@@ -70,6 +70,10 @@ class Starved(NodeError):
     """TCP opens but the SSH server does not speak: a machine out of memory, not one that is switched off."""
 
 
+class StoodStill(NodeError):
+    """This very process did not run for longer than its time limit: of the node nothing is known by that."""
+
+
 class LinkLost(NodeError):
     """An established connection broke. Whoever was using it may reconnect and go on."""
 
@@ -84,6 +88,10 @@ class GuardTrouble(Refused):
 
 class UnreadableAnswer(NodeError):
     """The node, or something on it, answered with what sparkctl cannot read. It costs this node alone."""
+
+
+class GuardSilent(GuardTrouble):
+    """A guard is there, and does not answer: whether it acts is not known."""
 
 
 class Untrusted(NodeError):
@@ -127,6 +135,16 @@ class DockerDown(DockerError):
     exit_code = ExitCode.UNREACHABLE
 
 
+class DockerBusy(DockerDown):
+    """Docker answers, but did not get one thing done in time."""
+
+
+class ContainerUnkillable(DockerError):
+    """Docker could not end a container, not even by force: it still holds what it held."""
+
+    exit_code = ExitCode.UNHEALTHY
+
+
 class ForwardingForbidden(DockerError):
     """sshd does not allow socket forwarding and there is no docker command to go through instead."""
 
@@ -153,6 +171,10 @@ class NoGpuRuntime(DockerError):
 
 class DiskFull(DockerError):
     exit_code = ExitCode.REFUSED
+
+
+class LogUnreadable(DockerError):
+    """The container's log driver keeps nothing that Docker could read: `none`, for one. Asking again changes nothing."""
 
 
 class NoSuchContainer(DockerError):

@@ -32,6 +32,7 @@ from sparkctl.present.fit_rows import sum_lines
 from sparkctl.present.sentences import (
     caches_line,
     guard_line,
+    guarding_words,
     node_line,
     phase_line,
     phase_word,
@@ -219,6 +220,8 @@ class WordTeller:
                 narrate.say(line)
         elif event.message and event.message not in self._warned:
             narrate.error(_of_its_node(event, event.message), event.hint)
+        if event.outcome is Outcome.READY and (unguarded := guarding_words(event.guard)) is not None:
+            narrate.warning(event.node, f"{event.instance}: {unguarded}", f"sparkctl guard status --node {event.node}")
         if event.log and event.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
             narrate.say(f"  log     {event.log}", _VERDICT_HANG)
             for _, path in event.more_logs:  # the path names its Spark

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 
 from sparkctl.core.session import Session
-from sparkctl.errors import GuardTrouble, NodeError
+from sparkctl.errors import GuardSilent, GuardTrouble, NodeError
 from sparkctl.model.guard import (
     GuardEvent,
     GuardRefused,
@@ -93,21 +93,21 @@ class GuardLink:
     ) -> GuardState:
         """Watch a container (its whole id), anew where it is watched already."""
         return await self._told(
-            do="watch", container=container, instance=instance, profile=profile, operator=operator, role=role,
+            _ANSWER, do="watch", container=container, instance=instance, profile=profile, operator=operator, role=role,
             floor=rule.floor, limit=rule.limit, port=port, health=health, cache_below=rule.cache_below,
         )  # fmt: skip
 
-    async def phase(self, container: str, weights: bool) -> GuardState:
+    async def phase(self, container: str, weights: bool, within: float = _ANSWER) -> GuardState:
         """Say whether weights are being loaded now, which for four seconds allows dropping page cache."""
-        return await self._told(do="phase", container=container, weights=weights)
+        return await self._told(within, do="phase", container=container, weights=weights)
 
-    async def unwatch(self, container: str, why: UnwatchReason) -> GuardState:
+    async def unwatch(self, container: str, why: UnwatchReason, within: float = _ANSWER) -> GuardState:
         """End a watch."""
-        return await self._told(do="unwatch", container=container, why=why)
+        return await self._told(within, do="unwatch", container=container, why=why)
 
-    async def state(self) -> GuardState:
-        """Return what it says of itself."""
-        return await self._told(do="state")
+    async def state(self, within: float = _ANSWER) -> GuardState:
+        """Return what it says of itself, within so many seconds."""
+        return await self._told(within, do="state")
 
     async def close(self) -> None:
         """Leave it alone: what it watches goes on."""
@@ -115,25 +115,28 @@ class GuardLink:
         await asyncio.gather(self._listening, return_exceptions=True)
         self._writer.close()
 
-    async def _told(self, **command: object) -> GuardState:
-        answer = await self._ask(command)
+    async def _told(self, within: float, **command: object) -> GuardState:
+        answer = await self._ask(command, within)
         if not isinstance(answer, GuardState):
             raise GuardTrouble(f"the guard on {self._node} answered something else to `{command['do']}`")
         return answer
 
-    async def _ask(self, command: dict[str, object]) -> GuardState | Receipt | None:
+    async def _ask(self, command: dict[str, object], within: float) -> GuardState | Receipt | None:
         """Send one command and return its answer: they come in the order of the commands."""
         async with self._asking:
             if not self.is_open and self._answers.empty():
                 raise GuardTrouble(f"the guard on {self._node} has ended")
             try:
-                async with asyncio.timeout(_ANSWER):
+                async with asyncio.timeout(within):
                     self._writer.write(json.dumps(command, separators=(",", ":")).encode() + b"\n")
                     await self._writer.drain()
                     answer = await self._answers.get()
             except TimeoutError as late:
                 self._listening.cancel()  # a late answer would be taken for the next one's
-                raise GuardTrouble(f"the guard on {self._node} did not answer within {_ANSWER:.0f} s") from late
+                raise GuardSilent(
+                    f"the guard on {self._node} did not answer within {within:.0f} s",
+                    f"on {self._node}: ps -o pid,stat,etime,cmd -C sparkctl-guard   (stat T: somebody stopped it: kill -CONT PID)",
+                ) from late
             except OSError as gone:
                 raise GuardTrouble(f"the guard on {self._node} has ended") from gone
         if isinstance(answer, Exception):

@@ -13,6 +13,7 @@ from sparkctl.errors import (
     NodeError,
     SparkctlError,
     Starved,
+    StoodStill,
     Unreachable,
     UnreadableAnswer,
     UnusableAnswer,
@@ -28,6 +29,8 @@ from sparkctl.wire.open import open_link
 
 if TYPE_CHECKING:
     from sparkctl.model.events import NodeStateChanged
+
+_STANDSTILL = 3.0  # seconds by which a time limit is overrun only where this process did not run
 
 
 class Session:
@@ -67,10 +70,18 @@ class Session:
         return "~" if self.home is None else self.home
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
-        """Run a command to its end; raises `Starved` where the link lives but the node does not get it done in time."""
+        """Run a command to its end; raises `Starved` where the link lives but the node does not get it done in time, and
+        `StoodStill` where that is not the node's fault."""
+        began = self.clock.monotonic()
         try:
             return await self.link.run(argv, stdin=stdin, timeout=timeout)
         except TimeoutError as late:
+            if self.clock.monotonic() - began > timeout + _STANDSTILL:
+                raise StoodStill(
+                    self.node.name,
+                    f"sparkctl itself stood still while it waited for {self.node.name}",
+                    "was it stopped (Ctrl-Z, kill -STOP), or is this machine out of memory?",
+                ) from late
             raise Starved(
                 self.node.name,
                 f"{self.node.name} did not finish `{argv[0]}` within {timeout:.0f} s",
@@ -82,7 +93,11 @@ class Session:
 
         Raises `NodeError` if the node answers something else, `Starved` if it does not answer in time.
         """
-        done = await self.run(probe.command(*sections), stdin=probe.script(), timeout=timeout)
+        argv, script = probe.command(*sections), probe.script()
+        try:
+            done = await self.run(argv, stdin=script, timeout=timeout)
+        except StoodStill:
+            done = await self.run(argv, stdin=script, timeout=timeout)
         try:
             seen = probe.decode(done.stdout)
         except ValueError as wrong:

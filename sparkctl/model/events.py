@@ -11,7 +11,7 @@ from enum import StrEnum
 from sparkctl.model.engine_facts import EngineFact
 from sparkctl.model.finding import Figure, Finding, Severity
 from sparkctl.model.fit import Fit
-from sparkctl.model.guard import GuardAct
+from sparkctl.model.guard import GuardAct, StartGuarding
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
@@ -286,6 +286,7 @@ class Released:
 
     ``freed`` and ``missing`` in bytes, None where it could not be measured; ``holders`` are (who, bytes): processes of it
     that outlived it, files of theirs in /dev/shm. ``before_start`` is MemAvailable before it was started, by the history.
+    ``kept`` is the name of its container where that was not removed.
     """
 
     ts: float
@@ -296,6 +297,7 @@ class Released:
     holders: tuple[tuple[str, int | None], ...] = ()
     before_start: int | None = None
     available: int | None = None
+    kept: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +326,7 @@ class Ended:
     log: str | None = None  # path of the saved log
     more_logs: tuple[tuple[NodeName, str], ...] = ()  # of the other ranks, by their nodes
     file: str | None = None  # path of what was asked for as a file
+    guard: StartGuarding | None = None  # of a start
 
 
 Event = (

@@ -47,6 +47,28 @@ class UnwatchReason(StrEnum):
     DISARMED = "disarmed"
 
 
+class GuardAnswer(StrEnum):
+    """What is known of a node's guard."""
+
+    RUNS = "runs"
+    NONE = "none"
+    SILENT = "silent"  # one is there, and cannot be asked
+
+
+class StartGuarding(StrEnum):
+    """How a start was guarded, as far as is known at its end."""
+
+    WHOLE = "guarded"
+    PARTLY = "partly"  # for a time it was not known to act, or another took its place
+    NONE = "unguarded"
+    OFF = "off"  # nobody wanted one
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether it was guarded as it was meant to be."""
+        return self in (StartGuarding.WHOLE, StartGuarding.OFF)
+
+
 @dataclass(frozen=True, slots=True)
 class GuardEvent:
     """One act. ``why`` is a sentence; ``rate`` is how fast memory fell (bytes/s) and ``to_zero`` the seconds left at it,

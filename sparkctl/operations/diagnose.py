@@ -18,8 +18,8 @@ from sparkctl.core.logtime import moment
 from sparkctl.core.session import Session, node_failures
 from sparkctl.core.together import together
 from sparkctl.engines import load, names
-from sparkctl.errors import DockerError, InvalidInput, NodeError, NoSuchContainer
-from sparkctl.model.container import Container
+from sparkctl.errors import DockerError, InvalidInput, LogUnreadable, NodeError, NoSuchContainer
+from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.diagnosis import Diagnosis
 from sparkctl.model.guard import Receipt
 from sparkctl.model.node import Node, NodeName
@@ -116,6 +116,8 @@ async def of_ranks(
         told = await _first(ranks)
     where = told.session.node.name
     state = "runs" if told.container.is_alive else "has ended"
+    if told.container.state is ContainerState.PAUSED:
+        state = f"is paused; on {where}: docker unpause {told.container.name}"
     if place is None:
         return Diagnosed(told.found, f"the log of {instance} on {where}, which {state}", where, instance)
     which = f"rank {_place(told.container)[0]} of {_place(told.container)[1]} of {instance} on {where}"
@@ -189,13 +191,17 @@ async def _judged(ctx: Context, session: Session, container: Container, engine: 
     reading = Diagnosing(known, plan.ready if said == known and plan.ready.line else None)
     secrets = await session.docker.secrets(container.id)
     stamps: dict[int, str] = {}  # when lines of failures were written, by their number
-    async with aclosing(LogFollower(session.link, container.id).read()) as batches:
-        async for batch in batches:
-            for line in masked(batch, secrets):
-                reading.feed_line(line)
-            new = {seen.number for seen in reading.reader.failures} - stamps.keys()
-            stamps |= {line.number: line.when for line in batch if line.number in new}
-            await asyncio.sleep(0)  # a long log holds up nobody else
+    try:
+        async with aclosing(LogFollower(session.link, container.id).read()) as batches:
+            async for batch in batches:
+                for line in masked(batch, secrets):
+                    reading.feed_line(line)
+                new = {seen.number for seen in reading.reader.failures} - stamps.keys()
+                stamps |= {line.number: line.when for line in batch if line.number in new}
+                await asyncio.sleep(0)  # a long log holds up nobody else
+    except LogUnreadable:
+        if container.is_alive:
+            raise  # nothing else tells of it; how one ended is known without a log
     found = reading.result(plan)
     receipt = None
     if not container.is_alive:

@@ -34,6 +34,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import Label
 from sparkctl.model.suggest import did_you_mean
 from sparkctl.model.switch import Found
+from sparkctl.model.text import clean
 from sparkctl.operations.chronicled import Subject, chronicled
 from sparkctl.operations.labels import port_of
 from sparkctl.operations.lock import StartLock, StepLock, acquire
@@ -42,6 +43,9 @@ from sparkctl.operations.stopping.halting import Halt, stop_all
 from sparkctl.operations.stream import Emit, ended_by, opened, stream
 from sparkctl.operations.switching import journal as journals
 
+_LOG_FIRST = (
+    "see why it could not be saved (is this disk full? df -h), then stop it again: what is kept is removed with its log"
+)
 _AWAY = (Unreachable, Starved, LinkLost, DockerDown)  # whatever runs there is not known, and runs on
 
 
@@ -296,7 +300,8 @@ class _Down:
                 f"no instance and no profile is called {asked}{did_you_mean(asked, self.request.known)}",
                 "see what runs: sparkctl status",
             )
-        is_good = all(one.is_proved for one in done) and not self.unmatched
+        kept = [f"{clean(one.kept)} on {one.node}" for one in done if one.kept is not None]
+        is_good = all(one.is_proved for one in done) and not self.unmatched and not kept
         lines: list[str] = []
         if not done:
             what = f"{asked} does not run" if asked else "nothing that sparkctl started runs"
@@ -305,8 +310,12 @@ class _Down:
             lines += await freed.stays(self.ctx, self._asked_sessions(), self.emit)
         if self.unmatched:
             lines = [f"stopped here, but a rank may still run: {', '.join(self.unmatched)}"]
-        elif not is_good:
+        elif not all(one.is_proved for one in done):
             lines = ["stopped, but not everything that it held is back"]
+        elif kept:
+            lines = [
+                f"stopped, but {' and '.join(kept)} {'was' if len(kept) == 1 else 'were'} kept: the log could not be saved"
+            ]
         return Ended(
             self.ctx.clock.now(),
             Outcome.DONE if is_good else Outcome.UNHEALTHY,
@@ -314,6 +323,7 @@ class _Down:
             self._seconds,
             instance=asked,
             message="\n".join(lines) or None,
+            hint=_LOG_FIRST if kept else None,
             log=next((one.log for one in done if one.log), None),
         )
 

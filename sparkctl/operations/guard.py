@@ -10,10 +10,10 @@ from sparkctl.core.context import Context
 from sparkctl.core.guardlink import GuardLink
 from sparkctl.core.session import Session, node_failures
 from sparkctl.core.together import together
-from sparkctl.errors import GuardTrouble, InvalidInput, NodeError, Refused, SparkctlError
+from sparkctl.errors import GuardSilent, GuardTrouble, InvalidInput, NodeError, Refused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import Ended, Event, Outcome, Warned
-from sparkctl.model.guard import GuardRole, GuardState, Receipt, UnwatchReason
+from sparkctl.model.guard import GuardAnswer, GuardRole, GuardState, Receipt, UnwatchReason
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.plan import GuardRule, Label
 from sparkctl.model.text import clean
@@ -27,7 +27,8 @@ from sparkctl.wire.link import state_of
 
 @dataclass(frozen=True, slots=True)
 class GuardView:
-    """The guard of a node at ``when``; ``guard`` None on a node that answers: none runs. ``receipts``: what it ended."""
+    """The guard of a node at ``when``: ``answer`` tells whether one runs, None where the node did not say; ``guard`` what it
+    says of itself. ``receipts``: what it ended."""
 
     name: NodeName
     state: NodeState
@@ -36,6 +37,7 @@ class GuardView:
     hint: str | None = None
     guard: GuardState | None = None
     receipts: tuple[Receipt, ...] = ()
+    answer: GuardAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +71,30 @@ async def _view(ctx: Context, session: Session) -> GuardView:
     lost, hints = [what for what, _ in notes], [hint for _, hint in notes]
     for receipt in left.receipts:
         receipts.keep(ctx, session, receipt, lost.append)
-    state = None
+    state, answer = None, GuardAnswer.SILENT
     try:
-        state = await _state(session, left.socket)
+        state = await _state(session, left)
+        answer = GuardAnswer.NONE if state is None else GuardAnswer.RUNS
     except GuardTrouble as trouble:
         lost, hints = [trouble.message, *lost], [trouble.hint, *hints]
     detail, hint = "; ".join(lost) or None, next((one for one in hints if one), None)
-    return GuardView(name, NodeState.OK, ctx.clock.now(), detail, hint, state, left.receipts)
+    return GuardView(name, NodeState.OK, ctx.clock.now(), detail, hint, state, left.receipts, answer)
 
 
-async def _state(session: Session, socket: str | None) -> GuardState | None:
-    link = await GuardLink.attach(session, socket) if socket is not None else None
+async def _state(session: Session, left: receipts.Left) -> GuardState | None:
+    """Return what a node's guard says of itself, None where none runs. Raises `GuardTrouble` where one does not say."""
+    node = session.node.name
+    if left.is_stopped:
+        raise GuardSilent(
+            f"its process on {node} is stopped (kill -STOP, a debugger): it watches nothing until it goes on",
+            f"on {node}: kill -CONT $(pgrep -x sparkctl-guard)",
+        )
+    link = await GuardLink.attach(session, left.socket) if left.socket is not None else None
+    if link is None and left.states:
+        raise GuardSilent(
+            f"its process is there, and its socket on {node} cannot be opened",
+            f"is `AllowStreamLocalForwarding yes` set in /etc/ssh/sshd_config on {node}? else: kill $(pgrep -x sparkctl-guard)",
+        )
     if link is None:
         return None
     try:

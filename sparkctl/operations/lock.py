@@ -199,8 +199,8 @@ async def acquire(
     try:
         if is_taken and not for_switch:
             await journal.refuse_during(session, is_held=False)
-        # Whoever changes a node finishes first what an earlier stop had to leave there.
-        if OwedStops(ctx.history.directory).on(session.node.name, ctx.clock.now()):
+        # Whoever changes a node finishes first what an earlier stop had to leave there; a switch once it has all its locks.
+        if not for_switch and OwedStops(ctx.history.directory).on(session.node.name, ctx.clock.now()):
             from sparkctl.operations.stopping.owed import settle
 
             await settle(session, ctx, warn)

@@ -25,6 +25,7 @@ from sparkctl.errors import (
     ExitCode,
     InvalidInput,
     LinkLost,
+    LogUnreadable,
     NodeError,
     NoSuchContainer,
     Starved,
@@ -106,6 +107,8 @@ class _Logs:
             except NoSuchContainer:
                 if self.shown:
                     raise
+            except LogUnreadable:
+                raise  # there is none to be had, and a saved one would be of another run
             except (NodeError, DockerError) as error:
                 if self.shown:
                     raise  # a saved log after half a live one would tell everything twice
@@ -261,6 +264,8 @@ class _Logs:
                     self._warn(name, down.message, down.hint)
                 out = True
                 await self.ctx.clock.sleep(_PAUSE)
+            except LogUnreadable:
+                raise
             except DockerError:
                 refusals += 1
                 if refusals > _PATIENCE:

@@ -9,21 +9,27 @@ from dataclasses import dataclass
 from sparkctl.core.context import Context
 from sparkctl.core.record import plain, rebuilt
 from sparkctl.core.session import Session
+from sparkctl.errors import NodeError
 from sparkctl.files import LARGEST_STATE_FILE, read_regular
 from sparkctl.model.guard import GuardRole, Receipt
 from sparkctl.model.verdict import Cause
 from sparkctl.probe.decode_guard import decode_said
 
 _LOOK = r"""for c in /proc/[0-9]*/comm; do
-  if read -r n 2>/dev/null <"$c" && [ "$n" = sparkctl-guard ] && ! [ -O "$c" ]; then echo "@@ other"; fi
+  if read -r n 2>/dev/null <"$c" && [ "$n" = sparkctl-guard ]; then
+    if ! [ -O "$c" ]; then echo "@@ other"; else
+      read -r s 2>/dev/null <"${c%comm}stat" && s=${s##*) } && echo "@@ own ${s%% *}"
+    fi
+  fi
 done 2>/dev/null
 if grep -qsE '^[[:space:]]*KillUserProcesses[[:space:]]*=[[:space:]]*(yes|true|on|1)' \
   /etc/systemd/logind.conf /etc/systemd/logind.conf.d/*.conf; then echo "@@ logout"; fi
 d=/tmp/sparkctl-guard-$(id -u)
-if [ -h "$d" ] || ! [ -d "$d" ] || ! [ -O "$d" ]; then exit 0; fi
+if [ -h "$d" ] || ! [ -d "$d" ] || ! [ -O "$d" ]; then echo "@@ end"; exit 0; fi
 echo "@@ dir $d"
 if [ -S "$d/guard.sock" ]; then echo "@@ socket"; fi
 for f in "$d"/receipt-*.json; do if [ -s "$f" ]; then cat "$f"; echo; fi; done
+echo "@@ end"
 """
 
 
@@ -31,13 +37,20 @@ for f in "$d"/receipt-*.json; do if [ -s "$f" ]; then cat "$f"; echo; fi; done
 class Left:
     """``socket``: where a guard of ours may be listening, None: there is none. ``others``: guards of other users there.
 
-    ``ends_at_logout``: the node's logind ends what a user started when that user's last session ends.
+    ``ends_at_logout``: the node's logind ends what a user started when that user's last session ends. ``states``: of the
+    processes of our own guard, a letter each as /proc has it.
     """
 
     socket: str | None = None
     receipts: tuple[Receipt, ...] = ()
     others: int = 0
     ends_at_logout: bool = False
+    states: tuple[str, ...] = ()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Tell whether somebody has stopped our guard (SIGSTOP, a debugger): it watches nothing until it goes on."""
+        return any(state in ("T", "t") for state in self.states)
 
     def notes(self, node: str) -> Iterator[tuple[str, str | None]]:
         """Yield what else is to be known of guards on this node, each with what to do."""
@@ -50,14 +63,28 @@ class Left:
 
 
 async def look(session: Session) -> Left:
-    """Return what lies in the guard's directory on the node. A receipt that cannot be read is as good as none."""
+    """Return what lies in the guard's directory on the node. A receipt that cannot be read is as good as none.
+
+    Raises `NodeError` where the node answers something else.
+    """
     done = await session.run(["sh", "-c", _LOOK, "sparkctl-guard"])
     directory, listens, others, at_logout, receipts = None, False, 0, False, []
-    for line in done.stdout.splitlines():
+    states: list[str] = []
+    lines = done.stdout.splitlines()
+    if b"@@ end" not in lines:
+        name = session.node.name
+        raise NodeError(
+            name,
+            f"{name} did not say what its guard left: it answered with something else",
+            "see whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
+        )
+    for line in lines:
         if line.startswith(b"@@ dir "):
             directory = line[7:].decode("utf-8", "replace")
         elif line == b"@@ socket":
             listens = True
+        elif line.startswith(b"@@ own "):
+            states.append(line[7:8].decode("ascii", "replace"))
         elif line == b"@@ other":
             others += 1
         elif line == b"@@ logout":
@@ -67,7 +94,7 @@ async def look(session: Session) -> Left:
             if receipt is not None:
                 receipts.append(receipt)
     socket = f"{directory}/guard.sock" if listens and directory else None
-    return Left(socket, tuple(sorted(receipts, key=lambda receipt: receipt.at)), others, at_logout)
+    return Left(socket, tuple(sorted(receipts, key=lambda receipt: receipt.at)), others, at_logout, tuple(states))
 
 
 def _receipt(line: bytes) -> Receipt | None:

@@ -15,8 +15,8 @@ from sparkctl.core.session import Session, node_failures
 from sparkctl.core.store import InstanceView, NodeView
 from sparkctl.core.together import together
 from sparkctl.engines.questions import quiet_questions
-from sparkctl.errors import DockerError, NodeError, NoSuchContainer
-from sparkctl.model.container import Container
+from sparkctl.errors import DockerError, LogUnreadable, NodeError, NoSuchContainer
+from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.memory import Memory
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase, Step
@@ -166,6 +166,9 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
             why = await _died_inside(session, container)
             failed = why is not None
         return (Phase.FAILED if failed else Phase.STOPPED), None, why
+    if container.state is ContainerState.PAUSED:
+        where = f"on {session.node.name}: docker unpause {container.name}"
+        return Phase.UNKNOWN, None, f"paused (docker pause), it answers nobody until {where}"
     rule = rule_of(container)
     if rule is None:
         return Phase.UNKNOWN, None, "its labels do not say when it is ready"
@@ -228,7 +231,10 @@ async def _phase_by_log(
     session: Session, container: Container, rule: ReadyRule, why_not: str
 ) -> tuple[Phase, Step | None, str | None]:
     """Read the tail of the log for the step."""
-    log = await _tail(session, container, rule)
+    try:
+        log = await _tail(session, container, rule)
+    except LogUnreadable:
+        return Phase.UNKNOWN, None, f"{why_not}; its log cannot be read"
     if log is None:
         return Phase.UNKNOWN, None, why_not
     if log.stopped is not None and log.fatal is None:

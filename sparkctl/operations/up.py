@@ -15,6 +15,7 @@ from sparkctl.core.together import together
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, PlanMade, Warned
 from sparkctl.model.fabric import Way
+from sparkctl.model.guard import StartGuarding
 from sparkctl.model.history import Kind
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
@@ -31,9 +32,11 @@ from sparkctl.operations.starting.rank_watch import WatchedRank
 from sparkctl.operations.starting.ranks_preflight import refuse_count, refuse_half, refuse_part, refuse_unequal_images
 from sparkctl.operations.starting.ranks_watch import Offsets, measure_clocks, watch
 from sparkctl.operations.starting.request import UpRequest
+from sparkctl.operations.stopping.owed import withdraw
 from sparkctl.operations.stream import Emit, opened, stream
 from sparkctl.wire import docker
 
+_STARTED = (Outcome.READY, Outcome.DETACHED, Outcome.FAILED, Outcome.TIMED_OUT)
 _UNCHANGED = "interrupted before anything was changed"
 _NOT_STARTED = "interrupted before anything was started"
 _TAKEN_BACK = "interrupted before all ranks were started; those that were are taken back"
@@ -113,6 +116,8 @@ class _Gang:
             return self._ended(Outcome.PLANNED)
         self.clocks = await guard(measure_clocks(self.ranks), _UNCHANGED)
         if self.head.decision.attach is not None:
+            for rank in self.ranks:
+                withdraw(self.ctx, rank.plan.node, (rank.plan.instance,), rank.warn, "it was asked for again")
             return await guard(self._already_there(), _UNCHANGED)
         if not self.request.once_more:
             plans = [rank.plan for rank in self.ranks]
@@ -273,15 +278,29 @@ class _Gang:
         only = f" --node {plan.node}" if plan.ranks == 1 else ""
         limit = plan.guard.limit if plan.guard is not None else None
         longest = "" if limit is None else f", for at most {spoken(limit)}"
-        guarded = (
-            f" The guard stays with it until it is ready{longest}." if guard is not None and guard.is_armed else ""
-        )
+        guarded = ""
+        if guard is not None:
+            guarded = (
+                f" The guard stays with it until it is ready{longest}." if guard.is_armed else " No guard watches it."
+            )
         if self.request.is_of_switch:
             return f"{plan.instance} is still starting on {self._where}, without us.{guarded}"
         return (
             f"{plan.instance} is still starting on {self._where}, without us.{guarded} Watch it again: {self.request.again}\n"
             f"Stop it: sparkctl down {plan.instance}{only}"
         )
+
+    @property
+    def _guarding(self) -> StartGuarding | None:
+        """How the start was guarded, by the rank that was worst off; None where nothing was started."""
+        wanted = [rank for rank in self.ranks if rank.plan.guard is not None]
+        if not self.head.container_id:
+            return None
+        if not wanted:
+            return StartGuarding.OFF
+        found = {rank.guard.guarding for rank in wanted if rank.guard is not None}
+        order = (StartGuarding.NONE, StartGuarding.PARTLY, StartGuarding.WHOLE)
+        return next((one for one in order if one in found), None)
 
     def _caution(self) -> None:
         """Say what is wrong with the profile's flags before minutes are spent on it; the engine itself has the last word."""
@@ -318,4 +337,5 @@ class _Gang:
             message=message,
             verdict=None if verdict is None else self._offered(verdict),
             log=log,
+            guard=self._guarding if outcome in _STARTED else None,
         )

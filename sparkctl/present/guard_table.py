@@ -6,7 +6,17 @@ import time
 from collections.abc import Sequence
 
 from sparkctl.model.events import GuardActed
-from sparkctl.model.guard import OUT_OF_TIME, GuardAct, GuardEvent, GuardLevel, GuardState, GuardWatch, Receipt
+from sparkctl.model.finding import Severity
+from sparkctl.model.guard import (
+    OUT_OF_TIME,
+    GuardAct,
+    GuardAnswer,
+    GuardEvent,
+    GuardLevel,
+    GuardState,
+    GuardWatch,
+    Receipt,
+)
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean
@@ -36,7 +46,10 @@ def _node(view: GuardView, ascii_only: bool) -> list[str]:
         words = f"{symbol(view.state, ascii_only)} {view.name}   {view.state}"
         return [words + (f": {clean(view.detail)}" if view.detail else ""), *hint]
     if view.guard is None:
-        lines = [f"{symbol(Phase.STOPPED, ascii_only)} {view.name}   no guard runs", *detail, *hint]
+        is_silent = view.answer is GuardAnswer.SILENT
+        words = "a guard is there, and cannot be asked" if is_silent else "no guard runs"
+        sign = symbol(Severity.WARNING if is_silent else Phase.STOPPED, ascii_only)
+        lines = [f"{sign} {view.name}   {words}", *detail, *hint]
         return lines + [_receipt(receipt, view.name) for receipt in view.receipts]
     lines = [f"{symbol(view.state, ascii_only)} {view.name}   {_guard(view.guard)}", *detail, *hint]
     lines += _watches(view.guard.watches, view.when) if view.guard.watches else ["    nothing is watched"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from sparkctl.model.events import CachesDropped, GuardActed, NodeStateChanged, PhaseChanged, Released
-from sparkctl.model.guard import GuardAct
+from sparkctl.model.guard import GuardAct, StartGuarding
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text import clean
@@ -106,7 +106,17 @@ def released_line(event: Released) -> str:
     then = "" if event.before_start is None or not now else f", {event.before_start / GIB:.1f} before it was started"
     if event.missing is None:
         return f"{who}: no process of it is left; whether all its memory is back could not be measured{now}"
+    if event.kept is not None:
+        return f"{who}: its memory is back, its container {clean(event.kept)} was kept{now}{then}"
     return f"{who}: nothing of it is left{now}{then}"
+
+
+def guarding_words(guarding: StartGuarding | None) -> str | None:
+    """Return what is to be said of a start that was not guarded as it was meant to be, None of every other."""
+    return {
+        StartGuarding.NONE: "no guard watched its start",
+        StartGuarding.PARTLY: "its guard was not known to act for all of its start",
+    }.get(guarding or StartGuarding.OFF)
 
 
 def guard_line(event: GuardActed) -> str:

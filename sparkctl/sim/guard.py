@@ -49,6 +49,7 @@ class SimGuard:
         self.node = node
         self.docker = docker
         self.is_running = False
+        self.is_hung = False  # as after kill -STOP: connections are taken, and nothing is answered
         self.since = 0.0
         self.watches: dict[str, Watch] = {}
         self.events: list[Json] = []
@@ -80,8 +81,9 @@ class SimGuard:
 
     def found(self) -> bytes:
         """Return what a look into its directory finds: the directory, the socket, the receipts."""
-        lines = [f"@@ dir {PLACE}", *(["@@ socket"] if self.is_running else [])]
-        return "".join(f"{line}\n" for line in [*lines, *map(json.dumps, self.receipts.values())]).encode()
+        own = [f"@@ own {'T' if self.is_hung else 'S'}"] if self.is_running else []
+        lines = [*own, f"@@ dir {PLACE}", *(["@@ socket"] if self.is_running else [])]
+        return "".join(f"{line}\n" for line in [*lines, *map(json.dumps, self.receipts.values()), "@@ end"]).encode()
 
     async def attend(self, reader: Reader, writer: Writer) -> None:
         """Obey one client until it goes."""
@@ -91,6 +93,8 @@ class SimGuard:
             while data := await reader.read(65536):
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
+                    while self.is_hung:  # noqa: ASYNC110  whoever tests sets it
+                        await asyncio.sleep(TICK)
                     writer.write(_said(self._answer(line)))
                 await writer.drain()
         except OSError:

@@ -12,7 +12,7 @@ from sparkctl.probe import journal, login
 from sparkctl.sim.cabling import PINGS_LINE, pings
 from sparkctl.sim.carrying import carry, survey
 from sparkctl.sim.collect import collected
-from sparkctl.sim.http import Reader
+from sparkctl.sim.http import Reader, serve
 from sparkctl.sim.look import FIRST_LINE, look, whole
 from sparkctl.sim.node import SUDO_PASSWORD, USER, Output, SimNode, Sudo
 from sparkctl.sim.probe import run_probe
@@ -20,6 +20,7 @@ from sparkctl.sim.remains import UNLINK_LINE, unlink
 
 DROP = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 HELD_BY_ANOTHER = 75
+REFUSED = 111  # ECONNREFUSED
 LOCK_SILENT = 30.0  # seconds by the node's clock after which a lock's holder is taken for gone
 NO_SHELL = 255  # as ssh says that it could not connect
 
@@ -106,6 +107,8 @@ async def _python(node: SimNode, argv: list[str], streams: Streams) -> int:
     if argv[1:3] == ["-IS", "-c"] and "sparkctl-whole" in argv[3]:
         streams.stdout.write(whole(node, argv[4:]))
         return 0
+    if argv[1:3] == ["-IS", "-c"] and "socket" in argv[3]:
+        return await _ask_port(node, int(argv[4]), streams)
     if argv[1:3] == ["-ISu", "-c"] and "sparkctl-guard" in argv[3] and node.guard is not None:
         await node.guard.start(argv[4:], streams.stdin, streams.stdout)
         return 0
@@ -119,6 +122,37 @@ async def _python(node: SimNode, argv: list[str], streams: Streams) -> int:
     if argv[1:3] != ["-ISu", "-c"] or "sparkctl-probe" not in argv[3]:
         return await _unknown(node, argv, streams)
     await run_probe(node, argv[4:], streams.stdin, streams.stdout)
+    return 0
+
+
+class _Question:
+    """A client of a port that has said all it has to say, and waits for the answer; it goes to ``stdout``."""
+
+    def __init__(self, data: bytes, stdout: Output) -> None:
+        self._data, self._stdout = data, stdout
+
+    async def read(self, n: int = -1) -> bytes:
+        if not self._data:
+            await asyncio.Event().wait()
+        data, self._data = self._data, b""
+        return data
+
+    def write(self, data: bytes) -> None:
+        self._stdout.write(data)
+
+    async def drain(self) -> None:
+        """It takes everything."""
+
+    def close(self) -> None:
+        """Its end is the command's."""
+
+
+async def _ask_port(node: SimNode, port: int, streams: Streams) -> int:
+    handler = node.ports.get(port)
+    if handler is None:
+        return REFUSED
+    question = _Question(await streams.all_input(), streams.stdout)
+    await serve(question, question, handler, "uvicorn")
     return 0
 
 

@@ -42,6 +42,7 @@ class Sshd:
         self.authorized = asyncssh.import_authorized_keys(client.export_public_key().decode())
         self.logins: set[asyncssh.SSHServerConnection] = set()
         self.second_factor: SecondFactor | None = None
+        self.forwards_tcp = True
         self.asked = 0  # how often the second factor was asked for
         self._acceptor: asyncssh.SSHAcceptor | None = None
 
@@ -125,6 +126,8 @@ class _Login(asyncssh.SSHServer):
         return _attendant(api_of(self._sshd.docker), f"Docker/{VERSION} (linux)")
 
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> Attendant:
+        if not self._sshd.forwards_tcp:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "open failed")
         handler = self._sshd.node.ports.get(dest_port)
         if handler is None or dest_host not in ("127.0.0.1", "localhost", self._sshd.node.name):
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "Connection refused")

@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from sparkctl.errors import DockerDown, DockerError, SparkctlError
+from sparkctl.errors import DockerBusy, DockerDown, DockerError, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.plan import DockerRun, LaunchPlan
 from sparkctl.wire import docker_json, docker_run, http
 from sparkctl.wire.docker_body import create_body
-from sparkctl.wire.docker_errors import refusal
+from sparkctl.wire.docker_errors import refusal, unkillable
 from sparkctl.wire.docker_json import EngineInfo, ImageInfo
 from sparkctl.wire.dockerway import SOCKET, down_silently
 from sparkctl.wire.link import Link
@@ -129,9 +129,15 @@ class Docker:
         await self._change(lambda api: api.start(ref))
 
     async def stop(self, ref: str, grace: float) -> None:
-        """Ask it to end, kill it after ``grace`` seconds. A container that has ended already is fine."""
+        """Ask it to end, kill it after ``grace`` seconds. A container that has ended already is fine.
+
+        Raises ContainerUnkillable where it does not end even so.
+        """
         seconds = max(0, round(grace))
-        await self._change(lambda api: api.stop(ref, timeout=seconds), limit=seconds + _STOP_MARGIN)
+        try:
+            await self._change(lambda api: api.stop(ref, timeout=seconds), limit=seconds + _STOP_MARGIN)
+        except DockerBusy as busy:
+            raise unkillable(self.node, f"no answer to its stop within {seconds + _STOP_MARGIN:g} s") from busy
 
     async def kill(self, ref: str) -> None:
         """Kill it now. Raises DockerError where it does not run."""
@@ -196,9 +202,18 @@ class Docker:
         except docker_sdk.Refusal as error:
             raise refusal(self.node, error.status, error.said) from error
         except docker_sdk.NoAnswer as error:
-            raise down_silently(self.node, limit) from error
+            raise await self._why_silent(limit) from error
         except docker_sdk.Broken as error:
             raise await self._why_broken(error) from error
+
+    async def _why_silent(self, limit: float) -> SparkctlError:
+        """Ask whether the daemon hangs, or only what it was asked to do."""
+        try:
+            await self.ping()
+        except SparkctlError:
+            return down_silently(self.node, limit)
+        what = f"Docker on {self.node} answers, but did not get this done within {limit:g} s"
+        return DockerBusy(self.node, what, "on the node: sudo journalctl -u docker -u containerd -n 50")
 
     async def _why_broken(self, error: Exception) -> SparkctlError:
         """Ask again, simply, what happened to a call that broke off."""

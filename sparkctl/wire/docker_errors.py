@@ -6,10 +6,12 @@ import json
 import re
 
 from sparkctl.errors import (
+    ContainerUnkillable,
     DiskFull,
     DockerDenied,
     DockerError,
     ImageMissing,
+    LogUnreadable,
     NameTaken,
     NoGpuRuntime,
     NoSuchContainer,
@@ -32,6 +34,15 @@ def refusal(node: str, status: int, said: str) -> DockerError:
     if status == 404 and (match := _IMAGE.search(words)):
         image = (match[1] or "IMAGE").rstrip(".,")
         return ImageMissing(node, f"the image {image} is not on {node}", f"on the node: docker pull {image}")
+    if "did not receive an exit event" in low or "could not be killed" in low:
+        return unkillable(node, words)
+    if "does not support reading" in low:
+        return LogUnreadable(
+            node,
+            f"Docker on {node} cannot read the log: {words}",
+            "its log driver keeps nothing to read. In the profile set container.options.log-driver: json-file (or, on "
+            f"{node}, log-driver in /etc/docker/daemon.json), and start it anew",
+        )
     if status == 404 and "no such container" in low:
         return NoSuchContainer(node, words, "list what there is: docker ps -a")
     if any(mark in low for mark in _NO_GPU):
@@ -52,6 +63,16 @@ def refusal(node: str, status: int, said: str) -> DockerError:
     if "executable file not found" in low or "no such file or directory: unknown" in low:
         return DockerError(node, words, "the image has no such program: check the profile's entrypoint and command")
     return DockerError(node, words or f"Docker on {node} answered with status {status}")
+
+
+def unkillable(node: str, words: str) -> ContainerUnkillable:
+    """Return the error for a container that does not end, not even by force."""
+    return ContainerUnkillable(
+        node,
+        f"Docker on {node} could not end the container, not even by force: {words}",
+        f"on {node}: ps -eo pid,stat,wchan:20,cmd | grep -E ' [DT]'   a process in state D waits for a driver or a disk, and "
+        "only a reboot ends it; else: sudo systemctl restart docker",
+    )
 
 
 def sentence(said: str) -> str:

@@ -6,11 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.errors import UnusableAnswer
+from sparkctl.errors import ForwardingForbidden, UnusableAnswer
 from sparkctl.wire.link import Link
 
 LARGEST_BODY = 32 << 20
 Headers = Sequence[tuple[str, str]]
+_REFUSED, _NO_COMMAND = 111, 127
+# One line, which every login shell hands on as it is. 111 is ECONNREFUSED.
+_ASK = (
+    "import socket,sys;c=socket.socket();c.settimeout(float(sys.argv[2]));"
+    f"c.connect_ex(('127.0.0.1',int(sys.argv[1]))) and sys.exit({_REFUSED});c.sendall(sys.stdin.buffer.read());"
+    "[sys.stdout.buffer.write(d) for d in iter(lambda:c.recv(65536),b'')]"
+)
 
 
 class BadAnswer(UnusableAnswer):
@@ -56,6 +63,60 @@ async def request(
         from sparkctl.wire.exchange import exchange  # now, while the channel that was just opened gets ready
 
         return await exchange(reader, writer, method, path, f"{host}:{port}", body, headers)
+
+
+async def request_in_session(
+    link: Link,
+    port: int,
+    method: str,
+    path: str,
+    *,
+    body: bytes | None = None,
+    headers: Headers = (),
+    timeout: float = 10.0,
+) -> Response:
+    """Ask a server on the node's loopback through a command there: for a node whose sshd forwards no TCP connections.
+
+    Raises as `request`, and ForwardingForbidden where the node has no python3 to ask with.
+    """
+    from sparkctl.wire.exchange import exchange
+
+    stream = _SessionStream(link, port, timeout)
+    async with asyncio.timeout(timeout):
+        return await exchange(stream, stream, method, path, f"127.0.0.1:{port}", body, headers)
+
+
+class _SessionStream:
+    """A connection of one question: what is written goes to the server when it is drained, then its answer is read."""
+
+    def __init__(self, link: Link, port: int, timeout: float) -> None:
+        self._link, self._port, self._timeout = link, port, timeout
+        self._question, self._answer = b"", b""
+
+    def write(self, data: bytes) -> None:
+        self._question += data
+
+    def write_eof(self) -> None:
+        """The answer ends the exchange."""
+
+    async def drain(self) -> None:
+        argv = ["python3", "-IS", "-c", _ASK, str(self._port), f"{self._timeout:.0f}"]
+        done = await self._link.run(argv, stdin=self._question, timeout=self._timeout)
+        if done.status == _REFUSED:
+            raise ConnectionRefusedError(f"127.0.0.1:{self._port} on {self._link.node.name}: connection refused")
+        if done.status == _NO_COMMAND:
+            node = self._link.node.name
+            raise ForwardingForbidden(
+                node, f"sshd on {node} forwards no TCP connections, and there is no python3 on it"
+            )
+        self._answer = done.stdout
+
+    async def read(self, n: int = -1) -> bytes:
+        answer, self._answer = self._answer, b""
+        return answer
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 async def request_unix(

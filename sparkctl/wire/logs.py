@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from urllib.parse import quote, urlencode
 
-from sparkctl.errors import DockerDown, DockerError, NoSuchContainer
+from sparkctl.errors import DockerDown, NoSuchContainer
 from sparkctl.model.log import LogLine
 from sparkctl.wire.docker import Docker
-from sparkctl.wire.docker_errors import refusal, sentence
+from sparkctl.wire.docker_errors import refusal
 from sparkctl.wire.dockerway import SOCKET, down_silently
 from sparkctl.wire.link import ByteReader, Link
 from sparkctl.wire.logframes import (
@@ -118,7 +118,7 @@ class LogFollower:
         except (BrokenStream, ConnectionError) as error:
             raise _cut(self._link.node.name) from error
         except DaemonSays as error:
-            raise DockerError(self._link.node.name, sentence(error.text)) from error
+            raise refusal(self._link.node.name, _OK, error.text) from error
         finally:
             writer.close()
 

@@ -157,8 +157,10 @@ class SshLink:
             if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
                 raise ForwardingForbidden(
                     self.node.name,
-                    f"sshd on {self.node.name} does not forward TCP connections",
-                    "set `AllowTcpForwarding yes` in /etc/ssh/sshd_config on the node, then: sudo systemctl reload ssh",
+                    f"sshd on {self.node.name} does not forward TCP connections to {host}:{port}",
+                    f"in /etc/ssh/sshd_config on {self.node.name} set `AllowTcpForwarding yes` and `PermitOpen any` (or add "
+                    f"{host}:{port} to it), then: sudo systemctl reload ssh. In ~/.ssh/authorized_keys there `restrict` "
+                    "and `no-port-forwarding` forbid it, too",
                 ) from error
             raise ConnectionRefusedError(f"{host}:{port} on {self.node.name}: {error.reason}") from error
         except BROKEN as error:

@@ -109,7 +109,7 @@ async def test_down_keeps_the_container_whose_log_it_could_not_save(
     (container,) = sparks.docker["spark1"].containers.values()
     with full_disk(500):
         ended, warnings, _ = await told(down(ctx, DownRequest(INSTANCE, [node])))
-    assert ended.outcome is Outcome.DONE
+    assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
     assert container.state == "exited"
     assert list(sparks.docker["spark1"].containers.values()) == [container]
     assert any("not whole" in words for words in warnings)

@@ -259,6 +259,24 @@ async def test_ctrl_c_says_where_it_was_left_and_how_it_goes_on(bed: Bed) -> Non
     assert bed.is_new()
 
 
+@pytest.mark.parametrize("at", [SwitchStep.STOPPING, SwitchStep.STARTING])
+async def test_a_switch_that_another_ended_offers_no_way_to_finish_it(bed: Bed, at: SwitchStep) -> None:
+    """Its journal is gone from the nodes: whatever ends this one, it says so, and not that it can be resumed."""
+    ctx = bed.ctx()
+    async with aclosing(switch(ctx, bed.request())) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepped) and event.step is at:
+                for node in bed.sparks.nodes.values():
+                    node.journal = None
+                ctx.interrupt.press()
+    assert isinstance(event, Ended)
+    assert event.exit_code == 6, event
+    assert "is not ours any more" in (event.message or "")
+    assert "resume" not in f"{event.message} {event.hint}"
+    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    assert "no switch was left" in (ended.message or "")
+
+
 async def test_ctrl_c_once_it_is_done_changes_nothing_of_what_is_said(bed: Bed) -> None:
     event = await bed.interrupted(SwitchStep.DONE)
     assert (event.outcome, event.exit_code) == (Outcome.READY, 0), event

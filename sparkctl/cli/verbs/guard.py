@@ -41,12 +41,12 @@ def command() -> None:
 @node_option(many=True)
 @json_document_option
 def status(node: tuple[str, ...], as_json: bool) -> int:
-    """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node could not be asked."""
+    """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node, or its guard, could not be asked."""
     from sparkctl.cli import output
     from sparkctl.cli.style import ascii_only
     from sparkctl.core.record import plain
     from sparkctl.errors import ExitCode
-    from sparkctl.model.node import NodeState
+    from sparkctl.model.guard import GuardAnswer
     from sparkctl.operations.guard import status as look
     from sparkctl.present.guard_table import guard_lines
 
@@ -55,7 +55,8 @@ def status(node: tuple[str, ...], as_json: bool) -> int:
         output.document({"schema": 1, "nodes": plain(views)})
     else:
         output.texts(guard_lines(views, ascii_only(sys.stdout), output.width()))
-    return int(ExitCode.DONE if all(view.state is NodeState.OK for view in views) else ExitCode.UNREACHABLE)
+    is_known = all(view.answer in (GuardAnswer.RUNS, GuardAnswer.NONE) for view in views)
+    return int(ExitCode.DONE if is_known else ExitCode.UNREACHABLE)
 
 
 @command.command("arm")

@@ -37,13 +37,15 @@ class Guarding:
     async def _ask(self) -> tuple[str, ...] | None:
         """Return the instances that a guard watches, none where none runs; None where one may run that cannot be asked."""
         if self._socket is None:
-            self._socket = (await receipts.look(self._session)).socket
-        if self._socket is None:
-            return ()
+            left = await receipts.look(self._session)
+            self._socket = left.socket
+            if self._socket is None:
+                return None if left.states else ()
         link = await GuardLink.attach(self._session, self._socket)
         if link is None:  # it has gone, and its socket with it; or the node lets nobody through to it
-            self._socket = (await receipts.look(self._session)).socket
-            return None if self._socket is not None else ()
+            left = await receipts.look(self._session)
+            self._socket = left.socket
+            return None if left.states else ()
         try:
             return tuple(watch.instance for watch in (await link.state()).watches)
         except GuardTrouble:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkctl.core.own_questions import marked
+from sparkctl.errors import ForwardingForbidden
 from sparkctl.wire import http
 from sparkctl.wire.link import Link
 
@@ -34,10 +35,25 @@ async def ask(
     timeout: float,
     manners: Manners | None = None,
 ) -> http.Response:
-    """Ask the engine on that port of the node; ``timeout`` in seconds for each of at most two askings. Raises as `http.request`."""
+    """Ask the engine on that port of the node; ``timeout`` in seconds for each of at most two askings. Raises as `http.request`.
+
+    Where sshd forwards no connection to the port, a command on the node asks: what serves is never called down for that.
+    """
     manners = manners or Manners()
-    answer = await http.request(link, port, method, marked(path), body=body, headers=headers, timeout=timeout)
+
+    async def once(target: str) -> http.Response:
+        try:
+            return await http.request(link, port, method, target, body=body, headers=headers, timeout=timeout)
+        except ForwardingForbidden as forbidden:
+            try:
+                return await http.request_in_session(
+                    link, port, method, target, body=body, headers=headers, timeout=timeout
+                )
+            except ForwardingForbidden:
+                raise forbidden from None  # it has the remedy
+
+    answer = await once(marked(path))
     manners.takes_queries = manners.takes_queries or answer.ok
     if answer.status in _NOT_TAKEN and not manners.takes_queries:
-        answer = await http.request(link, port, method, path, body=body, headers=headers, timeout=timeout)
+        answer = await once(path)
     return answer

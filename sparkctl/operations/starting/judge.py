@@ -170,6 +170,20 @@ def of_time(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, limi
     )
 
 
+def of_pause(plan: LaunchPlan, log: LogReader, phase: Phase, seconds: float, again: str) -> Verdict:
+    """Return the verdict of a start whose time went by while its container was paused."""
+    return Verdict(
+        Cause.TIMED_OUT,
+        f"{plan.instance} is paused on {plan.node} (docker pause), so its start does not go on.",
+        (
+            Evidence(f"state paused, {phase} for {spoken(seconds)}", "docker"),
+            *verdicts.last_line(log.latest),
+        ),
+        f"On {plan.node}: docker unpause {plan.container_name}; then watch it again: {again}. Or take it away: "
+        f"sparkctl down {plan.instance} --node {plan.node}",
+    )
+
+
 def _limit_kill(plan: LaunchPlan, log: LogReader, ended: Evidence) -> Verdict:
     limit = dict(plan.options).get("memory")
     where = f" (last step: {log.step.name})" if log.step else ""

@@ -23,6 +23,7 @@ from sparkctl.operations.starting import earlier, fitting, readiness
 from sparkctl.operations.starting.asking import Manners
 from sparkctl.operations.starting.create import CreatingTooLong, create
 from sparkctl.operations.starting.placing import Launch
+from sparkctl.operations.starting.port_check import verify_port_access
 from sparkctl.operations.starting.preflight import Decision, Scene, decide
 from sparkctl.operations.starting.rank_watch import WatchedRank, ending
 from sparkctl.operations.starting.request import UpRequest
@@ -75,6 +76,7 @@ class NodeStart(WatchedRank):
         assert self.scene is not None
         self.decision = decide(self.plan, self.scene, replace=self.request.replace, again=self.request.again)
         if self.decision.attach is None:
+            await verify_port_access(self.session, self.plan)
             sparks = len(self.request.nodes)
             await self.fit.check(self.session, self._alone, self.scene, self.decision.stop, sparks)
 

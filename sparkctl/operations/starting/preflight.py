@@ -64,7 +64,12 @@ def decide(plan: LaunchPlan, scene: Scene, *, replace: bool, again: str) -> Deci
             )
         if not container.is_alive:
             sweep.append(container)
-        elif container.label(Label.HASH) == plan.profile_hash:
+        elif container.state is ContainerState.PAUSED and not replace:
+            raise Refused(
+                f"{plan.instance} is on {plan.node} already, and paused (docker pause): it answers nobody",
+                f"on {plan.node}: docker unpause {container.name}; or take it away: sparkctl down {plan.instance}",
+            )
+        elif container.label(Label.HASH) == plan.profile_hash and container.state is not ContainerState.PAUSED:
             return Decision(attach=container)
         elif replace:
             stop = container

@@ -9,9 +9,18 @@ from contextlib import suppress
 from sparkctl.core.context import Context
 from sparkctl.core.guardlink import GuardLink
 from sparkctl.core.session import Session
-from sparkctl.errors import GuardTrouble, LinkLost, NodeError, Refused, SparkctlError
+from sparkctl.errors import GuardSilent, GuardTrouble, LinkLost, NodeError, Refused, SparkctlError
 from sparkctl.model.events import GuardActed, Warned
-from sparkctl.model.guard import GuardAct, GuardEvent, GuardRole, GuardState, Receipt, UnwatchReason
+from sparkctl.model.guard import (
+    OUT_OF_TIME,
+    GuardAct,
+    GuardEvent,
+    GuardRole,
+    GuardState,
+    Receipt,
+    StartGuarding,
+    UnwatchReason,
+)
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import GuardRule, LaunchPlan
@@ -22,6 +31,9 @@ from sparkctl.operations.drop_caches import sudoers_hint
 from sparkctl.operations.stream import Emit
 
 _LEASE = 1.5  # seconds between two words about weights; the guard believes one for four
+_PULSE = 2.0  # seconds between two questions whether it is there at all, where there is no word about weights
+_SILENT = 4.0  # seconds without an answer after which it is said that it hangs
+_AGAIN = 5.0  # seconds until one that hangs is asked again
 _RETRY = 0.5
 _RECEIPT_WHOLE = 6.0  # seconds: the readings after the act belong to it, too
 _RECEIPT_AT_ALL = 1.5
@@ -40,7 +52,7 @@ def loads_weights(phase: Phase, step: Step | None) -> bool:
 
 
 class StartGuard:
-    """The guard during one start on one node. Trouble with it is told once, with what to do, and ends it; never the start.
+    """The guard during one start on one node. Trouble with it is told at once, with what to do; it never ends the start.
 
     In this order: `arm`, `watch`, `attend` beside the watching of the start, then `end` or `leave`.
     """
@@ -62,11 +74,21 @@ class StartGuard:
         self._ended = False
         self._killed = False
         self._leased = False
+        self._asked = 0.0  # when it last answered, by our clock
+        self._is_silent = False
+        self._was_lost = False  # for a time it was not known to act
 
     @property
     def is_armed(self) -> bool:
         """Tell whether the container is being watched, as far as we know."""
-        return self._watched and self._link is not None and not self._ended
+        return self._watched and self._link is not None and not self._ended and not self._is_silent
+
+    @property
+    def guarding(self) -> StartGuarding:
+        """How the start was guarded so far, as far as we know."""
+        if not self._watched:
+            return StartGuarding.NONE
+        return StartGuarding.PARTLY if self._was_lost or self._is_silent else StartGuarding.WHOLE
 
     @property
     def watched_for(self) -> float | None:
@@ -107,8 +129,12 @@ class StartGuard:
                 service.ready.health,
             )  # fmt: skip
             self._watched = True
+            self._asked = self._ctx.clock.monotonic()
         except LinkLost:
             pass  # `attend` comes back to it
+        except GuardSilent as trouble:  # `attend` asks it again
+            self._is_unsure = True
+            self._tell_silent(trouble)
         except (GuardTrouble, NodeError) as trouble:
             self._is_unsure = not self._link.is_open
             if self._link.is_open:  # it said no; one that has ended, or is silent, `attend` comes back to
@@ -124,6 +150,8 @@ class StartGuard:
                     continue
             except LinkLost:
                 pass
+            except GuardSilent as trouble:
+                self._tell_silent(trouble)
             except GuardTrouble as trouble:
                 if self._link.is_open and not self._ended:
                     return await self._give_up(trouble)
@@ -134,8 +162,12 @@ class StartGuard:
     async def end(self, why: UnwatchReason) -> None:
         """Nothing is to be guarded any more."""
         if self._link is not None and self._container is not None:
-            with suppress(GuardTrouble, NodeError):  # the watch of what has ended ends by itself
-                await self._link.unwatch(self._container, why)
+            try:
+                await self._link.unwatch(self._container, why, _SILENT)
+            except GuardSilent as trouble:
+                self._tell_silent(trouble)
+            except (GuardTrouble, NodeError):
+                pass  # the watch of what has ended ends by itself
         await self.leave()
 
     async def leave(self) -> None:
@@ -163,9 +195,14 @@ class StartGuard:
     async def _say_weights(self, loads: bool) -> None:
         assert self._link is not None
         assert self._container is not None
+        now = self._ctx.clock.monotonic()
         if loads or self._leased:
             self._leased = loads
-            await self._link.phase(self._container, loads)
+            await self._link.phase(self._container, loads, _SILENT)
+            self._asked = now
+        elif now - self._asked >= _PULSE:
+            await self._link.state(_SILENT)
+            self._asked = now
 
     async def _wait(self) -> None:
         """Return when the start has moved, the lease is to be renewed, or the guard has gone."""
@@ -188,32 +225,52 @@ class StartGuard:
                 await self._ctx.clock.sleep(_RETRY)  # whoever follows the log brings the link back
             try:
                 self._link = await GuardLink.start(self._session, self._tell)
-                state = await self._link.state()
+                state = await self._link.state(_SILENT)
             except LinkLost:
                 continue
+            except GuardSilent as trouble:
+                self._tell_silent(trouble)
+                await self._ctx.clock.sleep(_AGAIN)
             except (GuardTrouble, NodeError) as trouble:
                 await self._give_up(trouble)
                 return False
         assert self._link is not None
         assert self._container is not None
+        self._asked = self._ctx.clock.monotonic()
         is_same = self._guard == (state.pid, state.since)
         self._guard = state.pid, state.since
         for event in state.events:
             if event not in self._seen:
                 self._tell(event)
         if any(watch.container == self._container for watch in state.watches):
+            self._tell_back()
             return True
         if self._watched and is_same:
             return False  # it ended the watch itself, and has said why
         if self._watched:
+            self._was_lost = True
             self._warn(f"the guard on {self._plan.node} was gone; another one watches now", None)
+        self._is_silent = False
         await self.watch(self._container)
         return self._link is not None
+
+    def _tell_silent(self, trouble: GuardSilent) -> None:
+        """Say once that it hangs; it is asked again and again."""
+        if not self._is_silent:
+            what = f"{trouble.message}: {self._plan.instance} may load unguarded"
+            self._warn(what, trouble.hint)
+        self._is_silent = self._was_lost = True
+
+    def _tell_back(self) -> None:
+        if self._is_silent:
+            self._warn(f"the guard on {self._plan.node} answers again, and watches {self._plan.instance}", None)
+        self._is_silent = False
 
     async def _give_up(self, trouble: SparkctlError) -> None:
         await self.leave()
         message = trouble.message if isinstance(trouble, GuardTrouble) else f"no guard: {trouble.message}"
         if self._watched or self._is_unsure:
+            self._was_lost = True
             what = f"if it still runs, it guards {self._plan.instance} all the same, unheard"
             self._warn(f"{message}; {what}", trouble.hint or f"sparkctl guard status --node {self._plan.node}")
             return
@@ -228,12 +285,13 @@ class StartGuard:
         if event.what is GuardAct.ENDED:
             self._ended = True
             self.stepped.set()
-            since, limit = self._since, self._rule.limit
-            if since is not None and limit is not None and self._ctx.clock.monotonic() - since >= limit - 1:
+            if event.why.startswith(OUT_OF_TIME) or event.why == UnwatchReason.DISARMED:
+                self._was_lost = True
                 self._warn(f"{self._plan.instance} is not guarded any more: {clean(event.why)}", None)
 
     def _tell_rights(self, state: GuardState, drop_was_told: bool) -> None:
         if state.docker is False:
+            self._was_lost = True
             hint = f"on {self._plan.node}: ls -l /var/run/docker.sock; id"
             self._warn(f"the guard on {self._plan.node} cannot reach Docker: it can warn, not act", hint)
         if state.rights.drop is False and self._rule.cache_below != 0 and not drop_was_told:

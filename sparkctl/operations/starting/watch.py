@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
 from sparkctl.core.context import Context
@@ -13,8 +13,8 @@ from sparkctl.core.own_questions import others
 from sparkctl.core.reading import LogReader
 from sparkctl.core.session import Session
 from sparkctl.engines.base import Engine
-from sparkctl.errors import DockerDown, DockerError, LinkLost, NodeError, NoSuchContainer, Unreachable
-from sparkctl.model.container import Container
+from sparkctl.errors import DockerDown, DockerError, LinkLost, LogUnreadable, NodeError, NoSuchContainer, Unreachable
+from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_facts import EngineFact
 from sparkctl.model.events import FactsLearned, LogArrived, PhaseChanged, Warned
 from sparkctl.model.log import LogLine
@@ -31,6 +31,7 @@ from sparkctl.operations.stream import Emit, log_gap
 from sparkctl.wire.logs import LogFollower
 
 _POLL = 1.0
+_PAUSE_LOOK = 5.0  # seconds between two looks whether somebody has paused it
 _FATAL_GRACE = 10.0  # after a fatal line the process usually ends by itself, with more to say
 _DOCKER_PAUSE = (0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -88,10 +89,12 @@ class StartWatch:
         self._moved = asyncio.Event()
         self._stamps: dict[int, str] = {}  # when lines of failures were written, by their number
         self._reported: tuple[Phase, Step | None] | None = None
+        self._unreadable: LogUnreadable | None = None  # its log says nothing: it is watched by its answers alone
+        self._is_paused = False
 
     async def run(self, timeout: float | None) -> Watched:
         """Watch until the end; ``timeout`` is for the whole verb, in seconds."""
-        works = [self._follow_to_end(), self._wait_for_fatal()]
+        works = [self._follow_to_end(), self._wait_for_fatal(), self._mind_pauses()]
         if self.plan.rank == 0:
             works[1:1] = [self._wait_until_ready()]
             works.append(self._keep_time(timeout))
@@ -140,8 +143,11 @@ class StartWatch:
         failures = 0
         while True:
             try:
-                if failures and (ended := await self._ended()) is not None:
+                if (failures or self._unreadable) and (ended := await self._ended()) is not None:
                     return ended
+                if self._unreadable is not None:
+                    failures = 0
+                    continue
                 async with aclosing(follower.follow()) as batches:
                     async for batch in batches:
                         failures = 0
@@ -158,6 +164,8 @@ class StartWatch:
                     self.emit(Warned(self.ctx.clock.now(), self.plan.node, down.message, down.hint))
                 await self.ctx.clock.sleep(_DOCKER_PAUSE[min(failures, len(_DOCKER_PAUSE) - 1)])
                 failures += 1
+            except LogUnreadable as silent:
+                self._tell_unreadable(silent)
             except DockerError:
                 # The log of a container that is being removed cannot be read: that is its end, not our failure.
                 if failures == len(_DOCKER_PAUSE):
@@ -167,6 +175,12 @@ class StartWatch:
 
     def _tell_gap(self) -> None:
         self.emit(log_gap(self.ctx, self.plan.node, self.plan.instance))
+
+    def _tell_unreadable(self, silent: LogUnreadable) -> None:
+        what = f"{silent.message}; {self.plan.instance} is watched by its answers and its exit code alone"
+        self.emit(Warned(self.ctx.clock.now(), self.plan.node, what, silent.hint))
+        self._unreadable = silent
+        self._moved.set()
 
     def _take(self, batch: tuple[LogLine, ...]) -> None:
         lines = masked(batch, self._secrets)
@@ -208,15 +222,19 @@ class StartWatch:
         if container is not None and container.error:
             container = replace(container, error=redact(container.error, self._secrets))  # it quotes the command
         requests = None if container is None else await end_requests(self.session, container)
-        return Watched(judge.of_end(self.plan, self.log, container, self.again, requests))
+        verdict = judge.of_end(self.plan, self.log, container, self.again, requests)
+        if self._unreadable is not None and self._unreadable.hint is not None:
+            verdict = replace(verdict, remedy=f"Why is in no log: {self._unreadable.hint}.")
+        return Watched(verdict)
 
     # ready
 
     async def _wait_until_ready(self) -> Watched:
-        while not self.log.ready_line_seen:
+        service, manners = self.plan.service, Manners()
+        is_asked = service.port is not None and (service.ready.health is not None or service.ready.probe != "none")
+        while not self.log.ready_line_seen and not (self._unreadable is not None and is_asked):
             self._moved.clear()
             await self._moved.wait()
-        service, manners = self.plan.service, Manners()
         for question in (readiness.health, readiness.one_token):
             while True:
                 self._why_not = self._why_not or f"{question.__name__.replace('_', ' ')}: asked, no answer yet"
@@ -258,16 +276,40 @@ class StartWatch:
             now = self.ctx.clock.monotonic()
             phase = self.log.phase
             if timeout is not None and now - self.began > timeout:
-                return self._out_of_time(phase, now - self.began, "--timeout")
+                return await self._out_of_time(phase, now - self.began, "--timeout")
             limit = {Phase.STARTING: limits.starting, Phase.LOADING: limits.loading, Phase.WARMING: limits.warming}.get(
                 phase
             )
+            name = f"start.timeouts.{phase}"
+            if self._unreadable is not None:  # no phase shows: it has the time of all
+                limit, name = limits.starting + limits.loading + limits.warming, "start.timeouts.loading"
             if limit is not None and now - self._phase_began > limit:
-                return self._out_of_time(phase, now - self._phase_began, f"start.timeouts.{phase}")
+                return await self._out_of_time(phase, now - self._phase_began, name)
             await self.ctx.clock.sleep(0.2)
 
-    def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> Watched:
+    async def _mind_pauses(self) -> Watched:
+        """Say it as soon as somebody pauses the container, and when it goes on."""
+        while True:
+            await self.ctx.clock.sleep(_PAUSE_LOOK)
+            await self._look_for_pause()
+
+    async def _look_for_pause(self) -> None:
+        with suppress(DockerError, NodeError):
+            container = await self.session.docker.inspect(self.container_id)
+            is_paused = container.state is ContainerState.PAUSED
+            if is_paused is not self._is_paused:
+                self._is_paused = is_paused
+                what, hint = f"{self.plan.instance} goes on: it is not paused any more", None
+                if is_paused:
+                    what = f"{self.plan.instance} is paused (docker pause): its start stands still"
+                    hint = f"on {self.plan.node}: docker unpause {self.plan.container_name}"
+                self.emit(Warned(self.ctx.clock.now(), self.plan.node, what, hint))
+
+    async def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> Watched:
         refuse_lost(self.session, self.plan.instance, self.again)
+        await self._look_for_pause()
+        if self._is_paused:
+            return Watched(judge.of_pause(self.plan, self.log, phase, seconds, self.again), timed_out=True)
         return Watched(judge.of_time(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from sparkctl.core.context import Context
@@ -13,11 +13,22 @@ from sparkctl.errors import NoSuchContainer
 from sparkctl.model.container import Container
 from sparkctl.model.events import Event, Warned
 from sparkctl.model.guard import UnwatchReason
+from sparkctl.model.node import NodeName
+from sparkctl.operations.clock_offset import measure
 from sparkctl.operations.labels import grace_of
 from sparkctl.operations.starting.start_guard import unwatch
 from sparkctl.operations.stopping.stop import stop
 
 _GRACE = 30.0
+
+
+def withdraw(ctx: Context, node: NodeName, instances: Collection[str], warn: Callable[[str], None], why: str) -> None:
+    """Forget the owed stops of these instances on a node, and say so: what was asked for later counts. ``why``: what that is."""
+    kept = OwedStops(ctx.history.directory)
+    for one in kept.on(node, ctx.clock.now()):
+        if one.instance in instances:
+            kept.drop(one)
+            warn(f"{one.instance} was to be stopped on {node} (asked {_asked(one)}); that is dropped: {why}")
 
 
 async def settle(session: Session, ctx: Context, warn: Callable[[str], None]) -> None:
@@ -58,5 +69,6 @@ async def _was_started_since(session: Session, container: Container, one: Owed) 
         return False
     with suppress(NoSuchContainer):
         started = (await session.docker.inspect(container.id)).started
-        return started is not None and started > one.since
+        ahead = await measure(session)  # the node's clock said when it was started, ours when the stop was asked for
+        return started is not None and started - (0.0 if ahead is None else ahead.ahead) > one.since
     return False

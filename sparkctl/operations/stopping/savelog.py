@@ -8,15 +8,13 @@ from dataclasses import dataclass
 
 from sparkctl.core.context import Context
 from sparkctl.core.session import Session
-from sparkctl.errors import DockerError, NoSuchContainer
+from sparkctl.errors import DockerError, LogUnreadable, NoSuchContainer
 from sparkctl.model.container import Container
 from sparkctl.model.events import Warned
 from sparkctl.model.plan import Label
 from sparkctl.operations.masking import masked
 from sparkctl.operations.stream import Emit
 from sparkctl.wire.logs import LogFollower
-
-_UNREADABLE = "does not support reading"  # Docker, of log drivers such as none and syslog
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +59,10 @@ async def save_log(
         if writer.failed is not None:
             warn(f"the saved log of {instance} is not whole: {writer.failed}")
         return KeptLog(str(writer.path), whole=writer.failed is None)
+    except LogUnreadable as none:
+        warn(f"the log of {instance} is not saved: {none}")
+        return KeptLog(None, whole=True)
     except DockerError as broken:
-        if _UNREADABLE in broken.message:
-            warn(f"the log of {instance} is not saved: {broken}")
-            return KeptLog(None, whole=True)
         warn(f"the saved log of {instance} is not whole: {broken}")
         return KeptLog(str(writer.path), whole=False)
     finally:

@@ -15,6 +15,7 @@ from sparkctl.model.history import Share
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import Label
+from sparkctl.model.text import clean
 from sparkctl.model.units import gib
 from sparkctl.operations.following import figures
 from sparkctl.operations.stopping.release import WORTH_WAITING, Proof, Release, still_held
@@ -33,11 +34,17 @@ class Stopped:
     node: NodeName
     instance: str
     container_id: str
+    container_name: str = ""
 
     @property
     def is_proved(self) -> bool:
         """Tell whether nothing of it is known to be held any more."""
         return self.proof.is_good
+
+    @property
+    def kept(self) -> str | None:
+        """Its container's name where that is still there, ended."""
+        return None if self.removed else self.container_name
 
 
 async def stop(
@@ -85,11 +92,18 @@ async def stop(
     freed = proof.freed
     phase(Phase.STOPPED, f"{gib(freed)} came back" if freed is not None and freed > WORTH_WAITING else None)
     left = tuple((one.what, one.size) for one in proof.left)
+    removed = saved.whole and not keep
+    stopped = Stopped(proof, saved.path, removed, session.node.name, instance, container.id, container.name)
     now = ctx.clock.now()
-    emit(Released(now, session.node.name, instance, freed, proof.missing, left, proof.before_start, proof.available))
+    emit(
+        Released(
+            now, session.node.name, instance, freed, proof.missing, left, proof.before_start, proof.available,
+            clean(container.name) if not removed else None,
+        )
+    )  # fmt: skip
     if left or not proof.is_good:
         emit(still_held(session, ctx, instance, proof))
-    return Stopped(proof, saved.path, saved.whole and not keep, session.node.name, instance, container.id)
+    return stopped
 
 
 def _kept(session: Session, container: Container) -> tuple[str, str]:

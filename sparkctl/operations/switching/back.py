@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from sparkctl.core.diagnosing import ANY
@@ -28,6 +28,8 @@ from sparkctl.model.units import spoken
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations.drop_caches import NoRight, drop
 from sparkctl.operations.labels import rank_of
+from sparkctl.operations.starting import readiness
+from sparkctl.operations.starting.asking import Manners
 from sparkctl.operations.starting.launched import read_back
 from sparkctl.operations.starting.rank_watch import WatchedRank
 from sparkctl.operations.starting.ranks_watch import End, measure_clocks, watch
@@ -87,15 +89,18 @@ async def take_away(crew: Crew, node: NodeName, one: Container) -> Stopped:
     return await stop(crew.sessions[node], crew.inner, crew.emit, one, grace_for(one, None))
 
 
-async def undo(crew: Crew) -> None:
-    """Stop and remove what the switch started, its log kept."""
-    logs = []
+async def undo(crew: Crew) -> str | None:
+    """Stop and remove what the switch started, its log kept. Return which of its containers stayed, in words."""
+    logs, kept = [], []
     for node in crew.journal.nodes:
         for one in await new_on(crew, node):
             stopped = await take_away(crew, node, one)
             logs += [stopped.log] if stopped.log else []
+            kept += [f"{clean(stopped.kept)} on {node}"] if stopped.kept is not None else []
     said = f"; log: {' '.join(logs)}" if logs else ""
-    crew.tell(SwitchStep.UNDOING, f"nothing of {crew.journal.instance} is left{said}")
+    left = f"{' and '.join(kept)} stayed: the log could not be saved whole" if kept else None
+    crew.tell(SwitchStep.UNDOING, (left or f"nothing of {crew.journal.instance} is left") + said)
+    return left
 
 
 async def restore(crew: Crew) -> str:
@@ -108,11 +113,12 @@ async def restore(crew: Crew) -> str:
     old = [await _kept(crew, node, container) for node, container in crew.journal.old]
     undropped = {node for node in dict.fromkeys(node for node, _ in old) if not await _drop(crew, node)}
     rows, ranks = _rows(crew, old), list[WatchedRank]()
+    running = frozenset(container.id for _, container in old if container.is_alive)
     try:
         for node, container in old:
             ranks.append(await _rank_of(crew, node, container, began, drop_was_told=node in undropped))
             await _start(crew, container, ranks[-1])
-        await together(*(_prove(crew, model) for model in _models(ranks)))
+        await together(*(_prove(crew, model, running) for model in _models(ranks)))
     except SparkctlError as why:
         for row in rows:
             is_it = isinstance(why, NotBack) and why.instance == row.operation.instance
@@ -229,14 +235,30 @@ def _models(ranks: Sequence[WatchedRank]) -> list[list[WatchedRank]]:
     return [sorted(model, key=lambda rank: rank.plan.rank) for model in found.values()]
 
 
-async def _prove(crew: Crew, model: Sequence[WatchedRank]) -> None:
-    """Watch one model until it is ready. Raises `NotBack` with the verdict on it."""
-    end = await watch(crew.inner, model, await measure_clocks(model))
-    if end.verdict is None:
+async def _prove(crew: Crew, model: Sequence[WatchedRank], running: Collection[str]) -> None:
+    """Watch one model until it is ready; one that is ``running`` already, from an earlier try, may prove itself at once:
+    its log need not tell any more how it started. Raises `NotBack` with the verdict on it."""
+    is_running = all(rank.container_id in running for rank in model)
+    end = (
+        None if is_running and await _serves(model[0]) else await watch(crew.inner, model, await measure_clocks(model))
+    )
+    if end is None or end.verdict is None:
         for rank in model:
             await rank.became_ready()
         return
     raise _not_back(end, end.verdict)
+
+
+async def _serves(head: WatchedRank) -> bool:
+    """Ask a model for its health and a token, once; False where its profile leaves nothing to ask for."""
+    link, service = head.session.link, head.plan.service
+    if service.ready.health is None and service.ready.probe == "none":
+        return False
+    manners = Manners()
+    if not (await readiness.health(link, service, manners=manners)).good:
+        return False
+    service = await readiness.named(link, service, manners)
+    return (await readiness.one_token(link, service, manners)).good
 
 
 def _not_back(end: End, verdict: Verdict) -> NotBack:

@@ -18,6 +18,7 @@ from sparkctl.model.units import gib
 from sparkctl.operations.drop_caches import sudoers_hint
 from sparkctl.operations.labels import port_of
 from sparkctl.operations.starting import fabric_check, fitting, login_check
+from sparkctl.operations.starting.port_check import verify_port_access
 from sparkctl.operations.starting.preflight import Scene, decide, judge_mounts
 from sparkctl.operations.starting.ranks_preflight import sync_command
 from sparkctl.operations.switching.crew import Crew
@@ -39,6 +40,7 @@ async def check(crew: Crew, request: SwitchRequest, sites: Sequence[Site]) -> st
         _decide(crew, request, launch, scene, goes)
         _mounts(crew, request, launch, scene)
         _right(crew, launch, scene)
+    await together(*(verify_port_access(crew.sessions[launch.node], launch) for launch in launches))
     _refuse_other_image(request.words or (request.profile.name,), launches, scenes)
     _flags(crew, request)
     files = await together(*(_whole(crew, request, one.words) for one in coming))

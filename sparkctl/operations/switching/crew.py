@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,15 +11,17 @@ from sparkctl.core.context import Context, NodeLock
 from sparkctl.core.journal import encode
 from sparkctl.core.session import Lent, Session
 from sparkctl.core.together import together
-from sparkctl.errors import LinkLost, Refused
+from sparkctl.errors import LinkLost, NodeError, Refused
 from sparkctl.model.events import SwitchStepped, Warned
-from sparkctl.model.node import Node, NodeName
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.switch import Found, Journal, SwitchStep
 from sparkctl.operations.lock import StartLock, StepLock, Taken, acquire
+from sparkctl.operations.stopping.owed import settle, withdraw
 from sparkctl.operations.stream import Emit, told_once
 from sparkctl.operations.switching import journal as journals
 from sparkctl.probe.journal import NOTHING
 
+_LAST_LOOK = 5.0  # seconds for it to be back before the end is told without it
 _PATIENCE = 60.0  # seconds for a node to be back before the next step is given up
 
 
@@ -79,9 +82,18 @@ class Crew:
             for node in self.journal.touched:
                 warn = self._warner(node)
                 self._locks[node] = await acquire(self.sessions[node], self.ctx, doing, warn, for_switch=True)
+            await self._settle()
         except BaseException:
             await self.release()
             raise
+
+    async def _settle(self) -> None:
+        """Finish the stops that are owed on these nodes, but none of what this switch stops, keeps, starts or brings back."""
+        why = f"the switch to {self.journal.instance} decides on it now"
+        for node in self.journal.touched:
+            warn = self._warner(node)
+            withdraw(self.ctx, node, (self.journal.instance, *self.journal.stops), warn, why)
+            await settle(self.sessions[node], self.ctx, warn)
 
     def found(self, node: NodeName, text: str) -> None:
         """Know what another left on a node, read under its lock: only over that is ours written."""
@@ -104,12 +116,23 @@ class Crew:
         before it changes anything. Raises `Fenced`."""
         await together(*(self._through_breaks(node, self._ensure) for node in nodes or self.journal.touched))
 
-    async def _through_breaks(self, node: NodeName, do: Callable[[NodeName], Coroutine[Any, Any, None]]) -> None:
+    async def verify_ours(self) -> None:
+        """Raise `Fenced` where the journal of a node that answers now tells that another has this switch, or ended it; a node
+        that does not answer tells nothing."""
+        for node in self._tried:
+            if self.sessions[node].link.status.state is not NodeState.OK:
+                continue
+            with suppress(NodeError):
+                await self._through_breaks(node, self._verify_journal, _LAST_LOOK)
+
+    async def _through_breaks(
+        self, node: NodeName, do: Callable[[NodeName], Coroutine[Any, Any, None]], patience: float = _PATIENCE
+    ) -> None:
         """Do something on a node, once more where the connection broke under it."""
         try:
             await do(node)
         except LinkLost:
-            await self.sessions[node].link.reconnect(give_up_after=_PATIENCE)
+            await self.sessions[node].link.reconnect(give_up_after=patience)
             await do(node)
 
     async def _have_lock(self, node: NodeName) -> None:
@@ -120,8 +143,10 @@ class Crew:
 
     async def _ensure(self, node: NodeName) -> None:
         await self._have_lock(node)
-        if node not in self._tried:
-            return
+        if node in self._tried:
+            await self._verify_journal(node)
+
+    async def _verify_journal(self, node: NodeName) -> None:
         mine = self.journal
         view = await journals.read(self.sessions[node])
         lies = view.journal

@@ -109,9 +109,9 @@ async def start_new(crew: Crew, request: SwitchRequest) -> Ended:
     return ended
 
 
-async def clear_old(crew: Crew) -> str:
-    """Remove the containers that were kept, their logs saved; one whose log cannot be saved stays, and is named. Return what
-    came of it, in words: it was done by us where the journal still is ours afterwards.
+async def clear_old(crew: Crew) -> str | None:
+    """Remove the containers that were kept, their logs saved. Return which stayed, in words, because their logs could not be
+    saved: it was done by us where the journal still is ours afterwards.
 
     The step has just asked whether the switch is still ours, and all are cleared at once.
     """
@@ -127,8 +127,8 @@ async def clear_old(crew: Crew) -> str:
     old = [(node, one) for node, one in await old_ones(crew) if one is not None]
     owe(crew, old)
     gone = await together(*(clear(node, container) for node, container in old))
-    kept = gone.count(False)
-    return "their logs are saved, their containers are gone" if not kept else f"{kept} stayed, as said above"
+    stayed = [f"{clean(one.name)} on {node}" for (node, one), is_gone in zip(old, gone, strict=True) if not is_gone]
+    return f"{' and '.join(stayed)} stayed, as said above" if stayed else None
 
 
 async def what_stays(crew: Crew) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from sparkctl.core.planning import container_name
 from sparkctl.errors import DockerDown, ExitCode, NodeError, Refused, SparkctlError
 from sparkctl.model.events import Ended, Outcome
 from sparkctl.model.fit import Fit
+from sparkctl.model.guard import StartGuarding
 from sparkctl.model.switch import FORWARD, SwitchStep, apart
 from sparkctl.operations.switching import back, forward, giving_up
 from sparkctl.operations.switching.crew import Crew, Fenced
@@ -37,7 +38,7 @@ class SwitchRun:
         try:
             return await self._forward(first, is_untouched=is_untouched)
         except (Interrupted, NodeError, DockerDown) as away:
-            return self._left(away.message, away.exit_code, getattr(away, "node", None))
+            return await self._left(away.message, away.exit_code, getattr(away, "node", None))
         except Fenced:
             raise
         except SparkctlError as why:
@@ -64,23 +65,24 @@ class SwitchRun:
         if reached <= FORWARD.index(SwitchStep.STARTING):
             ended = await self._start()
             if ended.outcome in _AWAY:
-                return self._left(ended.message or "", ExitCode(ended.exit_code), ended.node)
+                return await self._left(ended.message or "", ExitCode(ended.exit_code), ended.node)
             if ended.outcome is not Outcome.READY:
                 return await self._failed(None, ended)
         await crew.step(SwitchStep.CLEARING)
-        cleared = await guard(
+        stayed = await guard(
             forward.clear_old(crew), f"interrupted: {crew.journal.instance} serves, what was before is not cleared yet"
         )
         await crew.forget()
-        crew.tell(SwitchStep.CLEARING, cleared)
+        crew.tell(SwitchStep.CLEARING, stayed or "their logs are saved, their containers are gone")
         name, gave_way = self._apart[0], " and ".join(self._apart[1])
         where = " and ".join(crew.journal.nodes)
         crew.tell(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
         left: tuple[str, ...] = ()
         with suppress(Interrupted):  # it is done: all that Ctrl-C can spare is this
             left = await guard(forward.what_stays(crew), "")
-        message = "; ".join((f"{name} serves on {where} in place of {gave_way}", *left))
-        return self._ended(Outcome.READY, message=message, endpoint=None if ended is None else ended.endpoint)
+        message = "; ".join(filter(None, (f"{name} serves on {where} in place of {gave_way}", stayed, *left)))
+        started = (None, None) if ended is None else (ended.endpoint, ended.guard)
+        return self._ended(Outcome.READY, message=message, endpoint=started[0], guard=started[1])
 
     async def _start(self) -> Ended:
         assert self.request is not None
@@ -109,7 +111,7 @@ class SwitchRun:
         except Fenced:
             raise
         except SparkctlError as away:
-            return self._left(away.message, away.exit_code, getattr(away, "node", None))
+            return await self._left(away.message, away.exit_code, getattr(away, "node", None))
         message = (
             f"{self._story(why, ended)}; it is left as it is, and {' and '.join(journal.stops)} stopped (--no-rollback)"
         )
@@ -128,7 +130,7 @@ class SwitchRun:
                 hint = f"{crew.journal.instance} can still be had: sparkctl resume {where}\n{neither(where)}"
                 raise Refused(f"{lost.message}, so there is nothing to go back to; nothing was done", hint)
             await crew.step(SwitchStep.UNDOING)
-            await guard(back.undo(crew), "interrupted while the new one was taken away")
+            stayed = await guard(back.undo(crew), "interrupted while the new one was taken away")
             if lost is not None:
                 await forward.owe_rest(crew)
                 await crew.forget()  # there is nothing left that a later try could bring back
@@ -140,14 +142,15 @@ class SwitchRun:
             await crew.forget()
         except (Interrupted, NodeError, DockerDown) as away:
             said = away.message if asked else f"{story}; {away.message}"
-            return self._left(said, away.exit_code, getattr(away, "node", None), ended)
+            return await self._left(said, away.exit_code, getattr(away, "node", None), ended)
         except Refused as no:
             if isinstance(no, Fenced) or crew.journal.step in FORWARD:
                 raise
-            return self._wreck(no, story, ended, asked=asked)
+            return await self._wreck(no, story, ended, asked=asked)
         except SparkctlError as worse:
-            return self._wreck(worse, story, ended, asked=asked)
-        crew.tell(SwitchStep.RESTORED, "nothing of the switch is left")
+            return await self._wreck(worse, story, ended, asked=asked)
+        crew.tell(SwitchStep.RESTORED, stayed or "nothing of the switch is left")
+        serves = "; ".join(filter(None, (serves, stayed)))
         if asked:
             return self._ended(Outcome.DONE, message=serves)
         return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")
@@ -160,7 +163,7 @@ class SwitchRun:
             stayed = await guard(giving_up.put_away(crew), "interrupted while what is left was put away")
             await crew.forget()
         except (Interrupted, NodeError, DockerDown) as away:
-            return self._left(away.message, away.exit_code, getattr(away, "node", None))
+            return await self._left(away.message, away.exit_code, getattr(away, "node", None))
         if stayed:
             return self._ended(
                 Outcome.UNHEALTHY, ExitCode.UNHEALTHY,
@@ -179,8 +182,9 @@ class SwitchRun:
     def _apart(self) -> tuple[str, tuple[str, ...]]:
         return apart(self.crew.journal.instance, self.crew.journal.stops)
 
-    def _wreck(self, worse: SparkctlError, story: str, ended: Ended | None, *, asked: bool) -> Ended:
-        """Return the end of a way back that did not get there: it can be tried again."""
+    async def _wreck(self, worse: SparkctlError, story: str, ended: Ended | None, *, asked: bool) -> Ended:
+        """Return the end of a way back that did not get there: it can be tried again. Raises `Fenced` as `_left`."""
+        await self.crew.verify_ours()
         said = worse.message if asked else f"{story}; and {worse.message}"
         hint = "\n".join(filter(None, (worse.hint, self.crew.ways)))
         return self._open(Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, said, hint)
@@ -193,8 +197,10 @@ class SwitchRun:
         said = why.message if why is not None else ended.message if ended is not None else None
         return f"{name} was not started" + (f": {said}" if said else "")
 
-    def _left(self, message: str, code: ExitCode, node: str | None, ended: Ended | None = None) -> Ended:
-        """Return the end of a switch that is left where it is."""
+    async def _left(self, message: str, code: ExitCode, node: str | None, ended: Ended | None = None) -> Ended:
+        """Return the end of a switch that is left where it is. Raises `Fenced` where another has it, or ended it, meanwhile:
+        then nothing of it can be finished from here."""
+        await self.crew.verify_ours()
         outcome = Outcome.INTERRUPTED if code is ExitCode.INTERRUPTED else Outcome.UNREACHABLE
         step = self.crew.journal.step
         where = f"at {step_number(step)}" if step in FORWARD else step_number(step)
@@ -218,10 +224,11 @@ class SwitchRun:
         message: str,
         hint: str | None = None,
         endpoint: str | None = None,
+        guard: StartGuarding | None = None,
     ) -> Ended:
         clock = self.crew.ctx.clock
         return Ended(
             clock.now(), outcome, int(code), clock.monotonic() - self.crew.began, self.crew.journal.nodes[0],
             self.crew.journal.instance, endpoint, message, hint, verdict=None if of is None else of.verdict,
-            log=None if of is None else of.log, more_logs=() if of is None else of.more_logs,
+            log=None if of is None else of.log, more_logs=() if of is None else of.more_logs, guard=guard,
         )  # fmt: skip

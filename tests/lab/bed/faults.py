@@ -50,6 +50,24 @@ class Faults:
         """End milo's sessions; the server goes on."""
         node.signal(signal.SIGKILL, *SESSION_TITLES)
 
+    def sshd_option(self, node: LabNode, name: str, value: str) -> None:
+        """Give sshd another value of an option; connections that are there keep what they had."""
+        path = "/etc/ssh/sshd_config"
+        before = node.sh("cat", path)
+        self._mend.append(lambda: self._configure_sshd(node, before))
+        kept = [line for line in before.splitlines() if not line.startswith(f"{name} ")]
+        self._configure_sshd(node, "\n".join([f"{name} {value}", *kept, ""]))
+
+    def _configure_sshd(self, node: LabNode, text: str) -> None:
+        node.put("/etc/ssh/sshd_config", text)
+        node.sh("kill", "-HUP", node.sh("cat", "/run/sshd.pid").strip())
+        await_true(f"sshd of {node.name}", node.ssh_answers)
+
+    def freeze_shims(self, node: LabNode) -> None:
+        """Let nothing end the containers: what is told to a container's shim is not heard."""
+        self._mend.append(lambda: node.signal(signal.SIGCONT, "containerd-shim"))
+        node.signal(signal.SIGSTOP, "containerd-shim")
+
     def reset_connections(self, node: LabNode) -> None:
         """Send a TCP reset into every connection between the host and the node."""
         run("ss", "-K", "dst", node.address)

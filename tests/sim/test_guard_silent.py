@@ -1,0 +1,147 @@
+"""A guard that hangs is said at once, and a start never ends as if it had been guarded when it was not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+
+import pytest
+
+from sparkctl.core.context import Context
+from sparkctl.core.record import plain
+from sparkctl.errors import NodeError
+from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, Warned
+from sparkctl.model.guard import GuardAnswer, StartGuarding
+from sparkctl.model.phase import Phase
+from sparkctl.operations import receipts
+from sparkctl.operations.guard import status
+from sparkctl.operations.up import up
+from sparkctl.present.guard_table import guard_lines
+from sparkctl.present.results import result_line
+from sparkctl.sim import SimulatedSparks
+from sparkctl.sim.guard import SimGuard
+from tests.sim.test_guard import ctx as ctx
+from tests.sim.test_guard import request
+
+
+@pytest.fixture
+async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
+    """As slow as a start has to be for a guard to be missed in the middle of it: some twelve seconds."""
+    async with SimulatedSparks(speed=0.7) as opened:
+        yield opened
+
+
+async def started(
+    events: AsyncIterator[Event], at: Phase, do: Callable[[], None], then: Callable[[Warned], None] = lambda event: None
+) -> tuple[list[Event], Ended]:
+    """Do something when a phase begins, and something at each warning after it."""
+    seen: list[Event] = []
+    async for event in events:
+        seen.append(event)
+        if isinstance(event, PhaseChanged) and event.phase is at and do is not None:
+            do()
+            do = lambda: None  # noqa: E731
+        if isinstance(event, Warned):
+            then(event)
+    assert isinstance(event, Ended)
+    return seen, event
+
+
+async def test_a_guard_that_hangs_is_said_while_it_loads(sparks: SimulatedSparks, ctx: Context) -> None:
+    guard = sparks.guards["spark1"]
+
+    def hang() -> None:
+        guard.is_hung = True
+
+    async with aclosing(up(ctx, request(sparks))) as events:
+        seen, ended = await started(events, Phase.LOADING, hang)
+    (said,) = [at for at, event in enumerate(seen) if isinstance(event, Warned) and "did not answer" in event.message]
+    phases = [event.phase for event in seen[:said] if isinstance(event, PhaseChanged)]
+    assert Phase.READY not in phases, "said while it loads, not after"
+    warning = seen[said]
+    assert isinstance(warning, Warned)
+    assert "may load unguarded" in warning.message
+    assert "kill -CONT" in (warning.hint or "")
+    assert (ended.outcome, ended.guard) == (Outcome.READY, StartGuarding.PARTLY)
+    assert json.loads(json.dumps(plain(ended)))["guard"] == "partly"
+    line, _ = result_line("up", ended, [])
+    assert "its guard was not known to act for all of its start" in line
+    (view,) = await status(ctx, request(sparks).nodes)
+    assert view.answer is GuardAnswer.SILENT
+    assert "a guard is there, and cannot be asked" in guard_lines([view])[0]
+    assert any("is stopped" in line for line in guard_lines([view]))
+    guard.is_hung = False
+
+
+async def test_one_that_goes_on_is_said_too(sparks: SimulatedSparks, ctx: Context) -> None:
+    guard = sparks.guards["spark1"]
+
+    def hang() -> None:
+        guard.is_hung = True
+
+    def go_on(event: Warned) -> None:
+        if "did not answer" in event.message:
+            guard.is_hung = False
+
+    async with aclosing(up(ctx, request(sparks))) as events:
+        seen, ended = await started(events, Phase.LOADING, hang, go_on)
+    warnings = [event.message for event in seen if isinstance(event, Warned)]
+    assert any("answers again, and watches qwen36-vllm" in one for one in warnings), warnings
+    assert ended.guard is StartGuarding.PARTLY
+    assert not guard.watches, "its watch ended with the start"
+
+
+@pytest.mark.parametrize(("guarded", "expected"), [(True, StartGuarding.WHOLE), (False, StartGuarding.OFF)])
+async def test_the_result_tells_how_it_was_guarded(ctx: Context, guarded: bool, expected: StartGuarding) -> None:
+    async with SimulatedSparks(speed=20) as sparks, aclosing(up(ctx, request(sparks, guarded=guarded))) as events:
+        _, ended = await started(events, Phase.LOADING, lambda: None)
+        assert (ended.outcome, ended.guard) == (Outcome.READY, expected)
+        line, _ = result_line("up", ended, [])
+        assert "guard" not in line
+
+
+async def test_a_start_without_a_guard_says_so_at_its_end(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hangs before the start: said before anything is created."""
+    async with SimulatedSparks(speed=20) as sparks:
+        guard = sparks.guards["spark1"]
+        guard.is_running = guard.is_hung = True
+        async with aclosing(up(ctx, request(sparks))) as events:
+            seen, ended = await started(events, Phase.LOADING, lambda: None)
+        kinds = [
+            "created" if isinstance(event, PhaseChanged) and event.phase is Phase.CREATING else "warned"
+            for event in seen
+            if (isinstance(event, Warned) and "starts without one" in event.message)
+            or (isinstance(event, PhaseChanged) and event.phase is Phase.CREATING)
+        ]
+        assert kinds == ["warned", "created"]
+        assert ended.guard is StartGuarding.NONE
+        line, _ = result_line("up", ended, [])
+        assert "no guard watched its start" in line
+        guard.is_hung = False
+
+
+async def test_a_node_that_answers_something_else_has_no_guard_that_is_known(ctx: Context) -> None:
+    """As under ForceCommand: nothing is concluded from an answer that is none."""
+    async with SimulatedSparks(speed=20) as sparks:
+        sparks.guards["spark1"].found = lambda: b"this account is for backups only\n"  # type: ignore[method-assign]
+        (view,) = await status(ctx, request(sparks).nodes)
+        assert view.answer is None
+        assert "no guard runs" not in "\n".join(guard_lines([view]))
+        async with ctx.session(request(sparks).nodes[0]) as session:
+            await session.link.connect()
+            with pytest.raises(NodeError, match="something else"):
+                await receipts.look(session)
+
+
+async def test_a_guard_whose_socket_cannot_be_opened_is_no_absent_one(ctx: Context) -> None:
+    """As with AllowStreamLocalForwarding no: its process is seen, and cannot be asked."""
+    async with SimulatedSparks(speed=20) as sparks:
+        guard: SimGuard = sparks.guards["spark1"]
+        guard.found = lambda: b"@@ own S\n@@ dir /tmp/sparkctl-guard-1000\n@@ socket\n@@ end\n"  # type: ignore[method-assign]
+        (view,) = await status(ctx, request(sparks).nodes)
+        assert view.answer is GuardAnswer.SILENT
+        assert "cannot be opened" in (view.detail or "")
+        assert "AllowStreamLocalForwarding" in (view.hint or "")
+        await asyncio.sleep(0)

@@ -1,0 +1,80 @@
+"""A container that is kept because its log could not be saved is never called gone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.context import Context
+from sparkctl.model.events import Event, Outcome, Released, SwitchStepped
+from sparkctl.model.node import NodeName
+from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.switch import switch
+from sparkctl.operations.up import up
+from sparkctl.present.results import result_line
+from sparkctl.present.sentences import released_line
+from sparkctl.sim import SimulatedSparks
+from tests.sim.test_guard import ctx as ctx
+from tests.sim.test_guard import request
+from tests.sim.test_switch import FAULT, OLD, divided, run
+
+
+@pytest.fixture
+async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
+    async with SimulatedSparks(speed=20) as opened:
+        yield opened
+
+
+def refuse_logs(state: Path) -> Path:
+    """Let no log be saved below a state directory, whoever tries it; return what stands in the way."""
+    state.mkdir(mode=0o700, exist_ok=True)
+    shutil.rmtree(state / "logs", ignore_errors=True)
+    (state / "logs").write_text("no directory")
+    return state / "logs"
+
+
+def said(events: list[Event]) -> str:
+    return "\n".join(released_line(event) for event in events if isinstance(event, Released))
+
+
+@pytest.mark.parametrize("frees", [False, True])
+async def test_down_and_free_end_with_5(sparks: SimulatedSparks, ctx: Context, frees: bool) -> None:
+    await run(up(ctx, request(sparks)))
+    barrier = refuse_logs(ctx.history.directory)
+    asked = DownRequest(None if frees else "qwen36-vllm", request(sparks).nodes, frees=frees)
+    seen, ended = await run(down(ctx, asked))
+    (container,) = sparks.docker["spark1"].containers.values()
+    assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
+    assert f"{container.name} on spark1 was kept" in (ended.message or "")
+    assert "stop it again" in (ended.hint or "")
+    assert "nothing of it is left" not in said(seen)
+    assert f"its container {container.name} was kept" in said(seen)
+    line, _ = result_line("free" if frees else "down", ended, [NodeName("spark1")])
+    assert "was kept" in line
+    barrier.unlink()
+    _, ended = await run(down(ctx, asked))
+    assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0)
+    assert not sparks.docker["spark1"].containers
+
+
+async def test_a_switch_names_what_stayed(tmp_path: Path) -> None:
+    async with divided(tmp_path / "state") as bed:
+        refuse_logs(bed.state)
+        seen, ended = await run(switch(bed.ctx(), bed.request()))
+        assert ended.outcome is Outcome.READY
+        assert "stayed" in (ended.message or "")
+        assert "nothing of it is left" not in said(seen)
+
+
+async def test_so_does_its_way_back(tmp_path: Path) -> None:
+    async with divided(tmp_path / "state") as bed:
+        refuse_logs(bed.state)
+        seen, ended = await run(switch(bed.ctx(), bed.request(FAULT)))
+        proofs = [event.proof or "" for event in seen if isinstance(event, SwitchStepped)]
+        assert f"{OLD} serves again" in (ended.message or "")
+        assert "stayed: the log could not be saved whole" in (ended.message or "")
+        assert not any("nothing of" in one for one in proofs), proofs
+        assert len(bed.all()) == 3, "the old one's two, and the one that stayed"

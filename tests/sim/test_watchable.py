@@ -1,0 +1,98 @@
+"""A start that could not be watched is refused before anything is made; what serves is never called down for that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from sparkctl.model.events import Ended, Outcome, SwitchStepped
+from sparkctl.model.phase import Phase
+from sparkctl.model.switch import SwitchStep
+from sparkctl.operations.status import status
+from sparkctl.operations.switch import switch
+from sparkctl.operations.switch_finish import abort, resume
+from sparkctl.operations.up import up
+from sparkctl.sim import SimulatedSparks
+from tests.sim.test_guard import ctx as ctx
+from tests.sim.test_guard import request
+from tests.sim.test_switch import FAULT, OLD, Bed, divided, run, steps
+
+
+def forward(sparks: SimulatedSparks, *, allowed: bool) -> None:
+    """Let each sshd forward TCP connections, or not any more: as after a change of its configuration."""
+    for sshd in sparks.sshd.values():
+        sshd.forwards_tcp = allowed
+
+
+@pytest.fixture(autouse=True)
+def _own_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
+    async with SimulatedSparks(speed=20) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncGenerator[Bed, None]:
+    async with divided(tmp_path / "state") as made:
+        yield made
+
+
+@pytest.mark.parametrize("more", [{}, {"detach": True}, {"dry_run": True}])
+async def test_a_start_without_a_way_to_its_port_makes_no_container(sparks, ctx, more) -> None:  # type: ignore[no-untyped-def]
+    forward(sparks, allowed=False)
+    _, ended = await run(up(ctx, request(sparks, **more)))
+    assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
+    assert "does not forward TCP connections to 127.0.0.1:" in (ended.message or "")
+    assert "AllowTcpForwarding yes" in (ended.hint or "")
+    assert "PermitOpen" in (ended.hint or "")
+    assert not sparks.docker["spark1"].containers
+
+
+async def test_what_runs_already_is_asked_in_a_session(sparks, ctx) -> None:  # type: ignore[no-untyped-def]
+    _, ended = await run(up(ctx, request(sparks)))
+    assert ended.exit_code == 0
+    forward(sparks, allowed=False)
+    _, ended = await run(up(ctx, request(sparks)))
+    assert ended.exit_code == 0, ended
+    assert "already runs" in (ended.message or "")
+    (view,) = await status(ctx, request(sparks).nodes)
+    assert [one.phase for one in view.instances] == [Phase.READY]
+
+
+async def test_a_switch_finds_it_while_the_old_one_serves(bed: Bed) -> None:
+    forward(bed.sparks, allowed=False)
+    seen, ended = await run(switch(bed.ctx(), bed.request()))
+    assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
+    assert "AllowTcpForwarding yes" in (ended.hint or "")
+    assert steps(seen) == [SwitchStep.CHECKING]
+    assert bed.is_old()
+    assert bed.journals == [None, None]
+
+
+@pytest.mark.parametrize("verb", [resume, abort])
+async def test_the_way_back_ends_where_the_old_one_serves(bed: Bed, verb) -> None:  # type: ignore[no-untyped-def]
+    """sshd's configuration changed in the middle of a switch: the old one serves again, and the journal does not stay."""
+    restored = False
+    async with aclosing(switch(bed.ctx(), bed.request(FAULT))) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepped) and event.step is SwitchStep.UNDOING and event.proof is not None:
+                restored = True
+                forward(bed.sparks, allowed=False)
+                for sshd in bed.sparks.sshd.values():
+                    sshd.cut()
+                break
+    assert restored
+    assert any(bed.journals)
+    _, ended = await run(verb(bed.ctx(), bed.finish()))
+    assert isinstance(ended, Ended)
+    assert ended.exit_code == 0, ended
+    assert f"{OLD} serves again" in (ended.message or "")
+    assert bed.is_old()
+    assert bed.journals == [None, None]
