@@ -47,7 +47,7 @@ def read(data: dict[str, Any], ledger: Ledger, service: str | None, defined: Map
             ledger.unsupported(f"services.{other}", f"one service is read; --service {other} reads this one")
     for key, value in data.items():
         if key == "x-sparkctl":
-            draft.beside = plain.text(value)
+            draft.beside, draft.beside_key = plain.text(value) or "", key
         elif key not in _TOP and not plain.is_empty(value):
             ledger.kept(key, plain.data(value), "not part of the service")
         elif key in ("configs", "secrets") and not plain.is_empty(value):

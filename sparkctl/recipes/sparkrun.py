@@ -156,7 +156,7 @@ def _nodes(recipe: Recipe, defined: Mapping[str, str]) -> None:
 def _hook(recipe: Recipe, key: str, value: object) -> None:
     if plain.is_empty(value):
         recipe.ledger.mapped(key, "nothing: it is empty")
-    elif recipe.ledger.permits(key, "it runs commands of the recipe's author"):
+    elif recipe.ledger.permits(key, "hooks", "it runs commands of the recipe's author"):
         recipe.keep(key, "sparkctl runs no hooks: what they do has to be in the image")
 
 
@@ -172,8 +172,8 @@ def _metadata(recipe: Recipe, key: str, value: object) -> None:
     if plain.text(rest.get("description")) and rest["description"] == recipe.draft.title:
         recipe.ledger.mapped("metadata.description", "title")
         del rest["description"]
-    if isinstance(beside := rest.pop("sparkctl", None), str):
-        recipe.draft.beside = beside
+    if "sparkctl" in rest:
+        recipe.draft.beside, recipe.draft.beside_key = plain.text(rest.pop("sparkctl")) or "", f"{key}.sparkctl"
     if rest:
         recipe.ledger.kept("metadata", plain.data(rest), "what the author says of it")
 
