@@ -65,8 +65,8 @@ def _said(values: dict[str, Any]) -> dict[str, Any]:
 _OF_RECIPES = ("mounts", "env", "env_file", "placeholders", "unsaid")  # only a sparkrun recipe has no word for these
 
 
-def read(draft: Draft, place: str) -> dict[str, Any] | None:
-    """Return the fields that stand beside a source, None where nothing does. ``place``: file and line, for what is wrong.
+def read(draft: Draft) -> dict[str, Any] | None:
+    """Return the fields that stand beside a source, None where nothing does.
 
     The ledger is told of every field: what is of another type than an export writes is left out. Nothing here is believed to
     be the operator's own: anybody can write it.
@@ -79,18 +79,13 @@ def read(draft: Draft, place: str) -> dict[str, Any] | None:
         said = str(error)
     if not isinstance(said, dict):
         why = said if isinstance(said, str) else "it is no map"
-        draft.ledger.unsupported(
-            f"{draft.beside_key}:", f"{place}: what an export of sparkctl wrote cannot be read: {why}"
-        )
+        draft.ledger.malformed(draft.beside_key, f"what an export of sparkctl wrote cannot be read: {why}")
+        return None
+    if not _TEXT.holds(said.get("engine")):
+        draft.ledger.malformed(draft.beside_key, "engine has to be a text, and without it the rest counts for nothing")
         return None
     form = {key: rule for key, rule in _FIELDS.items() if draft.kind is Kind.SPARKRUN or key not in _OF_RECIPES}
-    found = _checked(said, form, "", draft, place)
-    if "engine" not in found:
-        draft.ledger.unsupported(
-            f"{draft.beside_key}: engine", f"{place}: it is missing, and what stands there counts for nothing"
-        )
-        return None
-    return found
+    return _checked(said, form, "", draft)
 
 
 class _Wanted:
@@ -163,18 +158,19 @@ _FIELDS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _checked(said: dict[str, Any], form: dict[str, Any], above: str, draft: Draft, place: str) -> dict[str, Any]:
+def _checked(said: dict[str, Any], form: dict[str, Any], above: str, draft: Draft) -> dict[str, Any]:
     """Return the fields that are what an export writes."""
     found: dict[str, Any] = {}
+    place = draft.ledger.locate(draft.beside_key)
     for name, value in said.items():
         field, rule = f"{above}{name}"[:80], form.get(name)
         key = f"{draft.beside_key}: {field}"
         if value is None and name != "guard":
             continue
         if rule is None:
-            draft.ledger.unsupported(key, f"{place}: {draft.kind.value} exports of sparkctl write no such field")
+            draft.ledger.unsupported(key, f"{place}: exports of sparkctl as {draft.kind.value} write no such field")
         elif isinstance(rule, dict) and isinstance(value, dict):
-            found[name] = _checked(value, rule, f"{field}.", draft, place)
+            found[name] = _checked(value, rule, f"{field}.", draft)
         elif isinstance(rule, dict) or not rule.holds(value):
             words = "a map" if isinstance(rule, dict) else rule.words
             draft.ledger.unsupported(key, f"{place}: {field} must be {words}")

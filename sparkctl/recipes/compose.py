@@ -90,6 +90,7 @@ class _Reader:
 
     def take(self, body: dict[str, Any]) -> None:
         for key, value in body.items():
+            before = len(self.ledger.accounts)
             if plain.is_empty(value) and key not in ("command", "entrypoint"):
                 self.ledger.mapped(key, "nothing: it is empty")
             elif key in _RULES:
@@ -100,6 +101,8 @@ class _Reader:
                 self.ledger.kept(key, plain.data(value), "an extension of somebody's own")
             else:
                 self.ledger.kept(key, plain.data(value), "a profile has no such field")
+            if len(self.ledger.accounts) == before:
+                self.ledger.malformed(key, f"{key} cannot be {plain.kind(value)}")
 
     def text(self, value: object) -> str:
         """Return a scalar in a profile's notation: ``${NAME}`` is the environment's, ``$$`` a dollar sign."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -44,6 +44,7 @@ class Ledger:
 
     def __init__(self, *, allow: bool | Collection[str] = False) -> None:
         """``allow``: the names of what may come in although it is not known to be harmless, True for all of it."""
+        self.locate: Callable[[str], str] = lambda key: key  # file and line of a key
         self._allow = frozenset(("all",) if allow is True else allow or ())
         self.accounts: list[Account] = []
         self._noted: set[Account] = set()
@@ -70,6 +71,10 @@ class Ledger:
     def unsupported(self, key: str, why: str) -> None:
         """Note that a key is left out."""
         self._note(Account(key, Fate.UNSUPPORTED, None, why))
+
+    def malformed(self, key: str, why: str) -> None:
+        """Note that a key is left out because it is of another kind than its field, with the place where it stands."""
+        self.unsupported(key, f"{self.locate(key)}: {why}")
 
     def allows(self, name: str, value: str = "") -> bool:
         """Tell whether the operator takes what goes by this name, or this value of it."""

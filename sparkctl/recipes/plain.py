@@ -73,6 +73,15 @@ def data(value: object) -> object:
     return text(value) or str(value)
 
 
+def kind(value: object) -> str:
+    """Return in words what kind of thing it is."""
+    if isinstance(value, dict):
+        return "a map"
+    if isinstance(value, list | tuple):
+        return "a list of such things"
+    return f"`{(text(value) or str(value))[:40]}`"
+
+
 def is_empty(value: object) -> bool:
     """Tell whether a key says nothing: null, an empty text, list or map."""
     return value is None or value == "" or value == [] or value == {}

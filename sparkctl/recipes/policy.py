@@ -413,7 +413,7 @@ def is_listed_variable(name: str) -> bool:
     if is_secret_name(upper):
         return False
     last = re.sub(r"_?[0-9]+$", "", upper).rpartition("_")[2]
-    is_address = upper.endswith(("API_URL", "BASE_URL", "_ENDPOINT"))
+    is_address = re.search(r"(^|_)(API_URL|BASE_URL|ENDPOINT)$", upper) is not None
     return is_address or _ENGINE_SETTINGS.fullmatch(upper) is not None or last in _SETTINGS
 
 

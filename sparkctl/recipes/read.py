@@ -44,6 +44,7 @@ def read_text(text: str, origin: str, wishes: Wishes) -> Imported:
     if not text.strip():
         raise InvalidInput(f"{origin}: there is nothing in it")
     ledger = Ledger(allow=wishes.allow)
+    ledger.locate = lambda key: _place(text, origin, key)
     suffix = PurePath(origin).suffix.lower()
     if suffix not in (".yaml", ".yml") and systemd.is_unit(text):
         draft = systemd.read(text, ledger, wishes.defined)
@@ -52,7 +53,7 @@ def read_text(text: str, origin: str, wishes: Wishes) -> Imported:
     else:
         draft = _yaml(text, origin, ledger, wishes)
     draft.source = draft.source or _source(draft, origin)
-    fields = beside.read(draft, _place(text, origin, draft.beside_key))
+    fields = beside.read(draft)
     if fields is None:
         found = finish(draft, wishes.engines, wishes.name or _stem(draft, origin))
     else:
@@ -72,9 +73,10 @@ def read_run(run: DockerRun, node: str, wishes: Wishes, beyond: Sequence[tuple[s
 
 
 def _place(text: str, origin: str, key: str) -> str:
-    """Return file and line of a key that stands once in a text."""
-    line = next((at for at, line in enumerate(text.splitlines(), 1) if key.rpartition(".")[2] in line), None)
-    return origin if line is None else f"{origin}:{line}"
+    """Return file and line of the first key of that name (the last word of a dotted one)."""
+    name = key if key.startswith("#") else re.split(r"[.: ]", key.strip())[-1]
+    found = re.search(rf"""(?:^|[\s{{,"'-]){re.escape(name)}["']?\s*:""", text, re.MULTILINE)
+    return origin if found is None else f"{origin}:{text.count(chr(10), 0, found.end()) + 1}"
 
 
 def _yaml(text: str, origin: str, ledger: Ledger, wishes: Wishes) -> Draft:

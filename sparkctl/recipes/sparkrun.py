@@ -62,6 +62,7 @@ def read(data: dict[str, Any], ledger: Ledger, defined: Mapping[str, str], looku
     draft.title = plain.text(data.get("description")) or plain.text(metadata.get("description"))
     _launch(recipe, defined)
     for key, value in data.items():
+        before = len(ledger.accounts)
         if key in _RULES:
             _RULES[key](recipe, key, value)
         elif key in _HOOKS:
@@ -72,6 +73,10 @@ def read(data: dict[str, Any], ledger: Ledger, defined: Mapping[str, str], looku
             ledger.mapped(key, "nothing: how the recipe is read")
         elif key not in _TAKEN:
             recipe.keep(key, "no key of sparkrun's recipes")
+        if len(ledger.accounts) == before and (
+            key in _RULES or (key in ("env", "defaults") and not isinstance(value, dict))
+        ):
+            ledger.malformed(key, f"{key} cannot be {plain.kind(value)}")
     recipe.take_cache()
     draft.ipc, draft.network = draft.ipc or "host", draft.network or "host"
     draft.shm_size, draft.gpus = draft.shm_size or "10.24gb", draft.gpus or "all"
