@@ -156,6 +156,9 @@ class _Reader:
     def environment(self, key: str, value: object) -> None:
         for name, one in plain.mapping(value).items():
             told = plain.text(one)
+            if told is None and one is not None:
+                self.ledger.malformed(f"{key}.{name}", f"a variable cannot be {plain.kind(one)}")
+                continue
             self.apply("env", name if told is None else f"{name}={self.text(told)}", f"{key}.{name}")
 
     def volumes(self, key: str, value: object) -> None:
