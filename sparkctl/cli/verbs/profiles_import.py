@@ -27,34 +27,28 @@ class _Pasted(click.Command):
 
 
 def _with_allow_values(args: list[str]) -> list[str]:
-    """Return the words with ``--allow NAME`` as one: without a name it takes all, and what follows may be the source."""
-    from sparkctl.recipes.policy import ALL, allow_name
+    """Return the words with each ``--allow NAME`` as one: without a name it takes all, and what follows may be the source."""
+    from sparkctl.recipes.policy import ALL
 
     found: list[str] = []
-    rest = iter(args)
-    for word in rest:
-        if word == "--" or word in _PROGRAMS:
-            return [*found, word, *rest]
-        if word != "--allow":
-            found.append(word)
-            continue
-        following = next(rest, None)
-        if (
-            following is not None
-            and _may_be_name(following)
-            and (allow_name(following.partition("=")[0]) or not Path(following).exists())
-        ):
-            found.append(f"--allow={following}")
-        else:
-            found += [f"--allow={ALL}", *([] if following is None else [following])]
-            if following in ("--", *_PROGRAMS):
-                return [*found, *rest]
-    return found
+    at = 0
+    while at < len(args) and args[at] != "--" and args[at] not in _PROGRAMS:
+        word, following = args[at], args[at + 1] if at + 1 < len(args) else None
+        at += 1
+        if word == "--allow" and following is not None and _is_allow_name(following):
+            word, at = f"--allow={following}", at + 1
+        found.append(f"--allow={ALL}" if word == "--allow" else word)
+    return [*found, *args[at:]]
 
 
-def _may_be_name(word: str) -> bool:
-    """Tell a name of `--allow` from a flag, a line, a dash for stdin and a file's path."""
-    return re.fullmatch(r"[A-Za-z][A-Za-z_-]*(=.*)?", word) is not None and word not in _PROGRAMS
+def _is_allow_name(word: str) -> bool:
+    """Tell a name of `--allow`, a misspelled one too, from a flag, a line, a dash for stdin and a file's path."""
+    from sparkctl.recipes.policy import allow_name
+
+    if word.startswith("-") or word in _PROGRAMS:
+        return False
+    looks_so = re.fullmatch(r"[A-Za-z][A-Za-z_-]*(=.*)?", word) is not None
+    return allow_name(word.partition("=")[0]) is not None or (looks_so and not Path(word).exists())
 
 
 @click.command("import", cls=_Pasted, short_help="Make a profile of a docker run line, a recipe or a container.")
