@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 
 from sparkctl.core.planning import container_name, usual_network, wanted
+from sparkctl.core.profile_masked import own_secrets
+from sparkctl.core.scrub import Scrubber
 from sparkctl.engines.base import Engine
 from sparkctl.model.profile import ArgValue, JsonText, Profile
+from sparkctl.model.secrets import redact_word
 from sparkctl.model.text import clean
 from sparkctl.recipes import secrecy
 from sparkctl.recipes.beside import beside
@@ -40,9 +44,26 @@ def portable(profile: Profile, engine: Engine) -> Portable:
     secrecy.env(draft)
     args = secrecy.flags(draft, list(profile.args))
     command = profile.command and secrecy.words(draft, profile.command)
-    box = profile.container
+    box, own = profile.container, own_secrets(profile)
+    scrub = Scrubber(own)
+    shown_box = replace(
+        box,
+        options=tuple((name, redact_word(value, own)) for name, value in box.options),
+        entrypoint=None if box.entrypoint is None else redact_word(box.entrypoint, own),
+    )
+    mounts = tuple(redact_word(mount, own) for mount in profile.mounts)
+    if (shown_box, mounts) != (box, profile.mounts):
+        draft.ledger.remark(
+            "What looked like a secret among the container's options and mounts is masked: write it again there."
+        )
     told = replace(
         profile,
+        title=None if profile.title is None else scrub.text(profile.title),
+        notes=None if profile.notes is None else scrub.text(profile.notes),
+        source=None if profile.source is None else scrub.text(profile.source),
+        extra=tuple((key, _without_secrets(key, kept)) for key, kept in profile.extra),
+        container=shown_box,
+        mounts=mounts,
         args=tuple((key, _noted(value)) for key, value in args),
         command=None if command is None else tuple(literal(word) for word in command),
         model=replace(
@@ -51,17 +72,25 @@ def portable(profile: Profile, engine: Engine) -> Portable:
             served_name=None if profile.model.served_name is None else literal(profile.model.served_name),
         ),
     )
+    # Words are in a profile's notation; what is written beside them is text as it stands.
+    plain = replace(told, args=tuple(args), command=command, model=profile.model)
     return Portable(
-        profile=profile, title=_line(profile.title), name=container_name(profile),
+        profile=plain, title=_line(told.title), name=container_name(profile),
         words=engine.argv(told), gpus=wanted(box.gpus, engine.defaults.gpus),
         network=box.network or usual_network(profile.port or engine.defaults.port, box.options), env=tuple(draft.env.items()),
-        beside=beside(profile), remarks=tuple(remark.text for remark in draft.ledger.remarks),
+        beside=beside(plain), remarks=tuple(remark.text for remark in draft.ledger.remarks),
     )  # fmt: skip
 
 
 def _line(text: str | None) -> str | None:
     """Return a text as one line: a second one behind a comment's sign would be read as more than words."""
     return None if text is None else " ".join(clean(text).split()) or None
+
+
+def _without_secrets(key: str, kept: JsonText) -> JsonText:
+    value = json.loads(kept.text)
+    found = secrecy.data(value, key)
+    return kept if found == value else JsonText(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
 
 
 def _noted(value: ArgValue) -> ArgValue:

@@ -10,6 +10,7 @@ import re
 
 from sparkctl.core.faults import quoted
 from sparkctl.model.docker_options import DOCKER_OPTIONS, ELSEWHERE, VALUES, OptionKind
+from sparkctl.model.node_paths import misleading_part
 from sparkctl.model.suggest import did_you_mean
 from sparkctl.model.units import MIB, parse_duration, parse_size
 
@@ -148,11 +149,19 @@ def mount(text: str) -> str:
     source, target = parts[0], parts[1]
     if not target.startswith("/"):
         raise ValueError(f"{quoted(text)}: the target is a path in the container and begins with /")
+    _refuse_misleading(text, source, target)
     if source.startswith(("/", "~/")) or source == "~":
         return text
     if "/" in source or source.startswith((".", "~")) or not CONTAINER_NAME.fullmatch(source):
         raise ValueError(f"{quoted(text)}: the source is a path on the node: begin it with / or ~/ (or name a volume)")
     return text
+
+
+def _refuse_misleading(text: str, *paths: str) -> None:
+    """Refuse paths that lead elsewhere than they read."""
+    for path in paths:
+        if (part := misleading_part(path)) is not None:
+            raise ValueError(f"{quoted(text)}: write the path that is meant, without `{part}` in it")
 
 
 def version(text: str) -> str:
@@ -182,6 +191,8 @@ def device(text: str) -> str:
     """A device's path on the node, or its CDI name."""
     if not text.startswith("/") and not _CDI.fullmatch(text):
         raise ValueError(f"{quoted(text)} is not a device; write for example /dev/infiniband")
+    if text.startswith("/"):
+        _refuse_misleading(text, *text.split(":"))
     return text
 
 

@@ -26,6 +26,8 @@ def own_secrets(profile: Profile) -> frozenset[str]:
     literal = [(name, VARIABLE.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
     for key, value in profile.args:
         literal += [(key, VARIABLE.sub("", text)) for text in _texts(value)]
+        literal += [(key, default) for text in _texts(value) for default in _defaults(text)]
+    literal += [(name, default) for name, value in profile.env for default in _defaults(value)]
     literal += [(key, kept.text) for key, kept in profile.extra]
     return secret_values(literal) | secret_arguments(profile.command or ()) | findable(engine_secrets(profile, {}))
 
@@ -65,6 +67,10 @@ def masked_yaml(profile: Profile) -> str:
         extra=(),  # kept for nothing but to be written back; what it holds is not known here
     )
     return scrub.text(profile_yaml(masked))
+
+
+def _defaults(text: str) -> tuple[str, ...]:
+    return tuple(match["default"] for match in VARIABLE.finditer(text) if match["default"])
 
 
 def _texts(value: ArgValue) -> tuple[str, ...]:

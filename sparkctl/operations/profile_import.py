@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os.path
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -32,12 +33,14 @@ _LARGEST = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for. ``define``: ``NAME=VALUE`` texts."""
+    """What is asked for. ``define``: ``NAME=VALUE`` texts. ``allow``: names of what is taken although it may be dangerous, as
+    `policy.allowed_names` gives them; True: all. ``directory``: where the profile will lie, None where that is not known."""
 
     name: str | None = None
     service: str | None = None
-    allow: bool = False
+    allow: bool | frozenset[str] = False
     define: tuple[str, ...] = ()
+    directory: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def from_source(source: str, request: Request) -> Written:
         )
     path = Path(source).expanduser() if "\n" not in source and len(source) < 4096 else None
     if path is not None and os.path.lexists(path):  # where it is no file, reading it says what it is
-        return checked(read_text(_file(path), str(path), _wishes(request, path.parent)))
+        return checked(read_text(_file(path), str(path), _wishes(request, path.parent, has_file=path.is_file())))
     if path is not None and " " not in source.strip():
         raise InvalidInput(
             f"{source}: there is no such file", "a docker run line goes in quotes, or - reads it from stdin"
@@ -93,7 +96,12 @@ async def from_container(ctx: Context, node: Node, name: str, request: Request) 
 def checked(imported: Imported) -> Written:
     """Write the profile down and read it as `profiles check` does. Raises `InvalidFile` with every fault."""
     text = profile_yaml(imported.profile, imported.comments)
-    tree = parse_yaml(text.encode(), f"{imported.profile.name}.yaml (as imported)").root
+    name = f"{imported.profile.name}.yaml (as imported)"
+    try:
+        tree = parse_yaml(text.encode(), name).root
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        raise InvalidInput(f"{name}:{line}: half of a character stands there, which no file can hold") from error
     if faults := token_faults(tree):
         raise InvalidFile(faults)
     profile = build(tree, Path(f"{imported.profile.name}.yaml"), shipped=False)
@@ -134,11 +142,18 @@ def _file(path: Path) -> str:
     return raw.decode("utf-8-sig", "replace")
 
 
-def _wishes(request: Request, directory: Path) -> Wishes:
+def _wishes(request: Request, directory: Path, *, has_file: bool = False) -> Wishes:
+    """``has_file``: the source is a file of ``directory``; a text that is pasted has nothing beside it but what it includes."""
+    near = _Beside(directory)
+    stays = has_file and (request.directory is None or _is_same(request.directory, directory))
     return Wishes(
         engines=engine_names(), name=request.name, service=request.service, allow=request.allow,
-        defined=_defined(request.define), lookup=_Beside(directory).text,
+        defined=_defined(request.define), lookup=near.text, is_beside=near.has if stays else lambda _: False,
     )  # fmt: skip
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
 
 
 def _defined(texts: tuple[str, ...]) -> Mapping[str, str]:
@@ -165,13 +180,29 @@ class _Beside:
         root = self._registry()
         for directory in filter(None, (self.directory, root)):
             for suffix in ("", ".yaml", ".yml"):
-                if (path := directory / f"{name}{suffix}").is_file():
+                if (path := directory / f"{name}{suffix}").is_file() and _is_within(path, directory):
                     return _file(path)
-        found = sorted(root.rglob(f"{Path(name).name}.y*ml"))[:1] if root is not None else []
+        if root is None:
+            return None
+        found = sorted(one for one in root.rglob(f"{glob.escape(Path(name).name)}.y*ml") if _is_within(one, root))[:1]
         return _file(found[0]) if found else None
+
+    def has(self, name: str) -> bool:
+        """Tell whether a file of this name lies in the directory itself, and is no link to one elsewhere."""
+        path = self.directory / name
+        return "/" not in name and path.is_file() and _is_within(path, self.directory)
 
     def _registry(self) -> Path | None:
         for directory in (self.directory, *self.directory.absolute().parents[:6]):
             if (directory / ".sparkrun" / "registry.yaml").is_file():
                 return directory
         return None
+
+
+def _is_within(path: Path, directory: Path) -> bool:
+    """Tell whether a file lies below a directory, links followed; what the kernel shows as files is in no directory."""
+    try:
+        real, base = path.resolve(strict=True), directory.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return False
+    return real.is_relative_to(base) and real.parts[1:2] not in (("proc",), ("sys",), ("dev",))

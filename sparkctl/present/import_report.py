@@ -13,7 +13,7 @@ from sparkctl.recipes.ledger import Account, Fate
 _WORDS = {Fate.KEPT: "kept", Fate.UNSUPPORTED: "left out", Fate.WITHHELD: "withheld"}
 
 
-def report_lines(imported: Imported, allows: str = " (--allow takes them)") -> list[str]:
+def report_lines(imported: Imported, allows: str = " (--allow takes all of it)") -> list[str]:
     """Return how many keys went where, each one that is not in a field of the profile, and what should be known.
 
     ``allows``: how what is withheld is taken all the same.
@@ -26,7 +26,7 @@ def report_lines(imported: Imported, allows: str = " (--allow takes them)") -> l
     parts += [f"{counts[Fate.WITHHELD]} withheld{allows}"] if counts[Fate.WITHHELD] else []
     lines = [f"{_shown(imported.profile.name)} from {imported.kind.value}: {', '.join(parts)}"]
     for fate in (Fate.WITHHELD, Fate.UNSUPPORTED, Fate.KEPT):
-        lines += [f"  {_WORDS[fate]:9} {_told(account)}" for account in ledger.of(fate)]
+        lines += [f"  {_WORDS[fate]:9} {_told(account, bool(allows))}" for account in ledger.of(fate)]
     lines += [f"  note      {_shown(remark.text)}" for remark in ledger.remarks]
     return lines
 
@@ -44,16 +44,20 @@ def report_document(
         "mapped": [{"key": _shown(one.key), "to": one.to} for one in ledger.of(Fate.MAPPED)],
         "kept": [{"key": _shown(one.key), "to": one.to, "why": _or_none(one.why)} for one in ledger.of(Fate.KEPT)],
         "unsupported": [{"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.of(Fate.UNSUPPORTED)],
-        "withheld": [{"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.of(Fate.WITHHELD)],
+        "withheld": [
+            {"key": _shown(one.key), "why": _or_none(one.why), "allow": one.allow} for one in ledger.of(Fate.WITHHELD)
+        ],
         "notes": [_shown(remark.text) for remark in ledger.remarks],
         "cautions": [{"message": _shown(one.message), "set": _or_none(one.setting)} for one in cautions],
         "profile": text,
     }
 
 
-def _told(account: Account) -> str:
+def _told(account: Account, names_allow: bool) -> str:
     to = f" → {account.to}" if account.to else ""
-    return _shown(f"{account.key}{to}{f': {account.why}' if account.why else ''}")
+    allow = f" (--allow {account.allow})" if account.allow and names_allow else ""
+    # Each by itself: a reason behind a variable's name is not its value.
+    return f"{_shown(account.key)}{to}{f': {_shown(account.why)}' if account.why else ''}{allow}"
 
 
 def _shown(text: str) -> str:

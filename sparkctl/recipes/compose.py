@@ -47,7 +47,7 @@ def read(data: dict[str, Any], ledger: Ledger, service: str | None, defined: Map
             ledger.unsupported(f"services.{other}", f"one service is read; --service {other} reads this one")
     for key, value in data.items():
         if key == "x-sparkctl":
-            draft.beside = plain.text(value)
+            draft.beside, draft.beside_key = plain.text(value) or "", key
         elif key not in _TOP and not plain.is_empty(value):
             ledger.kept(key, plain.data(value), "not part of the service")
         elif key in ("configs", "secrets") and not plain.is_empty(value):
@@ -90,6 +90,7 @@ class _Reader:
 
     def take(self, body: dict[str, Any]) -> None:
         for key, value in body.items():
+            before = len(self.ledger.accounts)
             if plain.is_empty(value) and key not in ("command", "entrypoint"):
                 self.ledger.mapped(key, "nothing: it is empty")
             elif key in _RULES:
@@ -100,6 +101,8 @@ class _Reader:
                 self.ledger.kept(key, plain.data(value), "an extension of somebody's own")
             else:
                 self.ledger.kept(key, plain.data(value), "a profile has no such field")
+            if len(self.ledger.accounts) == before:
+                self.ledger.malformed(key, f"{key} cannot be {plain.kind(value)}")
 
     def text(self, value: object) -> str:
         """Return a scalar in a profile's notation: ``${NAME}`` is the environment's, ``$$`` a dollar sign."""
@@ -153,6 +156,9 @@ class _Reader:
     def environment(self, key: str, value: object) -> None:
         for name, one in plain.mapping(value).items():
             told = plain.text(one)
+            if told is None and one is not None:
+                self.ledger.malformed(f"{key}.{name}", f"a variable cannot be {plain.kind(one)}")
+                continue
             self.apply("env", name if told is None else f"{name}={self.text(told)}", f"{key}.{name}")
 
     def volumes(self, key: str, value: object) -> None:

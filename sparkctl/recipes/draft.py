@@ -62,6 +62,7 @@ class Draft:
     source: str | None = None
     engine: str | None = None  # known for certain
     beside: str | None = None  # what an export of ours put beside the form, as JSON
+    beside_key: str = "# sparkctl"  # under which key of the form
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ import re
 from collections.abc import Sequence
 
 from sparkctl.errors import InvalidInput
+from sparkctl.model.command import script_at
 from sparkctl.model.plan import Timeouts
 from sparkctl.model.profile import ArgValue, ContainerOptions, JsonText, Model, Profile, StartRules
 from sparkctl.recipes import launch, naming, options, secrecy
 from sparkctl.recipes.draft import Draft, Imported, Kind
 from sparkctl.recipes.launch import Launch
 from sparkctl.recipes.references import has_references, literal, settled
-from sparkctl.recipes.script import as_script, shell_text, unwrapped
+from sparkctl.recipes.script import as_script, unwrapped
 
 _PARALLEL = (
     ("tensor-parallel-size", "tp", "tp-size"),
@@ -129,15 +130,15 @@ def _launched(draft: Draft, engines: Sequence[str]) -> Launch:
 def _kept_script(words: list[str], draft: Draft) -> Launch | None:
     """Read a shell that has an entry point before it, or flags behind its script; those are the script's own."""
     for start in (0, 1):
-        heads = [settled(word) for word in words[start:]]
-        text = shell_text([head if head is not None else "" for head in heads])
-        if text is None:
+        heads = [settled(word) or "" for word in words[start:]]
+        at = script_at(heads)
+        if at is None:
             continue
-        end = start + heads.index(text) + 1
+        end = start + at + 1
         flags = launch.flags_of(words[end:])
         if flags is None or any(has_references(word) for word in words[:end]):
-            return None
-        found = launch.of_script(text, tuple(settled(word) or "" for word in words[:end]), draft.engine_hint)
+            return None  # its text depends on the operator's environment
+        found = launch.of_script(heads[at], tuple(settled(word) or "" for word in words[:end]), draft.engine_hint)
         found.engine, found.flags = draft.engine or found.engine, flags
         _note_script(draft)
         return found

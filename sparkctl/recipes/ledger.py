@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,12 +18,17 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One key as the source names it (``defaults.port``, ``--gpus``). ``to``: the profile's field, where there is one."""
+    """One key as the source names it (``defaults.port``, ``--gpus``). ``to``: the profile's field, where there is one.
+
+    ``value``: which of the field's values it is, where it has several; ``allow``: what `--allow` calls it where it is withheld.
+    """
 
     key: str
     fate: Fate
     to: str | None = None
     why: str | None = None
+    value: str | None = None
+    allow: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +42,23 @@ class Remark:
 class Ledger:
     """Collects accounts, what is kept, and remarks, in the order of the source."""
 
-    def __init__(self, *, allow: bool = False) -> None:
-        self.allow = allow
+    def __init__(self, *, allow: bool | Collection[str] = False) -> None:
+        """``allow``: the names of what may come in although it is not known to be harmless, True for all of it."""
+        self.locate: Callable[[str], str] = lambda key: key  # file and line of a key
+        self._allow = frozenset(("all",) if allow is True else allow or ())
         self.accounts: list[Account] = []
+        self._noted: set[Account] = set()
+        self._places: dict[tuple[str, str | None], list[int]] = {}  # of what is mapped: field and value to accounts
         self.remarks: list[Remark] = []
         self.extra: dict[str, object] = {}
 
-    def mapped(self, key: str, to: str) -> None:
-        """Note that a key stands in the profile."""
-        self._note(Account(key, Fate.MAPPED, to))
+    def mapped(self, key: str, to: str, value: str | None = None) -> None:
+        """Note that a key stands in the profile, as this value of its field."""
+        self._note(Account(key, Fate.MAPPED, to, value=value))
+
+    def has(self, to: str, value: str | None = None) -> bool:
+        """Tell whether some key is noted to stand in this field, as this value of it where the field has several."""
+        return (to, value) in self._places or (to, None) in self._places
 
     def kept(self, key: str, value: object, why: str | None = None, name: str | None = None) -> None:
         """Keep a value under ``extra:``, by the last part of its key unless ``name`` says otherwise."""
@@ -58,11 +72,28 @@ class Ledger:
         """Note that a key is left out."""
         self._note(Account(key, Fate.UNSUPPORTED, None, why))
 
-    def permits(self, key: str, why: str) -> bool:
-        """Tell whether something dangerous may be imported; where not, it is noted as withheld."""
-        if not self.allow:
-            self._note(Account(key, Fate.WITHHELD, None, why))
-        return self.allow
+    def malformed(self, key: str, why: str) -> None:
+        """Note that a key is left out because it is of another kind than its field, with the place where it stands."""
+        self.unsupported(key, f"{self.locate(key)}: {why}")
+
+    def allows(self, name: str, value: str = "") -> bool:
+        """Tell whether the operator takes what goes by this name, or this value of it."""
+        return not self._allow.isdisjoint(("all", name, f"{name}={value}", f"{name}={value.partition(':')[0]}"))
+
+    def permits(self, key: str, name: str, why: str) -> bool:
+        """Tell whether something dangerous that no field of a profile holds may be kept; where not, it is noted as withheld."""
+        if not self.allows(name):
+            self._note(Account(key, Fate.WITHHELD, None, why, allow=name))
+            return False
+        return True
+
+    def withhold(self, to: str, value: str, name: str, why: str) -> None:
+        """Note that what stands in a field is taken out of it again."""
+        places = [at for key in {(to, value), (to, None)} for at in self._places.pop(key, ())]
+        for at in places:
+            self.accounts[at] = Account(self.accounts[at].key, Fate.WITHHELD, None, why, allow=name)
+        if not places:
+            self._note(Account(f"{to} {value}".strip(), Fate.WITHHELD, None, why, allow=name))
 
     def remark(self, text: str, path: str | None = None) -> None:
         """Note what the operator should know."""
@@ -75,5 +106,9 @@ class Ledger:
         return tuple(account for account in self.accounts if account.fate is fate)
 
     def _note(self, account: Account) -> None:
-        if account not in self.accounts:
-            self.accounts.append(account)
+        if account in self._noted:
+            return
+        self._noted.add(account)
+        if account.fate is Fate.MAPPED and account.to is not None:
+            self._places.setdefault((account.to, account.value), []).append(len(self.accounts))
+        self.accounts.append(account)

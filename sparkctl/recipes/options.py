@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from sparkctl.model.docker_options import BARE, DOCKER_OPTIONS, ELSEWHERE, VALUES, OptionKind
 from sparkctl.model.units import parse_duration, parse_size
-from sparkctl.recipes import policy
 from sparkctl.recipes.draft import Draft
 from sparkctl.recipes.references import is_name, reference, settled
 
@@ -66,13 +65,11 @@ def _option(draft: Draft, flag: str, text: str, key: str) -> None:
     if flag == "publish" and draft.network == "host":
         draft.ledger.unsupported(key, "on the host's network nothing is published: every port is there already")
         return
-    if not policy.may_set(draft.ledger, key, flag, text):
-        return
     if kind is not OptionKind.LIST:
         draft.options = [pair for pair in draft.options if pair[0] != flag]
     if (flag, text) not in draft.options:
         draft.options.append((flag, text))
-    draft.ledger.mapped(key, f"container.options.{flag}")
+    draft.ledger.mapped(key, f"container.options.{flag}", text)
 
 
 def _env(draft: Draft, flag: str, value: str, key: str) -> None:
@@ -115,12 +112,10 @@ def mount(draft: Draft, source: str, target: str, read_only: bool, key: str) -> 
     if not source.startswith(("/", "~")) and not _NAME.fullmatch(source):
         draft.ledger.unsupported(key, f"{source or 'nothing'} is neither a path nor a volume's name")
         return
-    if not policy.may_mount(draft.ledger, key, source):
-        return
     text = f"{source}:{target}:ro" if read_only else f"{source}:{target}"
     if text not in draft.mounts:
         draft.mounts.append(text)
-    draft.ledger.mapped(key, "mounts")
+    draft.ledger.mapped(key, "mounts", text)
 
 
 def _mount_flag(draft: Draft, text: str, key: str) -> None:
@@ -155,13 +150,11 @@ def _device(draft: Draft, text: str, key: str) -> None:
     if not text.startswith("/") and not _CDI.fullmatch(text):
         draft.ledger.unsupported(key, f"{text} is not a device")
         return
-    if not policy.may_use(draft.ledger, key, text):
-        return
     if text not in draft.devices:
         draft.devices.append(text)
     if _CDI.fullmatch(text) and draft.gpus is None:
         draft.gpus = "none"  # it has its GPUs by that name
-    draft.ledger.mapped(key, "container.devices")
+    draft.ledger.mapped(key, "container.devices", text)
 
 
 def _gpus(draft: Draft, text: str, key: str) -> None:
@@ -171,7 +164,7 @@ def _gpus(draft: Draft, text: str, key: str) -> None:
         draft.ledger.unsupported(key, f"{text or 'nothing'} names no GPUs")
         return
     draft.gpus = quoted
-    draft.ledger.mapped(key, "container.gpus")
+    draft.ledger.mapped(key, "container.gpus", quoted)
 
 
 def _shm(draft: Draft, text: str, key: str) -> None:
@@ -186,7 +179,7 @@ def _shm(draft: Draft, text: str, key: str) -> None:
 
 def _network(draft: Draft, text: str, key: str) -> None:
     draft.network = text
-    draft.ledger.mapped(key, "container.network")
+    draft.ledger.mapped(key, "container.network", text)
     if text == "host":
         for name, value in [pair for pair in draft.options if pair[0] == "publish"]:
             draft.options.remove((name, value))
@@ -199,7 +192,7 @@ def _field(name: str, to: str) -> Callable[[Draft, str, str], None]:
             draft.ledger.mapped(key, "nothing: it is empty")
             return
         setattr(draft, name, text)
-        draft.ledger.mapped(key, to)
+        draft.ledger.mapped(key, to, text)
 
     return take
 

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 # What no profile may hold: controls but for tab and line end, halves of surrogates.
-_UNWELCOME = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+UNWELCOME = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def text(value: object) -> str | None:
@@ -61,16 +61,25 @@ def truth(value: object) -> bool:
 def data(value: object) -> object:
     """Return JSON data: what YAML has more of (dates, sets, keys that are no text) as text."""
     if isinstance(value, dict):
-        return {_UNWELCOME.sub(" ", text(key) or str(key)): data(one) for key, one in value.items()}
+        return {UNWELCOME.sub(" ", text(key) or str(key)): data(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set):
         return [data(one) for one in value]
     if isinstance(value, str):
-        return _UNWELCOME.sub(" ", value)
+        return UNWELCOME.sub(" ", value)
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
     return text(value) or str(value)
+
+
+def kind(value: object) -> str:
+    """Return in words what kind of thing it is."""
+    if isinstance(value, dict):
+        return "a map"
+    if isinstance(value, list | tuple):
+        return "a list of such things"
+    return f"`{(text(value) or str(value))[:40]}`"
 
 
 def is_empty(value: object) -> bool:

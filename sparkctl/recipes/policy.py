@@ -1,56 +1,476 @@
-"""What an import takes over only when it is told to: things that reach beyond the container."""
+"""The import policy: a list of what is harmless in a profile of somebody else's. Everything else is withheld.
+
+`apply_policy` is the one gate: it looks at the finished profile, so no form of source has a way around it. A profile that
+passed is written to a file, and from then on it is the operator's own: no mark in the file says where it came from.
+"""
 
 from __future__ import annotations
 
+import csv
 import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
+from sparkctl.model.docker_options import DOCKER_OPTIONS
+from sparkctl.model.node_paths import misleading_part
+from sparkctl.model.plan import GuardRule
+from sparkctl.model.profile import ArgValue, Profile, Values
+from sparkctl.model.secrets import is_secret_name
+from sparkctl.model.suggest import did_you_mean
+from sparkctl.recipes.draft import Imported
 from sparkctl.recipes.ledger import Ledger
+from sparkctl.recipes.references import REFERENCE, has_references, names_in
 
-# Where models and caches are kept; a mount of anything else is somebody's own decision.
-_KEEPS_MODELS = re.compile(
-    r"model|cache|huggingface|^\.?hf([._-]|$)|checkpoint|ckpt|weights|gguf|safetensors|^hub$|llm|lora|draft|tiktoken"
-    r"|vllm|sglang|ollama|comfyui|triton|flashinfer|torch|nim|tuning",
-    re.IGNORECASE,
+ALL = "all"  # what `--allow` without a name takes
+ALLOW_NAMES = (
+    "mount", "device", "env", "env-file", "network", "ipc", "gpus", "ulimit", "guard", "hooks", "ssh", *DOCKER_OPTIONS,
+)  # fmt: skip
+_ALIASES = {
+    "mounts": "mount", "volume": "mount", "volumes": "mount", "v": "mount", "devices": "device", "e": "env",
+    "environment": "env", "env-files": "env-file", "envfile": "env-file", "net": "network", "network-mode": "network",
+    "gpu": "gpus", "ulimits": "ulimit", "hook": "hooks", "pre-exec": "hooks", "post-exec": "hooks", "post-commands": "hooks",
+    "cap": "cap-add", "capabilities": "cap-add", "security-opts": "security-opt", "p": "publish", "ports": "publish",
+    "u": "user", "m": "memory", "w": "workdir", "h": "hostname", "groups": "group-add", "start-guard": "guard",
+}  # fmt: skip
+
+# --- environment: what a profile may read from the operator's own ---
+
+# Tokens that model registries are asked with, and keys of a server's own.
+_TOKENS = re.compile(
+    r"HF_TOKEN|HF_API_TOKEN|HF_HUB_TOKEN|HUGGING_?FACE_TOKEN|HUGGING_?FACE_HUB_TOKEN|HUGGINGFACEHUB_API_TOKEN|NGC_API_KEY"
+    r"|MODELSCOPE_API_TOKEN|API_KEY|VLLM_API_KEY|SGLANG_API_KEY|LLAMA_API_KEY|LLAMA_ARG_API_KEY|SECRET_[0-9]{1,3}"
 )
-_CODE = re.compile(r"\.(py|sh|so(\.\d+)*|pth|conf|service|bashrc|profile|pem|key)$|(^|/)\.ssh(/|$)")
-_SYSTEM = ("boot", "dev", "etc", "proc", "run", "sys", "sbin", "bin", "lib", "usr")
+_ENGINE_SETTINGS = re.compile(
+    r"(HF|VLLM|SGLANG|SGL|LLAMA|GGML|TRTLLM|TLLM|NCCL|UCX|GLOO|OMPI|CUDA|NVIDIA|TORCH|TORCHINDUCTOR|PYTORCH|TRITON"
+    r"|FLASHINFER|TRANSFORMERS|TOKENIZERS|TIKTOKEN|OMP|MKL|RAY|NIM|OLLAMA|LC)_[A-Z0-9_]+"
+)
+_SETTINGS = frozenset((
+    "ADDR", "ADDRESS", "ARCH", "BACKEND", "BATCH", "BLOCK", "BLOCKS", "CACHE", "CONTEXT", "COUNT", "CPU", "CPUS", "CTX",
+    "CTXLEN", "DEBUG", "DEVICE", "DEVICES", "DIR", "DIRECTORY", "DIRS", "DOMAIN", "DP", "DRAFT", "DTYPE", "EAGER", "ENGINE",
+    "EP", "FILE", "FOLDER", "FORMAT", "FRACTION", "GID", "GPU", "GPUS", "GROUP", "HANDLE", "HEAD", "HOME", "HOST", "HOSTNAME",
+    "ID", "IDS", "IFACE", "IFNAME", "IMAGE", "INDEX", "INTERFACE", "IP", "KV", "LANG", "LANGUAGE", "LAYERS", "LEN", "LENGTH",
+    "LEVEL", "LIMIT", "LOCATION", "LOGNAME", "LORA", "MAX", "MEM", "MEMORY", "MIN", "MODE", "MODEL", "MODELS", "NAME",
+    "NAMES", "NETWORK", "NODE", "NODES", "NPROC", "NUM", "PARALLEL", "PARSER", "PATH", "PATHS", "PORT", "PORTS", "PP",
+    "PRECISION", "QUANT", "QUANTIZATION", "RANK", "RATIO", "REPO", "REPOSITORY", "REQUESTS", "REVISION", "ROOT", "SEED",
+    "SEQLEN", "SEQS", "SERVED", "SIZE", "SPEC", "STEPS", "SWAP", "TAG", "TEMPERATURE", "TEMPLATE", "THREADS", "TIMEOUT",
+    "TIMEZONE", "TP", "TYPE", "TZ", "UID", "USER", "USERNAME", "UTIL", "UTILIZATION", "VARIANT", "VERSION", "VOLUME",
+    "WORKDIR", "WORKERS", "WORKSPACE", "WORLD",
+))  # fmt: skip
+
+# --- directories ---
+
+_MODEL_WORDS = frozenset((
+    "cache", "caches", "checkpoint", "checkpoints", "ckpt", "ckpts", "comfyui", "flashinfer", "gguf", "ggufs", "hf", "hub",
+    "huggingface", "inductor", "llama", "llamacpp", "llm", "llms", "lora", "loras", "model", "models", "modelscope", "nim",
+    "ollama", "safetensors", "sglang", "tensorrt", "tiktoken", "tilelang", "torch", "torchinductor", "transformers", "triton",
+    "trtllm", "tuning", "vllm", "weight", "weights",
+))  # fmt: skip
+_MODEL_PREFIXES = _MODEL_WORDS | {
+    "ai",
+    "all",
+    "data",
+    "deep",
+    "engine",
+    "gpu",
+    "hugging",
+    "local",
+    "ml",
+    "my",
+    "shared",
+}
+_SYSTEM = frozenset((
+    "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "lost+found", "nix", "proc", "run", "sbin", "snap", "sys",
+    "usr",
+))  # fmt: skip
+_HIDDEN = frozenset((
+    ".cache", ".flashinfer", ".hf", ".huggingface", ".llama.cpp", ".lmstudio", ".local", ".modelscope", ".nim", ".nv",
+    ".ollama", ".sglang", ".torch", ".triton", ".vllm",
+))  # fmt: skip
+_CODE = re.compile(r"\.(py|sh|so(\.\d+)*|pth|conf|service|bashrc|profile|pem|key|env)$", re.IGNORECASE)
 _SOCKET = re.compile(r"docker\.sock|containerd\.sock|podman\.sock")
-_DEVICES = re.compile(r"/dev/(infiniband(/.*)?|nvidia.*|dri(/.*)?|kfd|fuse)$|[\w.-]+/[\w.-]+=")
-_CAPABILITIES = ("ALL", "SYS_ADMIN", "SYS_MODULE", "SYS_RAWIO", "SYS_BOOT", "DAC_READ_SEARCH")
+_VOLUME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
+
+# --- devices, GPUs and the rest of `docker run` ---
+
+_DEVICE = re.compile(r"/dev/(infiniband(/[\w-]+)*|nvidia[\w-]*(/[\w-]+)*|dri(/[\w-]+)*|kfd|fuse)/?", re.ASCII)
+_CDI = re.compile(r"nvidia\.com/gpu=[A-Za-z0-9_.:-]+")
+_GPU_PART = re.compile(
+    r"all|[0-9]{1,3}|count=(all|[0-9]{1,3})|device=[\w,-]+|driver=nvidia|capabilities=[a-z0-9,]+", re.ASCII
+)
+_IPC = re.compile(r"host|none|private|shareable")
+_NETWORK = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_ULIMITS = (
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "locks",
+    "memlock",
+    "msgqueue",
+    "nofile",
+    "nproc",
+    "rss",
+    "sigpending",
+    "stack",
+)
+_ANY = re.compile(r".*", re.DOTALL)
+# Each flag with the values that reach no further than the container. A flag that is not here is withheld whatever it says.
+_OPTIONS: dict[str, re.Pattern[str]] = {
+    "add-host": _ANY, "cap-drop": _ANY, "cpus": _ANY, "cpuset-cpus": _ANY, "hostname": _ANY, "init": _ANY, "memory": _ANY,
+    "memory-swap": _ANY, "pids-limit": _ANY, "publish": _ANY, "read-only": _ANY, "stop-signal": _ANY, "workdir": _ANY,
+    # What Docker gives every container, and the two that engines ask for: locked memory for RDMA, and NUMA.
+    "cap-add": re.compile(
+        r"(CAP_)?(IPC_LOCK|SYS_NICE|AUDIT_WRITE|CHOWN|DAC_OVERRIDE|FOWNER|FSETID|KILL|NET_BIND_SERVICE|NET_RAW|SETFCAP|SETGID"
+        r"|SETPCAP|SETUID|SYS_CHROOT)",
+        re.IGNORECASE,
+    ),
+    "group-add": re.compile(r"video|render"),
+    "log-driver": re.compile(r"json-file|local|journald|none"),
+    "log-opt": re.compile(r"(max-size|max-file|compress|mode|max-buffer-size|tag)=[^\n]*"),
+    "oom-score-adj": re.compile(r"[0-9]{1,4}"),
+    "runtime": re.compile(r"nvidia|runc"),
+    "security-opt": re.compile(r"no-new-privileges([:=]true)?"),
+    "tmpfs": re.compile(
+        r"(?P<target>/[^:]*)(:(rw|ro|exec|noexec|suid|nosuid|nodev|async|sync|noatime|size=[0-9]+[kmgKMG%]?|mode=[0-7]{3,4}"
+        r"|uid=[0-9]+|gid=[0-9]+|nr_inodes=[0-9]+[kmgKMG]?|,)*)?"
+    ),
+    "user": re.compile(r"[\w-]+(:([0-9]+|root|users|video|render))?", re.ASCII),
+}  # fmt: skip
+_LOGS_IN = ("trtllm",)  # engines whose ranks log in to each other: sparkctl mounts ~/.ssh for them
 
 
-def may_mount(ledger: Ledger, key: str, source: str) -> bool:
-    """Tell whether a mount may be imported: volumes, and directories of models and caches; else with ``--allow`` only."""
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Something of a profile that is not known to be harmless.
+
+    ``name`` is what `--allow` calls it; ``field`` and ``value`` say where it stands (``container.options.cap-add``).
+    """
+
+    name: str
+    field: str
+    value: str
+    why: str
+
+
+def allowed_names(texts: Iterable[str]) -> frozenset[str]:
+    """Return the names to allow, as `ALLOW_NAMES` writes them, from texts in any usual spelling (``cap_add``, ``--volume``).
+
+    ``NAME=VALUE`` allows one value. Raises ValueError for a name that is none.
+    """
+    found = set()
+    for text in texts:
+        written, equals, value = text.strip().partition("=")
+        name = allow_name(written)
+        if name is None:
+            near = did_you_mean(written, ALLOW_NAMES)
+            raise ValueError(f"nothing is withheld under the name `{written[:40]}`{near}; the report says each name")
+        found.add(f"{name}={value}" if equals else name)
+    return frozenset(found)
+
+
+def allow_name(text: str) -> str | None:
+    """Return the name of `--allow` that a text means, None where it means none."""
+    folded = text.strip().strip("-").lower().replace("_", "-")
+    folded = folded.rpartition(".")[2] or folded  # container.options.cap-add
+    name = _ALIASES.get(folded, folded)
+    return name if name == ALL or name in ALLOW_NAMES else None
+
+
+def apply_policy(imported: Imported, is_beside: Callable[[str], bool]) -> Imported:
+    """Return an import without what is not harmless, unless the operator allows it; the ledger accounts for all of it.
+
+    ``is_beside``: tells whether a file of this name lies beside the source, and will lie beside the profile.
+    """
+    ledger, profile = imported.ledger, imported.profile
+    withheld = [one for one in find_reaches(profile, is_beside) if not ledger.allows(one.name, one.value)]
+    for one in withheld:
+        ledger.withhold(one.field, one.value, one.name, one.why)
+    profile = _without(profile, frozenset((one.field, one.value) for one in withheld))
+    for field, value in _entries(profile):
+        if not ledger.has(field, value):
+            ledger.mapped(f"{imported.kind.value}'s own {field}", field, value)
+    _remark_tokens(profile, ledger)
+    gone = {one.field for one in withheld}
+    comments = tuple(comment for comment in imported.comments if comment[0] not in gone)
+    return replace(imported, profile=profile, comments=comments)
+
+
+def find_reaches(profile: Profile, is_beside: Callable[[str], bool]) -> tuple[Reach, ...]:
+    """Return everything in a profile that is not on the list of what is harmless."""
+    return tuple(_reaches(profile, is_beside))
+
+
+def _reaches(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Reach]:
+    box = one.container
+    for mount in one.mounts:
+        if why := mount_fault(mount):
+            yield Reach("mount", "mounts", mount, why)
+    for device in box.devices:
+        if why := _device_fault(device):
+            yield Reach("device", "container.devices", device, why)
+    for option, value in box.options:
+        if why := _option_fault(option, value):
+            yield Reach(option, f"container.options.{option}", value, why)
+    for name, value in box.ulimits:
+        if name not in _ULIMITS:
+            yield Reach(
+                "ulimit", f"container.ulimits.{name}", value, "it lets the container go before the node's own programs"
+            )
+    if box.gpus is not None and not _is_gpus(box.gpus):
+        yield Reach("gpus", "container.gpus", box.gpus, f"{box.gpus} asks for more than GPUs")
+    if box.ipc is not None and not _IPC.fullmatch(box.ipc):
+        yield Reach("ipc", "container.ipc", box.ipc, "it shares the memory of another container")
+    if box.network is not None and not _NETWORK.fullmatch(box.network):
+        yield Reach("network", "container.network", box.network, "it shares the network of another container")
+    if one.env_file is not None and not _is_env_file(one.env_file, is_beside):
+        yield Reach(
+            "env-file", "env_file", one.env_file,
+            f"{one.env_file} is no file beside the source and the profile: what stands in it would go into the container",
+        )  # fmt: skip
+    for name, value in one.env:
+        for variable in unlisted_variables(value):
+            yield Reach("env", f"env.{name}", variable, _variable_fault(variable, value))
+    for name, arg in one.args:
+        for text in _texts(arg):
+            for variable in unlisted_variables(text):
+                yield Reach("env", f"args.{name}", variable, _variable_fault(variable, text))
+    guard = one.start.guard
+    if guard is None or guard.floor < GuardRule().floor or guard.limit is not None:
+        yield Reach(
+            "guard",
+            "start.guard",
+            "",
+            "without the usual guard nothing stops a start that takes all of the node's memory",
+        )
+    if one.nodes > 1 and one.engine in _LOGS_IN:
+        why = "its ranks log in to each other by your ~/.ssh, which each container would get; without it, it is for one Spark"
+        yield Reach("ssh", "nodes", str(one.nodes), why)
+
+
+def _without(one: Profile, withheld: frozenset[tuple[str, str]]) -> Profile:
+    """Return a profile without these pairs of field and value."""
+
+    def kept(field: str, value: str | None) -> str | None:
+        return None if value is None or (field, value) in withheld else value
+
+    box, guard = one.container, one.start.guard
+    return replace(
+        one,
+        mounts=tuple(mount for mount in one.mounts if kept("mounts", mount)),
+        env=tuple(
+            (name, text) for name, value in one.env if (text := _with_defaults(value, f"env.{name}", withheld)) is not None
+        ),
+        args=tuple(
+            (name, arg) for name, value in one.args if (arg := _arg(value, f"args.{name}", withheld)) is not None
+        ),
+        env_file=kept("env_file", one.env_file),
+        nodes=1 if ("nodes", str(one.nodes)) in withheld else one.nodes,
+        start=replace(one.start, guard=GuardRule() if ("start.guard", "") in withheld else guard),
+        container=replace(
+            box,
+            gpus=kept("container.gpus", box.gpus),
+            ipc=kept("container.ipc", box.ipc),
+            network=kept("container.network", box.network),
+            ulimits=tuple(pair for pair in box.ulimits if kept(f"container.ulimits.{pair[0]}", pair[1])),
+            devices=tuple(device for device in box.devices if kept("container.devices", device)),
+            options=tuple(pair for pair in box.options if kept(f"container.options.{pair[0]}", pair[1])),
+        ),
+    )  # fmt: skip
+
+
+def _entries(one: Profile) -> Iterator[tuple[str, str | None]]:
+    """Yield field and value of what a container gets beside its image and its command."""
+    box = one.container
+    yield from (("mounts", mount) for mount in one.mounts)
+    yield from (("container.devices", device) for device in box.devices)
+    yield from ((f"container.options.{name}", value) for name, value in box.options)
+    yield from ((f"container.ulimits.{name}", None) for name, _ in box.ulimits)
+    yield from ((f"env.{name}", None) for name, _ in one.env)
+    singles = (
+        ("gpus", box.gpus),
+        ("ipc", box.ipc),
+        ("network", box.network),
+        ("shm_size", box.shm_size),
+        ("name", box.name),
+    )
+    yield from ((f"container.{name}", value) for name, value in singles if value is not None)
+    if one.env_file is not None:
+        yield "env_file", None
+
+
+# --- one rule for each kind of thing ---
+
+
+def mount_fault(mount: str) -> str | None:
+    """Return why a mount is not harmless, None where it is: a directory below one of models or caches, or their volume."""
+    source, _, rest = mount.partition(":")
     if _SOCKET.search(source):
-        return ledger.permits(key, "whoever has Docker's socket is root on the node")
+        return "whoever has Docker's socket is root on the node"
+    if not mount.isprintable() or misleading_part(source) or misleading_part(rest.partition(":")[0]):
+        return f"{source} is not the directory that it seems to be"
     if not source.startswith(("/", "~")):
-        return True
-    if _CODE.search(source):
-        return ledger.permits(key, f"{source} on the node is no directory of models or caches")
-    parts = [part for part in source.split("/") if part not in ("", "~")]
-    if (
-        ".." not in parts
-        and parts[:1]
-        and parts[0] not in _SYSTEM
-        and any(_KEEPS_MODELS.search(part) for part in parts)
-    ):
-        return True
-    return ledger.permits(key, f"{source} on the node is no directory of models or caches")
+        if _VOLUME.fullmatch(source) and is_model_name(source):
+            return None
+        return f"the volume {source} may be another container's: its name is none of models or caches"
+    if source.rstrip("/") == "/dev/shm" or _DEVICE.fullmatch(source):  # noqa: S108  what --ipc host shares as well
+        return None
+    if _CODE.search(source.rstrip("/")) or not _is_model_directory(source):
+        return f"{source} on the node is no directory of models or caches"
+    return None
 
 
-def may_set(ledger: Ledger, key: str, option: str, value: str) -> bool:
-    """Tell whether a docker run flag may be imported."""
+def _is_model_directory(path: str) -> bool:
+    """Tell whether a path lies in, or is, a directory named for models or caches; a home directory is never one."""
+    parts = [part for part in path.split("/") if part]
+    if not parts or parts[0] in _SYSTEM or (parts[0].startswith("~") and parts[0] != "~"):
+        return False
+    below = parts[{"home": 2, "~": 1, "root": 1}.get(parts[0], 0) :]
+    if parts[0] == "var":  # /var/lib/ollama; nothing of it is by the name of what is further in
+        below = parts[2:] if parts[1:2] in (["lib"], ["cache"], ["tmp"]) and is_model_name("".join(parts[2:3])) else []
+    if any(part.startswith(".") and part not in _HIDDEN for part in below):
+        return False
+    # ~/.cache holds what other programs run; the caches in it are named.
+    return any(is_model_name(part) for part in below if part != ".cache")
+
+
+def is_model_name(name: str) -> bool:
+    """Tell whether a directory's or a volume's name speaks of models or their caches: hf-cache, LLMs, my_models_2."""
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name[:255])
+    return any(_speaks_of_models(word) for word in (*(word.lower() for word in words), *_folded(name)))
+
+
+def _folded(name: str) -> list[str]:
+    return re.findall(r"[a-z]+", name[:255].lower())
+
+
+def _speaks_of_models(word: str) -> bool:
+    if word in _MODEL_WORDS:
+        return True
+    return any(word[:at] in _MODEL_PREFIXES and word[at:] in _MODEL_WORDS for at in range(2, len(word) - 1))
+
+
+def _device_fault(device: str) -> str | None:
+    if _CDI.fullmatch(device):
+        return None
+    outside, *rest = device.split(":")
+    if any(map(misleading_part, (outside, *rest))):
+        return f"{device} is not the device that it seems to be"
+    is_mapped = len(rest) <= 2 and all(part.startswith("/") or set(part) <= set("rwm") for part in rest)
+    if _DEVICE.fullmatch(outside) and is_mapped:
+        return None
+    return f"{device} is neither a GPU nor a network adapter"
+
+
+def _option_fault(option: str, value: str) -> str | None:
+    harmless = _OPTIONS.get(option)
+    found = None if harmless is None else harmless.fullmatch(value)
+    if found is not None and not (option == "tmpfs" and misleading_part(found["target"])):
+        return None
     if option == "privileged":
-        return ledger.permits(key, "a privileged container is root on the node")
-    if option in ("pid", "userns", "uts") and value == "host":
-        return ledger.permits(key, "it sees every process of the node")
-    if option == "cap-add" and value.upper().removeprefix("CAP_") in _CAPABILITIES:
-        return ledger.permits(key, f"{value} is as good as root on the node")
-    return True
+        return "a privileged container is root on the node"
+    if option == "pid":
+        return "it sees every process of the node" if value == "host" else "it sees the processes of another container"
+    if option == "cap-add":
+        return f"{value} reaches beyond the container; engines need IPC_LOCK at most"
+    if option == "security-opt":
+        return f"{value} takes away what keeps a container apart from the node"
+    if option == "log-driver" or option == "log-opt":
+        return f"{value} may send the log away from the node, or write into it what is not to be seen"
+    return f"{value} is not among the values of --{option} that are known to be harmless"
 
 
-def may_use(ledger: Ledger, key: str, device: str) -> bool:
-    """Tell whether a device may be imported: GPUs and network adapters; else with ``--allow`` only."""
-    if _DEVICES.match(device.split(":")[0]):
+def _is_gpus(text: str) -> bool:
+    """Tell whether a text asks for GPUs alone, by Docker's grammar."""
+    if text == "none":
         return True
-    return ledger.permits(key, f"{device} is neither a GPU nor a network adapter")
+    try:
+        parts = next(csv.reader([text], strict=True), [])
+    except csv.Error:
+        return False
+    return bool(parts) and all(_GPU_PART.fullmatch(part) for part in parts)
+
+
+def _is_env_file(text: str, is_beside: Callable[[str], bool]) -> bool:
+    name = text.removeprefix("./")
+    return (
+        "/" not in name
+        and not name.startswith("~")
+        and name not in ("", ".", "..")
+        and text.isprintable()
+        and is_beside(name)
+    )
+
+
+# --- what a profile reads from the operator's environment ---
+
+
+def is_listed_variable(name: str) -> bool:
+    """Tell whether a variable of the operator's may go into a container unasked: a token that registries of models are asked
+    with, or a setting by its name. A secret of any other name may not."""
+    if _TOKENS.fullmatch(name):
+        return True
+    upper = name.upper()
+    if is_secret_name(upper):
+        return False
+    last = re.sub(r"_?[0-9]+$", "", upper).rpartition("_")[2]
+    is_address = re.search(r"(^|_)(API_URL|BASE_URL|ENDPOINT)$", upper) is not None
+    return is_address or _ENGINE_SETTINGS.fullmatch(upper) is not None or last in _SETTINGS
+
+
+def unlisted_variables(text: str) -> tuple[str, ...]:
+    """Return the variables in a text that the operator's environment is not asked for without `--allow env`."""
+    return tuple(dict.fromkeys(name for name in names_in(text) if not is_listed_variable(name)))
+
+
+def _variable_fault(variable: str, text: str) -> str:
+    has_default = any(match["name"] == variable and match["default"] is not None for match in REFERENCE.finditer(text))
+    if has_default:
+        left = "; its default stands"
+    else:
+        left = "" if is_secret_name(variable) else f"; --define {variable}=VALUE gives it a value"
+    return f"it would take {variable} of your own environment into the container{left}"
+
+
+def _with_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) -> str | None:
+    """Return a text with the defaults of the variables that are withheld, None where one has none."""
+    missing = False
+
+    def value(match: re.Match[str]) -> str:
+        nonlocal missing
+        if match["name"] is None or (field, match["name"]) not in withheld:
+            return match[0]
+        missing = missing or match["default"] is None
+        return (match["default"] or "").replace("${", "$${")
+
+    found = REFERENCE.sub(value, text)
+    return None if missing else found
+
+
+def _arg(value: ArgValue, field: str, withheld: frozenset[tuple[str, str]]) -> ArgValue | None:
+    texts = [_with_defaults(text, field, withheld) for text in _texts(value)]
+    if not texts:
+        return value
+    plain = tuple(text for text in texts if text is not None)
+    if len(plain) != len(texts):
+        return None
+    return Values(plain) if isinstance(value, Values) else plain if isinstance(value, tuple) else plain[0]
+
+
+def _texts(value: ArgValue) -> tuple[str, ...]:
+    """Return what of a flag's value is filled in from the operator's environment."""
+    if isinstance(value, Values):
+        return value.words
+    if isinstance(value, tuple):
+        return value
+    return (value,) if isinstance(value, str) else ()
+
+
+def _remark_tokens(profile: Profile, ledger: Ledger) -> None:
+    """Say which secrets of the operator's own environment go into the container, where that is not said already."""
+    known = {remark.path for remark in ledger.remarks}
+    texts = [*((f"env.{name}", value) for name, value in profile.env)]
+    texts += [(f"args.{name}", text) for name, value in profile.args for text in _texts(value)]
+    for field, text in texts:
+        taken = [name for name in names_in(text) if is_secret_name(name)] if has_references(text) else []
+        if taken and field not in known:
+            ledger.remark(f"{field} takes {', '.join(taken)} from your own environment into the container.", field)

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from sparkctl.errors import InvalidInput
 from sparkctl.model.plan import DockerRun
-from sparkctl.recipes import beside, compose, docker_line, eugr, services, sparkrun, systemd, yamltext
+from sparkctl.recipes import beside, compose, docker_line, eugr, policy, services, sparkrun, systemd, yamltext
 from sparkctl.recipes.container import read_container
 from sparkctl.recipes.draft import Draft, Imported
 from sparkctl.recipes.finish import finish
-from sparkctl.recipes.ledger import Ledger
+from sparkctl.recipes.ledger import Fate, Ledger
 
 Lookup = Callable[[str], str | None]
+_EXPORT = "It says that sparkctl exported it. Anybody can write that: what reaches beyond its container wants --allow here as well."
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the operator says beside the source. ``lookup``: gives the text of a recipe that another one includes."""
+    """What the operator says beside the source. ``lookup``: gives the text of a recipe that another one includes.
+
+    ``allow``: names of `policy.ALLOW_NAMES`, True for all; ``is_beside``: tells whether a file of this name lies beside the
+    source, and will lie beside the profile.
+    """
 
     engines: Sequence[str]
     name: str | None = None
     service: str | None = None
-    allow: bool = False
+    allow: bool | Collection[str] = False
     defined: Mapping[str, str] = field(default_factory=dict)
     lookup: Lookup = lambda _: None
+    is_beside: Callable[[str], bool] = lambda _: False
 
 
 def read_text(text: str, origin: str, wishes: Wishes) -> Imported:
@@ -38,6 +44,7 @@ def read_text(text: str, origin: str, wishes: Wishes) -> Imported:
     if not text.strip():
         raise InvalidInput(f"{origin}: there is nothing in it")
     ledger = Ledger(allow=wishes.allow)
+    ledger.locate = lambda key: _place(text, origin, key)
     suffix = PurePath(origin).suffix.lower()
     if suffix not in (".yaml", ".yml") and systemd.is_unit(text):
         draft = systemd.read(text, ledger, wishes.defined)
@@ -46,18 +53,30 @@ def read_text(text: str, origin: str, wishes: Wishes) -> Imported:
     else:
         draft = _yaml(text, origin, ledger, wishes)
     draft.source = draft.source or _source(draft, origin)
-    said = beside.read(draft)
-    if said is None:
-        return finish(draft, wishes.engines, wishes.name or _stem(draft, origin))
-    draft.engine, draft.name = str(said["engine"]), str(said.get("name") or draft.name)
-    return beside.restored(finish(draft, wishes.engines, wishes.name), said)
+    fields = beside.read(draft)
+    if fields is None:
+        found = finish(draft, wishes.engines, wishes.name or _stem(draft, origin))
+    else:
+        beside.complete(draft, fields)
+        found = beside.restored(finish(draft, wishes.engines, wishes.name), fields)
+    found = policy.apply_policy(found, wishes.is_beside)
+    if fields is not None and ledger.of(Fate.WITHHELD):
+        ledger.remark(_EXPORT)
+    return found
 
 
 def read_run(run: DockerRun, node: str, wishes: Wishes, beyond: Sequence[tuple[str, str]] = ()) -> Imported:
     """Return the profile of a container; ``beyond``: what it was created with and no profile can say."""
     draft = read_container(run, Ledger(allow=wishes.allow), beyond)
     draft.source = f"The container {run.name} on {node}"
-    return finish(draft, wishes.engines, wishes.name)
+    return policy.apply_policy(finish(draft, wishes.engines, wishes.name), wishes.is_beside)
+
+
+def _place(text: str, origin: str, key: str) -> str:
+    """Return file and line of the first key of that name (the last word of a dotted one)."""
+    name = key if key.startswith("#") else re.split(r"[.: ]", key.strip())[-1]
+    found = re.search(rf"""(?:^|[\s{{,"'-]){re.escape(name)}["']?\s*:""", text, re.MULTILINE)
+    return origin if found is None else f"{origin}:{text.count(chr(10), 0, found.end()) + 1}"
 
 
 def _yaml(text: str, origin: str, ledger: Ledger, wishes: Wishes) -> Draft:

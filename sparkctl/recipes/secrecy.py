@@ -17,6 +17,8 @@ def env(draft: Draft) -> None:
         if _is_secret(name, value):
             draft.env[name] = reference(name)
             _say(draft, f"env.{name}", name)
+        else:
+            draft.env[name] = _without_defaults(draft, f"env.{name}", name, value)
 
 
 def flags(draft: Draft, found: list[tuple[str, ArgValue]]) -> list[tuple[str, ArgValue]]:
@@ -27,7 +29,7 @@ def flags(draft: Draft, found: list[tuple[str, ArgValue]]) -> list[tuple[str, Ar
         texts = value.words if isinstance(value, Values) else value if isinstance(value, tuple) else (value,)
         words = [text.text if isinstance(text, JsonText) else text for text in texts if not isinstance(text, bool)]
         if not any(_is_secret(key, word) for word in words):
-            out.append((key, value))
+            out.append((key, _arg_without_defaults(draft, key, value)))
             continue
         kept = tuple(reference(name) if _is_secret(key, word) else word for word in words)
         out.append((key, Values(kept) if isinstance(value, Values) else kept if isinstance(value, tuple) else kept[0]))
@@ -66,6 +68,37 @@ def data(value: object, name: str = "") -> object:
     if isinstance(value, str) and _is_secret(name or "_", value):
         return reference(re.sub(r"[^A-Za-z0-9]+", "_", name or "SECRET").strip("_").upper() or "SECRET")
     return value
+
+
+def _arg_without_defaults(draft: Draft, key: str, value: ArgValue) -> ArgValue:
+    if isinstance(value, bool | JsonText):
+        return value
+    field = f"args.{key}"
+    if isinstance(value, Values):
+        return Values(tuple(_without_defaults(draft, field, key, word) for word in value.words))
+    if isinstance(value, tuple):
+        return tuple(_without_defaults(draft, field, key, word) for word in value)
+    return _without_defaults(draft, field, key, value)
+
+
+def _without_defaults(draft: Draft, field: str, name: str, text: str) -> str:
+    """Return a text whose references have no default that is a secret: ``${HF_TOKEN:-hf_...}`` is ``${HF_TOKEN}``."""
+
+    def plain(match: re.Match[str]) -> str:
+        variable, default = match["name"], match["default"]
+        if variable is None or not default or _is_harmless(default):
+            return match[0]
+        if not (
+            is_secret_name(name) or is_secret_name(variable) or is_token(default) or secret_values([("_", default)])
+        ):
+            return match[0]
+        draft.ledger.remark(
+            f"The default of {variable} in {field} looked like a secret and is not written down: your environment has to set it.",
+            field,
+        )
+        return reference(variable)
+
+    return REFERENCE.sub(plain, text)
 
 
 def _is_secret(name: str, value: str) -> bool:

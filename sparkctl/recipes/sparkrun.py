@@ -62,6 +62,7 @@ def read(data: dict[str, Any], ledger: Ledger, defined: Mapping[str, str], looku
     draft.title = plain.text(data.get("description")) or plain.text(metadata.get("description"))
     _launch(recipe, defined)
     for key, value in data.items():
+        before = len(ledger.accounts)
         if key in _RULES:
             _RULES[key](recipe, key, value)
         elif key in _HOOKS:
@@ -72,6 +73,10 @@ def read(data: dict[str, Any], ledger: Ledger, defined: Mapping[str, str], looku
             ledger.mapped(key, "nothing: how the recipe is read")
         elif key not in _TAKEN:
             recipe.keep(key, "no key of sparkrun's recipes")
+        if len(ledger.accounts) == before and (
+            key in _RULES or (key in ("env", "defaults") and not isinstance(value, dict))
+        ):
+            ledger.malformed(key, f"{key} cannot be {plain.kind(value)}")
     recipe.take_cache()
     draft.ipc, draft.network = draft.ipc or "host", draft.network or "host"
     draft.shm_size, draft.gpus = draft.shm_size or "10.24gb", draft.gpus or "all"
@@ -156,7 +161,7 @@ def _nodes(recipe: Recipe, defined: Mapping[str, str]) -> None:
 def _hook(recipe: Recipe, key: str, value: object) -> None:
     if plain.is_empty(value):
         recipe.ledger.mapped(key, "nothing: it is empty")
-    elif recipe.ledger.permits(key, "it runs commands of the recipe's author"):
+    elif recipe.ledger.permits(key, "hooks", "it runs commands of the recipe's author"):
         recipe.keep(key, "sparkctl runs no hooks: what they do has to be in the image")
 
 
@@ -172,8 +177,8 @@ def _metadata(recipe: Recipe, key: str, value: object) -> None:
     if plain.text(rest.get("description")) and rest["description"] == recipe.draft.title:
         recipe.ledger.mapped("metadata.description", "title")
         del rest["description"]
-    if isinstance(beside := rest.pop("sparkctl", None), str):
-        recipe.draft.beside = beside
+    if "sparkctl" in rest:
+        recipe.draft.beside, recipe.draft.beside_key = plain.text(rest.pop("sparkctl")) or "", f"{key}.sparkctl"
     if rest:
         recipe.ledger.kept("metadata", plain.data(rest), "what the author says of it")
 

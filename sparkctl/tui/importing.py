@@ -74,7 +74,9 @@ def _imported(asked: _Asked) -> Written | SparkctlError | None:
     except ValueError as wrong:
         return InvalidInput(f"name: {wrong}")
     try:
-        return profile_import.from_source(asked.source, Request(named, allow=asked.allow))
+        return profile_import.from_source(
+            asked.source, Request(named, allow=asked.allow, directory=ProfileLibrary().user)
+        )
     except SparkctlError as error:
         return error
 

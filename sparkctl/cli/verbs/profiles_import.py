@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -18,10 +19,36 @@ class _Pasted(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put ``--`` before the line."""
+        args = _with_allow_values(args)
         at = next((at for at, word in enumerate(args) if word in _PROGRAMS), None)
         if at is not None and "--" not in args[:at] and len(args) > at + 1:
             args = [*args[:at], "--", *args[at:]]
         return super().parse_args(ctx, args)
+
+
+def _with_allow_values(args: list[str]) -> list[str]:
+    """Return the words with each ``--allow NAME`` as one: without a name it takes all, and what follows may be the source."""
+    from sparkctl.recipes.policy import ALL
+
+    found: list[str] = []
+    at = 0
+    while at < len(args) and args[at] != "--" and args[at] not in _PROGRAMS:
+        word, following = args[at], args[at + 1] if at + 1 < len(args) else None
+        at += 1
+        if word == "--allow" and following is not None and _is_allow_name(following):
+            word, at = f"--allow={following}", at + 1
+        found.append(f"--allow={ALL}" if word == "--allow" else word)
+    return [*found, *args[at:]]
+
+
+def _is_allow_name(word: str) -> bool:
+    """Tell a name of `--allow`, a misspelled one too, from a flag, a line, a dash for stdin and a file's path."""
+    from sparkctl.recipes.policy import allow_name
+
+    if word.startswith("-") or word in _PROGRAMS:
+        return False
+    looks_so = re.fullmatch(r"[A-Za-z][A-Za-z_-]*(=.*)?", word) is not None
+    return allow_name(word.partition("=")[0]) is not None or (looks_so and not Path(word).exists())
 
 
 @click.command("import", cls=_Pasted, short_help="Make a profile of a docker run line, a recipe or a container.")
@@ -32,14 +59,20 @@ class _Pasted(click.Command):
 @click.option("--name", metavar="NAME", help="What the profile is called.")
 @click.option("--service", metavar="NAME", help="Which service of a compose file.")
 @click.option("--define", multiple=True, metavar="NAME=VALUE", help="The value of a $NAME or of a recipe's {NAME}.")
-@click.option("--allow", is_flag=True, help="Take hooks, privileged mode, Docker's socket and any host directory too.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="[NAME[=VALUE]]",
+    help="Take what is withheld too: all of it, or what the report calls NAME (mount, device, privileged, env, ...).",
+)
 @click.option("--from-container", metavar="CONTAINER", help="Import a container that is on --node.")
 @node_option(many=False)
 @json_document_option
 @click.pass_context
 def command(
     ctx: click.Context, source: tuple[str, ...], output: str | None, save: bool, force: bool, name: str | None,
-    service: str | None, define: tuple[str, ...], allow: bool, from_container: str | None, node: str | None, as_json: bool,
+    service: str | None, define: tuple[str, ...], allow: tuple[str, ...], from_container: str | None, node: str | None,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Make a profile of a `docker run` line, a compose file, a sparkrun or eugr recipe, or a container.
 
@@ -60,11 +93,18 @@ def command(
     from sparkctl.core import profile_fields
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.operations import profile_import
+    from sparkctl.recipes.policy import allowed_names
 
+    library = ProfileLibrary()
+    directory = library.user if save else Path(output).expanduser().parent if output is not None else None
     try:
-        request = profile_import.Request(name and profile_fields.name(name), service, allow, define)
+        chosen = name and profile_fields.name(name)
     except ValueError as wrong:
         raise click.UsageError(f"--name: {wrong}", ctx) from wrong
+    try:
+        request = profile_import.Request(chosen, service, allowed_names(allow), define, directory)
+    except ValueError as wrong:
+        raise click.UsageError(f"--allow: {wrong}", ctx) from wrong
     if from_container is not None:
         context = make_context(may_ask=not as_json)
         from sparkctl.cli import loop
@@ -75,7 +115,7 @@ def command(
     if output is not None:
         found = profile_import.put(found, Path(output).expanduser(), force=force)
     elif save:
-        found = profile_import.save(found, ProfileLibrary(), force=force)
+        found = profile_import.save(found, library, force=force)
     _tell(found, as_json)
     return 0
 

@@ -97,7 +97,7 @@ def place(path: str | None, plan: LaunchPlan) -> str | None:
 
 def _through(path: str, plan: LaunchPlan) -> str | None:
     held = [one for one in plan.mounts if _is_below(path, one.target) and one.source.startswith("/")]
-    if not held or "\n" in path:
+    if not held or "\n" in path or ".." in path.split("/"):
         return None
     mount = max(held, key=lambda one: len(one.target))
     return mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]

@@ -105,3 +105,78 @@ def test_an_export_is_a_file_that_imports(
     code, out, _ = run(capsys, "profiles", "import", str(file))
     assert code == 0
     assert "\nname: qwen36\n" in out
+
+
+DANGEROUS = "docker run --privileged -v /srv/work:/w -v /etc:/e x/vllm:1 vllm serve o/m"
+
+
+@pytest.mark.parametrize(
+    ("words", "taken"),
+    [
+        ((), ()),
+        (("--allow",), ("privileged: true", "/srv/work", "/etc")),
+        (("--allow", "privileged"), ("privileged: true",)),
+        (("--allow=PRIVILEGED",), ("privileged: true",)),
+        (("--allow", "volumes"), ("/srv/work", "/etc")),
+        (("--allow", "mount=/etc"), ("/etc",)),
+        (("--allow", "mount=/etc:/e", "--allow", "privileged"), ("privileged: true", "/etc")),
+        (("--allow", "--allow", "mount"), ("privileged: true", "/srv/work", "/etc")),
+    ],
+)
+def test_what_is_allowed_by_name_comes_in(
+    words: tuple[str, ...], taken: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "line.txt"
+    file.write_text(DANGEROUS)
+    for given in ((*words, str(file)), (str(file), *words), (*words, DANGEROUS), (*words, *DANGEROUS.split())):
+        code, out, _ = run(capsys, "profiles", "import", *given)
+        assert code == 0
+        assert [one for one in ("privileged: true", "/srv/work", "/etc") if one in out] == list(taken)
+
+
+def test_a_name_that_nothing_is_withheld_under_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("--allow", "privilegd", LINE), ("--allow=privilegd", LINE)):
+        code, out, err = run(capsys, "profiles", "import", *words)
+        assert (code, out) == (2, "")
+        assert "did you mean `privileged`" in err
+
+
+def test_a_flag_of_the_line_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(
+        capsys, "profiles", "import", *["docker", "run", "--privileged", "x/vllm:1", "vllm", "serve", "m", "--allow"]
+    )
+    assert code == 0
+    assert "allow: true" in out
+    assert "withheld  --privileged" in err
+
+
+def test_a_profile_that_is_saved_elsewhere_takes_no_file_of_that_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.env").write_text("A=b\n")
+    file = tmp_path / "compose.yaml"
+    file.write_text("services: {a: {image: 'x/y:1', env_file: a.env}}\n")
+    assert "env_file: a.env" in run(capsys, "profiles", "import", str(file))[1]
+    code, out, err = run(capsys, "profiles", "import", str(file), "--save")
+    assert code == 0
+    assert "withheld  env_file" in err
+    assert "env_file" not in Path(out.strip()).read_text()
+
+
+@pytest.mark.parametrize("form", ["docker", "compose", "systemd", "sparkrun"])
+def test_an_export_holds_no_default_that_is_a_secret(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sec.yaml"
+    file.write_text(
+        "schema: 1\nname: sec\nengine: vllm\nimage: x/y:1\nmodel: {path: o/m}\ntitle: with canary111\nnotes: and canary333\n"
+        "env: {HUGGING_FACE_HUB_TOKEN: '${X:-canary111}', A: '${HF_TOKEN:-canary222}', B: 'a ${DB_PASSWORD:-canary333} b', "
+        "C: '${PORT:-8000}', VLLM_API_KEY: '${VLLM_API_KEY:-EMPTY}'}\n"
+        "args: {api-key: '${K:-canary444}', zz: ['${A_TOKEN:-canary555}', b]}\nextra: {password: canary666}\n"
+    )
+    code, out, err = run(capsys, "profiles", "export", str(file), "--as", form)
+    assert code == 0
+    assert "canary" not in out + err
+    assert "The default of HF_TOKEN in env.A looked like a secret" in err
+    assert "8000" in out
+    assert "EMPTY" in out

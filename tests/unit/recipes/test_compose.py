@@ -55,12 +55,12 @@ version: "3.8"
 
 
 def test_a_service_lands_field_by_field() -> None:
-    written = imported(FILE, "compose.yaml", service="llm")
+    written = imported(FILE, "compose.yaml", service="llm", is_beside=lambda name: name == ".env")
     profile = written.profile
     assert (profile.name, profile.engine, profile.image) == ("llm", "vllm", "vllm/vllm-openai:v0.19.1")
     assert argv(profile) == (
         "--model", "Qwen/Qwen3-8B", "--host", "0.0.0.0", "--port", "8000", "--max-model-len", "${CTX:-8192}",
-        "--api-key", "${KEY}", "--chat", "a $b",
+        "--chat", "a $b",
     )  # fmt: skip
     assert profile.env == (("HF_TOKEN", "${HF_TOKEN}"), ("NCCL_DEBUG", "INFO"), ("NUMBER", "1.10"))
     assert profile.env_file == ".env"
@@ -77,7 +77,7 @@ def test_a_service_lands_field_by_field() -> None:
         ("log-opt", "max-size=50m"), ("add-host", "a:1.2.3.4"), ("init", "true"),
     )  # fmt: skip
     assert (profile.start.health, profile.stop_grace) == ("/health", 90.0)
-    assert set(fates(written, Fate.WITHHELD)) == {"volumes /etc/passwd:/p", "privileged"}
+    assert set(fates(written, Fate.WITHHELD)) == {"volumes /etc/passwd:/p", "privileged", "args.api-key KEY"}
     assert set(fates(written, Fate.UNSUPPORTED)) == {
         "volumes ./local:/local", "deploy.resources.reservations.memory", "deploy.replicas", "healthcheck.interval", "restart",
         "depends_on", "labels.a", "services.db", "volumes.other",
