@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_LINE = re.compile(r"\s*(?P<word>[A-Za-z]+)(?:\s*=\s*|\s+)(?P<rest>.*?)\s*")
+_LINE = re.compile(r"(?P<word>[A-Za-z]++)(?:\s*+=|\s)(?P<rest>.*)")
 _WORD = re.compile(r'"([^"]*)"|(\S+)')
 _DEEPEST = 4
 
@@ -26,7 +26,7 @@ def _collect(path: Path, depth: int, found: dict[str, None]) -> None:
     except OSError:
         return
     for line in lines:
-        match = _LINE.fullmatch(line)
+        match = _LINE.fullmatch(line.strip())
         if match is None:
             continue
         words = [first or second for first, second in _WORD.findall(match["rest"])]

@@ -93,7 +93,7 @@ _HEADERS = re.compile(
     r"|X_GOOG_API_KEY"
 )
 
-_COLOUR = r"(?:\x1b\[[\d;]*+m)*+"
+_COLOUR = r"(?:\x1b\[[\d;]{0,20}+m){0,3}+"
 # Where a token may begin: at a word's own beginning, behind a colour, an escaped newline or a byte of a URL.
 _EDGE = r"(?:\b|(?<=[\d;\[]m)|(?<=\\[nrt])|(?<=%[\dA-Fa-f][\dA-Fa-f]))"
 # Secrets recognisable by their own shape, wherever they turn up: what begins each, and what follows.
@@ -111,7 +111,7 @@ _SHAPES = {
     "pplx-": r"[A-Za-z0-9]{20}", "tvly-": r"[\w-]{16}", "lin_api_": r"\w{20}", "ntn_": r"[A-Za-z0-9]{20}",
     "shpat_": r"\w{20}", "shpss_": r"\w{20}", "ATATT3x": r"[\w-]{20}", "AGE-SECRET-KEY-1": r"[A-Z0-9]{20}",
     "AKIA": r"[A-Z0-9]{16}(?![\w.-])", "ASIA": r"[A-Z0-9]{16}(?![\w.-])",
-    "eyJ": r"[\w-]{8,}+\.[\w-]{8}",  # a JSON web token
+    "eyJ": r"[\w-]{8,400}+\.[\w-]{8}",  # a JSON web token
 }  # fmt: skip
 _SHAPED_SECRET = re.compile(
     rf"{_EDGE}(?:{'|'.join(re.escape(start) + rest for start, rest in _SHAPES.items())})[\w-]*+(?:[.=][\w-]++)*+"
@@ -150,7 +150,7 @@ _BARE = re.compile(
     r"""|,(?![\s"'\[({\\]|$|[\w.-]{1,80}+["']?[:=]))++"""
 )
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)[ \t]++(?=[^\s\"',;])", re.IGNORECASE)
-_BRACKET = re.compile(r"""[\[\](){}\n]|\\*+["']""")
+_BRACKET = re.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
 _REFERENCE = re.compile(rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL)
 _NOTHING = frozenset(["...", "none", "null", "nil", "true", "false", "undefined", "unset", MASK])
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*+%?")
@@ -190,7 +190,7 @@ _PROSE = frozenset(
         "with",
     ]
 )
-_JSON_TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+"')
+_JSON_TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)')
 _ASSIGNMENT = re.compile(r"[\w.-]++")
 _FLAG = re.compile(r"-[A-Za-z]")
 # A name whose value may be a secret, and what assigns it: over a text in small letters, quick, and never less than what
@@ -198,7 +198,7 @@ _FLAG = re.compile(r"-[A-Za-z]")
 _SUSPECT = re.compile(
     r"(?:secre|passw|pass_?[pc]|cred|authori|auth[_-]?[ckhdsvlijb]|cookie|dsn|jwt|bearer|web_?hook|conn(?:ection)?_?str|dockerc|token_"
     r"|api[_-]?k|(?<=[\w?&-])(?:tok|auth|pwd?(?![a-z])|pass(?![a-z])|key(?![a-rt-z])|pat(?![a-z])|s(?:as|ig)(?![a-mo-z])|otp))"
-    rf"[\w.-]*+{_COLOUR}\\*+[\"']?\]?{_COLOUR}[ \t]*+(?:=|%3d|>|:(?![:/])(?![ \t]*+[\d.]{{1,12}}+(?:[,\s%]|$))"
+    rf"[\w.-]{{0,100}}+{_COLOUR}\\*+[\"']?\]?{_COLOUR}[ \t]*+(?:=|%3d|>|:(?![:/])(?![ \t]*+[\d.]{{1,12}}+(?:[,\s%]|$))"
     rf"|:=|,[ \t]*+\\*+[\"'])"
 )
 _HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z])")

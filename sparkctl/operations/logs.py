@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
+from sparkctl.core.bounded_pattern import BoundedPattern
 from sparkctl.core.context import Context
 from sparkctl.core.in_order import Batches, in_order
 from sparkctl.core.log_files import SavedLog
@@ -65,7 +66,7 @@ class LogsRequest:
     follow: bool = False
     since: float | None = None
     tail: int | None = None
-    grep: re.Pattern[str] | None = None
+    grep: re.Pattern[str] | BoundedPattern | None = None
     pace: Callable[[], Awaitable[None]] | None = None
     session: Callable[[Node], Session] | None = None  # how a node's session is had; None: one of its own for each
     everything: bool = False

@@ -158,7 +158,7 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
         return (Phase.FAILED if failed else Phase.STOPPED), None, why
     rule = rule_of(container)
     if rule is None:
-        return Phase.UNKNOWN, None, "its labels do not say when it is ready"
+        return Phase.UNKNOWN, None, "its labels do not say in a way that can be used here when it is ready"
     answer = await readiness.health(session.link, Service(port_of(container), rule), _HEALTH_TIMEOUT)
     if answer.good and rule.health is not None:
         return Phase.READY, None, None
