@@ -117,7 +117,7 @@ _SHAPED_SECRET = re.compile(
     rf"{_EDGE}(?:{'|'.join(re.escape(start) + rest for start, rest in _SHAPES.items())})[\w-]*+(?:[.=][\w-]++)*+"
 )
 _PEM = re.compile(
-    r"-----BEGIN (?P<kind>[A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]++|-(?!----))*+(?:-----END (?P=kind)-----)?"
+    r"-----BEGIN (?P<kind>[A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]++|-(?!----))*+(?P<end>-----END (?P=kind)-----)?"
 )
 # An address whose path is the secret.
 _HOOK = re.compile(
@@ -317,7 +317,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     if "earer" in text:
         text = _BEARER.sub(_mask_bearer, text)
     if "PRIVATE KEY" in text:
-        text = _PEM.sub(rf"-----BEGIN \g<kind>-----{MASK}", text)
+        text = _PEM.sub(rf"-----BEGIN \g<kind>-----{MASK}\g<end>", text)
     if any(host in text for host in _HOOKS):
         text = _HOOK.sub(rf"\g<head>{MASK}", text)
     if " " in text or "\t" in text:

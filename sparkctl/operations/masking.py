@@ -48,9 +48,11 @@ class LineMasker:
 
     def _mask_one(self, line: LogLine) -> LogLine:
         if self._key_lines:
-            ends = "-----END " in line.text
-            self._key_lines = 0 if ends else self._key_lines - 1
-            return replace(line, text=MASK)
+            word = line.text.rpartition(" ")[2].strip()
+            is_of_key = "-----END " in line.text or word == line.text.strip() or (len(word) >= 40 and "." not in word)
+            self._key_lines = self._key_lines - 1 if is_of_key and "-----END " not in line.text else 0
+            if is_of_key:
+                return replace(line, text=MASK)
         begins = line.text.rpartition("-----BEGIN ")[2]
         if "PRIVATE KEY" in begins and begins != line.text and "-----END " not in begins:
             self._key_lines = _LONGEST_KEY

@@ -96,7 +96,9 @@ def test_the_line_of_the_profile_here_is_believed(tmp_path: object, monkeypatch:
 
     home = ProfileLibrary().user
     home.mkdir(parents=True)
-    (home / "mine.yaml").write_text("schema: 1\nname: mine\nengine: container\nimage: a/b:1\nstart:\n  ready_line: 'up in \\d+ s'\n")
+    (home / "mine.yaml").write_text(
+        "schema: 1\nname: mine\nengine: container\nimage: a/b:1\nstart:\n  ready_line: 'up in \\d+ s'\n"
+    )
     rule = rule_of(_container("container", r"up in \d+ s", None, "mine"))
     assert rule is not None
     assert rule.line == r"up in \d+ s"
