@@ -22,7 +22,9 @@ _REMEDY = (
     "reseat the cable, then power both Sparks off and on; on each: sudo dmesg | grep mlx5 shows what the port says; "
     "measure again with nothing running"
 )
-_RESULT = re.compile(r"^\s*\d+\s+\d+\s+([\d.]+)\s+([\d.]+)(?:\s+[\d.]+)?\s*$", re.MULTILINE)
+_RESULT = re.compile(
+    r"^[ \t]*+\d++[ \t]++\d++[ \t]++([\d.]++)[ \t]++([\d.]++)(?:[ \t]++[\d.]++)?[ \t\r]*+$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)

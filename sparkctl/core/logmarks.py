@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from enum import StrEnum
 
+from sparkctl.core.bounded_pattern import compile_bounded
 from sparkctl.engines.base import Engine, Weight
 from sparkctl.engines.lines import LinePreparer, peel
 
@@ -67,7 +68,7 @@ class LineMarker:
 
     def __init__(self, engine: Engine | None = None, ready_line: str | None = None) -> None:
         self._engine = engine
-        self._is_ready: Callable[[str], object] | None = re.compile(ready_line).search if ready_line else None
+        self._is_ready: Callable[[str], object] | None = _search_of(ready_line) if ready_line else None
         self._preparer = LinePreparer()
         self._joining = 0  # lines that the preparer has to see, because an error is spread over them
 
@@ -92,3 +93,11 @@ class LineMarker:
             if signal.failure.weight != Weight.EXCEPTION:  # a client's bad request leaves one of those, too
                 mark = Mark.FAILURE
         return level, mark
+
+
+def _search_of(ready_line: str) -> Callable[[str], object] | None:
+    """Return what finds the ready line, None for an expression that cannot be used: a recording may hold any."""
+    try:
+        return compile_bounded(ready_line).search
+    except ValueError:
+        return None

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sparkctl.core.bounded_pattern import BoundedPattern, compile_bounded
 from sparkctl.core.logbook import text_of
 
 _MOST_SPANS = 200  # in one line
@@ -22,7 +23,7 @@ class LinePattern:
     typed: str
     is_inverted: bool = False
     needle: str | None = None  # None: a regular expression
-    expression: re.Pattern[str] | None = None
+    expression: re.Pattern[str] | BoundedPattern | None = None
     fault: str | None = None
 
     def matches(self, text: str) -> bool:
@@ -88,7 +89,7 @@ def _expression(typed: str, is_inverted: bool, inner: str) -> LinePattern:
     plain = _CLASSES.sub("", inner)  # \S and \W are not large letters
     try:
         flags = re.NOFLAG if plain != plain.lower() else re.IGNORECASE
-        return LinePattern(typed, is_inverted, None, re.compile(inner, flags))
-    except (re.error, RecursionError, OverflowError) as broken:
-        what = broken.msg if isinstance(broken, re.error) else "too large"
+        return LinePattern(typed, is_inverted, None, compile_bounded(inner, flags))
+    except (re.error, ValueError) as broken:
+        what = broken.msg if isinstance(broken, re.error) else str(broken)
         return LinePattern(typed, is_inverted, fault=what)

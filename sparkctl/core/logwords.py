@@ -18,7 +18,9 @@ _IS_WARNING = re.compile(
     r"|.{0,40}?\[W\]"
 )
 _SOUNDS_BAD = re.compile(r"\b(?:" + "|".join(_BAD) + r")\b", re.IGNORECASE)
-TOOK = re.compile(r"(?P<what>.{3,120}?)[ ,.]+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s")
+TOOK = re.compile(
+    r"(?P<what>.{3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
+)
 # uvicorn's word on a request. A path is a client's text: nothing is looked for in it.
 # Answered well, and nobody but a client of an engine at work asks for that:
 _USED = r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 200"

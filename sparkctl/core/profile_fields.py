@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import re
 
+from sparkctl.core.bounded_pattern import compile_bounded
 from sparkctl.core.faults import quoted
 from sparkctl.model.docker_options import DOCKER_OPTIONS, ELSEWHERE, VALUES, OptionKind
 from sparkctl.model.node_paths import misleading_part
@@ -174,8 +175,8 @@ def version(text: str) -> str:
 def regex(text: str) -> str:
     """A regular expression that Python's ``re`` knows, or ``none``."""
     try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
+        compile_bounded(text)
+    except (re.error, ValueError) as error:
         raise ValueError(f"{quoted(text)} is not a regular expression: {error}") from error
     return text
 

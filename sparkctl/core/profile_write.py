@@ -20,7 +20,7 @@ _PLAIN = re.compile(r"(?:[A-Za-z0-9_./~${(+]|-[A-Za-z0-9-])[^\n]*")
 _UNSAFE = re.compile(r": |:$| #|[\t\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^[-?] ")
 # What other tools read as something else than text: the booleans of YAML 1.1, and its numbers with colons and underscores.
 _OTHERWISE = re.compile(
-    r"(?i:yes|no|on|off|true|false)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|[-+]?[0-9][0-9_]*_[0-9_]*"
+    r"(?i:yes|no|on|off|true|false)|[-+]?[0-9][0-9_]*+(?::[0-5]?[0-9])++(?:\.[0-9_]*+)?|[-+]?[0-9]++_[0-9_]*+"
 )
 _IN_FLOW = re.compile(r"[,\[\]{}]")
 _KEY = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./ -]*")

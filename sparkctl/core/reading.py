@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from sparkctl.core.bounded_pattern import compile_bounded
 from sparkctl.core.log_seen import Seen, has_aftermath, has_room, weight, weightiest
 from sparkctl.core.log_timeline import Timeline
 from sparkctl.core.logwords import (
@@ -89,7 +90,7 @@ class LogReader:
 
     def __post_init__(self) -> None:
         self._all_ordinary = (ASKED, USED, *(re.escape(start) for start in self.engine.signs.serving))
-        self._is_ready_line = re.compile(self.ready.line).search if self.ready.line else None
+        self._is_ready_line = compile_bounded(self.ready.line).search if self.ready.line else None
         self.ready_line_seen = self.ready.line is None
 
     def read(self, lines: Iterable[LogLine]) -> bool:

@@ -11,11 +11,16 @@ from sparkctl.model.secrets import MASK, is_secret_name, redact_word, redact_wor
 
 # name = value, as INI files write it, and name: value behind another name; what follows is masked to the line's end.
 _NAMED = re.compile(
-    rf"""["']?(?P<name>[A-Za-z_][\w.-]*)["']?(?:\s*:\s+|\s+=\s*|=\s+)(?=\S)(?!["']?{MASK}|(?:Bearer|Basic|Token)\s+{MASK})"""
+    rf"""(?<![\w.-])(?P<name>[\w.-]++)["']?(?:\s*+:\s++|\s++=\s*+|=\s++)(?=\S)(?!["']?{MASK}|(?:Bearer|Basic|Token)\s++{MASK})"""
 )
 # name: with its value on the lines below, which are further in: a block of YAML, or a map.
-_OPENED = re.compile(r"""(?P<indent>[\s-]*)["']?(?P<name>[A-Za-z_][\w.-]*)["']?\s*:\s*(?:[|>][-+\d]*\s*)?(?:#.*)?""")
-_PEM_BEGIN, _PEM_END = re.compile(r"-----BEGIN [\w ]*PRIVATE KEY-----"), re.compile(r"-----END [\w ]*PRIVATE KEY-----")
+_OPENED = re.compile(
+    r"""(?P<indent>[\s-]*+)["']?(?P<name>[A-Za-z_][\w.-]*+)["']?\s*+:\s*+(?:[|>][-+\d]*+\s*+)?(?:#.*)?"""
+)
+_PEM_BEGIN, _PEM_END = (
+    re.compile(r"-----BEGIN [A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?-----"),
+    re.compile(r"-----END [A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?-----"),
+)
 
 
 @dataclass(frozen=True, slots=True)

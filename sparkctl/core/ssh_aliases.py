@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sparkctl.files import read_regular
 
-_LINE = re.compile(r"\s*(?P<word>[A-Za-z]+)(?:\s*=\s*|\s+)(?P<rest>.*?)\s*")
+_LINE = re.compile(r"(?P<word>[A-Za-z]++)(?:\s*+=|\s)(?P<rest>.*)")
 _WORD = re.compile(r'"([^"]*)"|(\S+)')
 _DEEPEST = 4
 _LARGEST = 1 << 20  # bytes
@@ -29,7 +29,7 @@ def _collect(path: Path, depth: int, found: dict[str, None]) -> None:
     except OSError:
         return
     for line in lines:
-        match = _LINE.fullmatch(line)
+        match = _LINE.fullmatch(line.strip())
         if match is None:
             continue
         words = [first or second for first, second in _WORD.findall(match["rest"])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?")
 
 
 def fields(text: str) -> dict[str, str]:

@@ -89,7 +89,7 @@ _SERIES = (
 _TIMING = re.compile(r"slot +\w+: id +(?P<slot>\d+) \| task +-?\d+ \| +(?P<rest>.*)")
 _LIVE_SECONDS = 3.0
 _LIVE = re.compile(r"n_gen = +\d+, tg = +(?P<mean>[\d.]+) t/s(?:, tg_3s = +(?P<now>[\d.]+) t/s)?")
-_PROMPT = re.compile(r"prompt processing, n_tokens = .*?(?P<rate>[\d.]+) tokens per second")
+_PROMPT = re.compile(r"prompt processing, n_tokens = .{0,400}?(?<![\d.])(?P<rate>[\d.]++) tokens per second")
 _ENDED = re.compile(r"eval time = ")
 _DRAFTS = re.compile(
     r"draft acceptance(?: rate)? = +(?P<rate>[\d.]+) \( *(?P<accepted>\d+) accepted / +(?P<drafted>\d+) generated\)"

@@ -1,78 +1,246 @@
-"""What counts as a secret, and how it is kept out of everything that is shown or written."""
+"""What counts as a secret, and how it is kept out of everything that is shown or written.
+
+Everything here reads text of others, so every pattern takes time in proportion to its text: what repeats is possessive or
+bounded, and nothing is looked for from within a word. ``tests/unit/test_patterns_are_linear.py`` times each of them.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 MASK = "••••••"
 _NAMED_SECRET = re.compile(
-    r"SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY"
-    r"|(?:^|_)(?:KEY|PAT|PASS|TOK|JWT|BEARER)\d*$|_PWD$|AUTHZ?$|AUTHORIZATION$"
+    r"SECRET|PASSW|PASS_?PHRASE|PASS_?CODE|CREDENTIAL|CREDEN$|(?:API|ACCESS|PRIVATE|ACCOUNT|MASTER|ENCRYPTION)_?KEY"
+    r"|(?:^|_)(?:KEY|PAT|PASS|PW|TOK|JWT|BEARER|CREDS?|COOKIES?|DSN|SAS|SIG|SIGNATURE|T?OTP)_?\d*$"
+    r"|_PWD_?\d*$|(?:DB|USER|ROOT|ADMIN|MY|SQL|PG|HTTP|HTTPS|FTP|SMTP|IMAP|MAIL)PW_?\d*$"
+    r"|AUTHZ?_?\d*$|AUTHORIZATION$|(?:^|_)AUTH_(?:CONFIG|HEADERS?|DATA|STRING|VALUE|LINE|INFO|JSON|B64|BASE64|COOKIE)(?:_|$)"
+    r"|CONN(?:ECTION)?_?STR(?:ING)?S?(?:_|$)|WEB_?HOOKS?(?:_UR[LI]S?)?_?\d*$|DOCKER_?CONFIG_?JSON|_CREDS?_"
+    # what argparse takes for the whole name: --api-k, --hf-tok, --passw
+    r"|(?:^|_)(?:API|ACCESS|AUTH|PRIVATE|SECRET|MASTER|ADMIN|ENCRYPTION)_KE?$|_TOKE?$|(?:^|_)SECRE$"
+)
+# DBPASS and MASTERKEY hold secrets, these do not.
+_WORDS_OF_LANGUAGE = frozenset(
+    [
+        "PWD",
+        "OLDPWD",
+        "BYPASS",
+        "COMPASS",
+        "ENCOMPASS",
+        "OVERPASS",
+        "SURPASS",
+        "TRESPASS",
+        "UNDERPASS",
+        "DONKEY",
+        "HOCKEY",
+        "HOTKEY",
+        "JOCKEY",
+        "LACKEY",
+        "MONKEY",
+        "PUBKEY",
+        "PUBLICKEY",
+        "SORTKEY",
+        "TURKEY",
+        "WHISKEY",
+    ]
 )
 # A token is a secret, the tokens of a text are not: what is said beside the word decides.
 _TOKEN = re.compile(r"TOKEN_?\d*$")  # HF_TOKEN, HFTOKEN, TOKEN_2
 _TOKEN_WORD = re.compile(r"TOKEN_|[A-Z0-9]_?TOKENS$")  # HF_TOKEN_WRITE, HF_TOKENS; never TOKENS alone
 _NUMBER_OF = re.compile(r"(?:^|_)(?:MAX|MIN|NUM|N|PER)(?:_|$)")
+# Tokens of a text by their own name: eos_token, image_tokens, new-token.
+_OF_VOCABULARY = (
+    r"ADDED|AUDIO|BOI|BOS|BREAK|CACHED|CLS|DRAFT|EOI|EOM|EOS|EOT|FIM|FIRST|GENERATED|IMAGE|LAST|MASK|MTP|NEW|NEWLINE|NEXT"
+    r"|OUTPUT|PAD|PADDING|PENDING|PREFIX|PROMPT|REASONING|SEP|SPECIAL|STOP|THINK|TEXT|TIMESTAMP|UNK|VIDEO|VISION|VISUAL"
+)
+_TOKEN_OF_TEXT = re.compile(rf"(?:^|_)(?:{_OF_VOCABULARY})(?:_(?:START|END|BEGIN))?_?TOKEN$")
 _OF_TEXT = re.compile(
-    r"(?:^|_)(?:ADDED|BATCHED|BLOCK|BUDGET|CACHED|COMPLETION|CONTEXT|COUNT|DECODE|DRAFT|EXTRA|IDS?|INPUT|LEN|LENGTH"
-    r"|LIMIT|NEW|OUTPUT|PAGE|PARTIAL|PREFILL|PROMPT|RATE|REASONING|RETURN|RUNNING|SIZE|SKIP|SPECIAL|SPECULATIVE|STOP"
-    r"|THINKING|THRESHOLD|TOTAL|WAITING)(?:_|$)"
+    rf"(?:^|_)(?:{_OF_VOCABULARY}|BATCHED|BLOCK|BUDGET|COMPLETION|CONTEXT|COUNT|DECODE|EMBD|EMBED\w*|EXTRA|IDS?|INPUT"
+    r"|LEN|LENGTH|LIMIT|PAGE|PARTIAL|PREFILL|RATE|RETURN|RUNNING|SIZE|SKIP|SPECULATIVE|THINKING|THRESHOLD"
+    r"|BUCKETS?|BUDGETS|GRAPH|INTER|LATENCY|SPEC|TIME|TOTAL|TYPES?|USAGE|WAITING)(?:_|$)"
 )
-# Secrets recognisable by their own shape, wherever they turn up.
+# In a log a word with small letters in it is a setting's name or a word of prose: it has to say more than "key" or "pass".
+_STRONG = re.compile(
+    r"SECRET|PASSW|PASS_?PHRASE|CREDENTIAL|AUTHORIZATION|(?:API|ACCESS|PRIVATE|ACCOUNT|MASTER|ENCRYPTION|AUTH|PASS|SIGNING|ADMIN)"
+    r"_?KE?Y?S?_?\d*$|[A-Z\d]_?TOKENS?_?\d*$|CONN(?:ECTION)?_?STR|WEB_?HOOK|(?:^|_)(?:SET_)?COOKIES?$|_(?:PWD|PW|DSN|JWT|CREDS?)_?\d*$"
+)
+_WEAK = frozenset(
+    [
+        "AUTH",
+        "AUTHZ",
+        "CREDS",
+        "KEY",
+        "KEYS",
+        "PASS",
+        "PAT",
+        "PW",
+        "SAS",
+        "SIG",
+        "SECRETS",
+        "SIGNATURE",
+        "TOK",
+        "TOKEN",
+        "TOKENS",
+    ]
+)
+_QUERY = frozenset(
+    ["ACCESS_TOKEN", "API_KEY", "KEY", "SIG", "SIGNATURE", "TOKEN", "X_AMZ_SIGNATURE", "X_GOOG_SIGNATURE"]
+)  # ?token=V in a URL
+_HEADERS = re.compile(
+    r"(?:X_)?API_KEY|(?:PROXY_)?AUTHORIZATION|(?:SET_)?COOKIE|X_(?:AUTH|ACCESS|AMZ_SECURITY|GITLAB|VAULT)_TOKEN|PRIVATE_TOKEN"
+    r"|X_GOOG_API_KEY"
+)
+
+_COLOUR = r"(?:\x1b\[[\d;]{0,20}+m){0,3}+"
+# Where a token may begin: at a word's own beginning, behind a colour, an escaped newline or a byte of a URL.
+_EDGE = r"(?:\b|(?<=[\d;\[]m)|(?<=\\[nrt])|(?<=%[\dA-Fa-f][\dA-Fa-f]))"
+# Secrets recognisable by their own shape, wherever they turn up: what begins each, and what follows.
+_SHAPES = {
+    "hf_": r"[A-Za-z0-9]{16}", "api_org_": r"[A-Za-z0-9]{16}", "nvapi-": r"[\w-]{16}", "sk-": r"[\w-]{20}",
+    "sk_live_": r"\w{16}", "sk_test_": r"\w{16}", "rk_live_": r"\w{16}", "rk_test_": r"\w{16}", "whsec_": r"\w{16}",
+    "ghp_": r"\w{20}", "gho_": r"\w{20}", "ghu_": r"\w{20}", "ghs_": r"\w{20}", "ghr_": r"\w{20}", "github_pat_": r"\w{20}",
+    "glpat-": r"[\w.-]{16}", "gldt-": r"[\w.-]{16}", "glrt-": r"[\w.-]{16}", "glptt-": r"[\w.-]{16}", "glcbt-": r"[\w.-]{16}",
+    "glsoat-": r"[\w.-]{16}", "glft-": r"[\w.-]{16}", "glagent-": r"[\w.-]{16}", "tskey-": r"[\w-]{10}",
+    "xoxa-": r"[\w-]{10}", "xoxb-": r"[\w-]{10}", "xoxc-": r"[\w-]{10}", "xoxd-": r"[\w-]{10}", "xoxe-": r"[\w-]{10}",
+    "xoxe.": r"[\w-]{10}", "xoxo-": r"[\w-]{10}", "xoxp-": r"[\w-]{10}", "xoxr-": r"[\w-]{10}", "xoxs-": r"[\w-]{10}",
+    "xapp-": r"[\w-]{10}", "AIza": r"[\w-]{30}", "ya29.": r"[\w-]{20}", "npm_": r"[A-Za-z0-9]{30}", "pypi-AgE": r"[\w-]{20}",
+    "dckr_pat_": r"[\w-]{20}", "dckr_oat_": r"[\w-]{20}", "dop_v1_": r"[a-f0-9]{20}", "hvs.": r"[\w-]{20}",
+    "SG.": r"[\w-]{16}\.[\w-]{16}", "gsk_": r"[A-Za-z0-9]{20}", "r8_": r"[A-Za-z0-9]{20}", "xai-": r"[A-Za-z0-9]{20}",
+    "pplx-": r"[A-Za-z0-9]{20}", "tvly-": r"[\w-]{16}", "lin_api_": r"\w{20}", "ntn_": r"[A-Za-z0-9]{20}",
+    "shpat_": r"\w{20}", "shpss_": r"\w{20}", "ATATT3x": r"[\w-]{20}", "AGE-SECRET-KEY-1": r"[A-Z0-9]{20}",
+    "AKIA": r"[A-Z0-9]{16}(?![\w.-])", "ASIA": r"[A-Z0-9]{16}(?![\w.-])",
+    "eyJ": r"[\w-]{8,400}+\.[\w-]{8}",  # a JSON web token
+}  # fmt: skip
 _SHAPED_SECRET = re.compile(
-    r"\bhf_[A-Za-z0-9]{16,}|\bnvapi-[A-Za-z0-9_-]{16,}|\bsk-[A-Za-z0-9_-]{20,}|\bgh[pousr]_[A-Za-z0-9]{20,}"
-    r"|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_.-]{16,}|\bxox[a-z]-[A-Za-z0-9-]{10,}"
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}"
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"  # a JSON web token
+    rf"{_EDGE}(?:{'|'.join(re.escape(start) + rest for start, rest in _SHAPES.items())})[\w-]*+(?:[.=][\w-]++)*+"
 )
-_SHAPES = ("hf_", "nvapi-", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AKIA", "ASIA",
-           "AIza", "eyJ", "earer ")  # fmt: skip
+_PEM = re.compile(
+    r"-----BEGIN (?P<kind>[A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]++|-(?!----))*+(?P<end>-----END (?P=kind)-----)?"
+)
+# An address whose path is the secret.
+_HOOK = re.compile(
+    r"(?P<head>hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
+    r"|webhook\.office\.com/webhookb2/|api\.telegram\.org/bot)[^\s\"'<>\\]++"
+)
+_HOOKS = ("hooks.slack", "/webhooks/", "webhook.office.com", "api.telegram.org/bot")
 # What a bearer bears, in a header or a log line; a word of prose after it is none.
-_BEARER = re.compile(r"(?P<head>\b[Bb]earer\s+)(?P<value>(?=[\w.~+/=-]*[\d.~+/=_])[\w.~+/=-]{12,}|[\w.~+/=-]{24,})")
+_BEARER = re.compile(rf"(?P<head>\b[Bb]earer{_COLOUR}\s++{_COLOUR})(?P<value>[\w.~+/=-]{{12,}}+)")
+_RANDOM = re.compile(r"[\d.~+/=_]")
 # scheme://user:PASSWORD@host; a password that is only ${A_REFERENCE} is none yet.
-_URL_PASSWORD = re.compile(r"""(?P<head>://[^\s/:@"<>]*:)(?!\$\{\w+\}@)(?P<value>[^\s/"<>]+)(?=@)""")
-# name=value and --name value inside a longer text: a URL's query, a log option, a shell's command line.
-_ASSIGNED = re.compile(
-    r"""(?<![\w.-])(?P<head>(?P<name>-{0,2}[A-Za-z_][\w.-]*)=)"""
-    r"""(?P<value>"[^"]+"|'[^']+'|(?:(?:Bearer|Basic)\s+)?[^\s&;|"',]+)"""
-)
-_FLAGGED = re.compile(r"(?<![\w.-])(?P<head>--(?P<name>[A-Za-z][\w.-]*)[ \t]+)(?P<value>[^\s-]\S*)")
-# name: value, as YAML, JSON and headers write it; what follows is masked to the end of the line.
-_HEADED = re.compile(
-    r"""(?P<head>["']?(?P<name>[A-Za-z_][\w.-]*)["']?\s*:[ \t]+)"""
-    r"""(?P<value>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\S[^\n]*)"""
-)
-# The same where a program tells its own settings, {'api_key': ['V']} and ServerArgs(api_key='V'): in quotes only.
-_TOLD = re.compile(
-    r"""(?<![\w.-])(?P<head>["']?(?P<name>[A-Za-z_][\w.-]{0,80})["']?\s?[:=]\s?)"""
-    r"""(?P<value>"(?:[^"\\\n]|\\.)+"|'(?:[^'\\\n]|\\.)+'|[\[(]\s?["'][^\])\n]+[\])])"""
-)
-_QUOTED = re.compile(r"""(?P<quote>["'])(?:(?!(?P=quote))[^\\\n]|\\.)+(?P=quote)""")
-_HEADER = re.compile(
-    r"""(?<![\w-])(?P<head>(?:x-)?api[-_]key|(?:proxy-)?authorization)(?P<colon>["']?\s?:\s?["']?)"""
-    r"""(?!\$|none\b|null\b)(?P<value>(?:(?:bearer|basic|token)\s+)?[^\s"',;{}\[\]()]+)""",
+_URL_PASSWORD = re.compile(r"""(?P<head>://[^\s/:@"<>]*+:)(?!\$\{\w++\}@)(?P<value>[^\s/"<>]+)(?=@)""")
+# https://TOKEN@host, and https://TOKEN:@host; in other schemes the user of a URL is one, ssh://milo@spark1.
+_URL_TOKEN = re.compile(
+    r"""(?P<head>\b(?:https?|wss?)(?:://|:\\/\\/|%3A%2F%2F))(?!\$\{\w++\}@)(?P<value>[^\s/:@"'<>?\#\\]++)(?=(?::(?:x-oauth-basic|••••••)?)?@)""",
     re.IGNORECASE,
 )
-# What a name holds whose value these look for; a quick look, over which no name gets that it does not know.
-_WORDS = ("api_key", "api-key", "Api-Key", "API-Key", "API-KEY", "Api_Key", "API_KEY", "apikey", "uthorization", "UTHORIZATION",
-          "assword", "ASSWORD", "ecret", "ECRET", "redential", "_token", "_TOKEN", "private_key", "access_key")  # fmt: skip
-_SCHEME = re.compile(r"(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
+_LONGEST_USER = 20  # of a URL, whose password stands beside it: a longer one is a token
+# A name with what assigns it: name=, "name": and \"name\": within a text that is quoted itself, os.environ["name"] = .
+_NAMED = re.compile(
+    rf"""(?<![\w.-])(?P<name>[\w.-]++){_COLOUR}(?P<close>\\*+["']?)\]?{_COLOUR}[ \t]*+"""
+    rf"""(?P<sign>:=|=>|={{1,2}}+|:(?![:/])|%3[Dd]|>|,(?=[ \t]*+\\*+["']))(?P<gap>[ \t]*+){_COLOUR}(?=[^\s])"""
+)
+# --name value; setenv NAME value, ENV NAME value
+_FLAGGED = re.compile(r"-(?<![\w.-]-)-?(?P<name>[A-Za-z][\w.-]*+)[ \t]++(?=[^\s-])")
+_SET = re.compile(r"(?:set(?:env| -[gU]?x)|ENV)[ \t]++(?P<name>\w++)[ \t]++(?=[^\s-])")
+_OPENED = re.compile(r"""[bBrRuUfF]{0,2}(?P<escape>\\*+)(?P<quote>["'])""")
+_BARE = re.compile(
+    r"""(?:[^\s&;|"',)\]}<>`\\\x1b$]++|\$(?:\{[^}\s]{0,400}+\})?+|[)\]}<>`](?![\s,;)\]}<>`"'.\\]|$)|\\(?![\\"'nrt])"""
+    r"""|,(?![\s"'\[({\\]|$|[\w.-]{1,80}+["']?[:=]))++"""
+)
+_SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)[ \t]++(?=[^\s\"',;])", re.IGNORECASE)
+_BRACKET = re.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
+_REFERENCE = re.compile(rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL)
+_NOTHING = frozenset(["...", "none", "null", "nil", "true", "false", "undefined", "unset", MASK])
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*+%?")
+_PROSE = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "by",
+        "can",
+        "for",
+        "from",
+        "has",
+        "if",
+        "in",
+        "is",
+        "it",
+        "may",
+        "must",
+        "nor",
+        "not",
+        "of",
+        "on",
+        "or",
+        "should",
+        "that",
+        "the",
+        "then",
+        "to",
+        "was",
+        "when",
+        "will",
+        "with",
+    ]
+)
+_JSON_TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)')
+_ASSIGNMENT = re.compile(r"[\w.-]++")
+_FLAG = re.compile(r"-[A-Za-z]")
+# A name whose value may be a secret, and what assigns it: over a text in small letters, quick, and never less than what
+# `_named` finds in a text of others. Most lines of an engine tell of tokens, by their number.
+_SUSPECT = re.compile(
+    r"(?:secre|passw|pass_?[pc]|cred|authori|auth[_-]?[ckhdsvlijb]|cookie|dsn|jwt|bearer|web_?hook|conn(?:ection)?_?str|dockerc|token_"
+    r"|api[_-]?k|(?<=[\w?&-])(?:tok|auth|pwd?(?![a-z])|pass(?![a-z])|key(?![a-rt-z])|pat(?![a-z])|s(?:as|ig)(?![a-mo-z])|otp))"
+    rf"[\w.-]{{0,100}}+{_COLOUR}\\*+[\"']?\]?{_COLOUR}[ \t]*+(?:=|%3d|>|:(?![:/])(?![ \t]*+[\d.]{{1,12}}+(?:[,\s%]|$))"
+    rf"|:=|,[ \t]*+\\*+[\"'])"
+)
+_HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
+_LONGEST_NAME = 200
 _SHORTEST = 6  # a shorter value cannot be masked by value: it would take innocent text with it
 
 
 def is_secret_name(name: str) -> bool:
     """Tell whether an environment variable or flag of this name holds a secret (``HF_TOKEN``, ``--api-key``)."""
-    plain = re.sub(r"[-.]", "_", name).strip("_").upper()
-    plain = plain.removeprefix(
-        "TIKTOKEN_"
-    )  # a vocabulary's name, not a token's: TIKTOKEN_ENCODINGS_BASE is a directory
+    return _is_secret(_plain(name))
+
+
+def _plain(name: str) -> str:
+    """Return a name as an environment variable is written: apiKey and --api-key are API_KEY. Of a long one both ends."""
+    if len(name) > _LONGEST_NAME:
+        name = name[: _LONGEST_NAME // 2] + name[-_LONGEST_NAME // 2 :]
+    plain = _HUMP.sub("_", name.replace("-", "_").replace(".", "_")).strip("_").upper()
+    return plain.removeprefix("TIKTOKEN_")  # a vocabulary's name: TIKTOKEN_ENCODINGS_BASE is a directory
+
+
+@lru_cache(4096)
+def _is_secret(plain: str) -> bool:
     if _NAMED_SECRET.search(plain):
+        return not plain.startswith(("NOPASS", "NO_PASS"))
+    last = plain.rstrip("0123456789_").rpartition("_")[2]
+    if last.endswith(("KEY", "PASS", "PWD")) and last not in _WORDS_OF_LANGUAGE:
         return True
-    if _NUMBER_OF.search(plain):
+    if _NUMBER_OF.search(plain) or _TOKEN_OF_TEXT.search(plain):
         return False
     return _TOKEN.search(plain) is not None or (_TOKEN_WORD.search(plain) is not None and not _OF_TEXT.search(plain))
+
+
+def _is_secret_in_log(name: str, sign: str, before: str) -> bool:
+    """Tell whether a name in a text of others holds a secret; ``sign`` assigns it, ``before`` is the character before it."""
+    plain = _plain(name)
+    if plain in _QUERY and before in ("?", "&"):
+        return True
+    if plain in _WEAK or not _is_secret(plain):
+        return False
+    if name.isupper():
+        return sign == "=" or "_" in plain or _STRONG.search(plain) is not None
+    return _STRONG.search(plain) is not None
 
 
 def is_token(text: str) -> bool:
@@ -111,7 +279,7 @@ def findable(values: Iterable[str]) -> frozenset[str]:
             | {json.dumps(form)[1:-1] for form in forms}
             | {json.dumps(form, ensure_ascii=False)[1:-1] for form in forms}
         )
-        if not re.fullmatch(r"[\w.~-]*", value, re.ASCII):
+        if not re.fullmatch(r"[\w.~-]*+", value, re.ASCII):
             from urllib.parse import quote, quote_plus  # rarely needed
 
             found |= {quote(value.encode("utf-8", "replace"), safe=""), quote_plus(value.encode("utf-8", "replace"))}
@@ -121,57 +289,61 @@ def findable(values: Iterable[str]) -> frozenset[str]:
 def may_hold_secret(text: str, secrets: Iterable[str] = ()) -> bool:
     """Tell whether `redact` could change ``text``: a quick look, for a whole batch of lines at once."""
     return (
-        any(shape in text for shape in _SHAPES)
-        or any(word in text for word in _WORDS)
-        or ("://" in text and "@" in text)
+        _SUSPECT.search(text.lower()) is not None
+        or _FLAGGED.search(text) is not None
+        or _SET.search(text) is not None
+        or any(shape in text for shape in _SHAPES)
+        or any(host in text for host in _HOOKS)
+        or "PRIVATE KEY" in text
+        or "earer" in text
+        or ("@" in text and _has_address(text))
         or any(secret in text for secret in secrets)
     )
 
 
+def _has_address(text: str) -> bool:
+    return "://" in text or ":\\/\\/" in text or "%2F%2F" in text or "%2f%2f" in text
+
+
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return ``text`` with every given secret value, every URL's password and every known shape of token masked."""
+    """Return ``text`` with every given secret value, every URL's password and every known shape of token masked, and what
+    stands under names, flags and headers of secrets."""
     # The longest first: one secret may be a part of another.
     for secret in sorted((secret for secret in secrets if secret in text), key=len, reverse=True):
         text = text.replace(secret, MASK)
-    if "://" in text:
+    if "@" in text and _has_address(text):
         text = _URL_PASSWORD.sub(rf"\g<head>{MASK}", text)
+        text = _URL_TOKEN.sub(rf"\g<head>{MASK}", text)
     if "earer" in text:
-        text = _BEARER.sub(rf"\g<head>{MASK}", text)
-    if any(word in text for word in _WORDS):
-        text = _TOLD.sub(_mask_told, text)
-        text = _HEADER.sub(rf"\g<head>\g<colon>{MASK}", text)
-    return _SHAPED_SECRET.sub(MASK, text)
+        text = _BEARER.sub(_mask_bearer, text)
+    if "PRIVATE KEY" in text:
+        text = _PEM.sub(rf"-----BEGIN \g<kind>-----{MASK}\g<end>", text)
+    if any(host in text for host in _HOOKS):
+        text = _HOOK.sub(rf"\g<head>{MASK}", text)
+    if " " in text or "\t" in text:
+        text = _without_flagged(text, own=False)
+    if _SUSPECT.search(text.lower()) is not None:
+        text = _without(text, _named(text, own=False))
+    if any(shape in text for shape in _SHAPES):
+        text = _SHAPED_SECRET.sub(MASK, text)
+    return text
 
 
-def _mask_told(found: re.Match[str]) -> str:
-    name = found["name"]
-    if name.upper() in ("TOKEN", "KEY") or not is_secret_name(name):  # a word of a model's own, a map's key
-        return found[0]
-    return found["head"] + _QUOTED.sub(_mask_quoted, found["value"])
-
-
-def _mask_quoted(one: re.Match[str]) -> str:
-    is_reference = re.fullmatch(r"\$\{\w+(?::?-)?\}", one[0][1:-1]) is not None
-    return one[0] if is_reference else f"{one['quote']}{MASK}{one['quote']}"
+def _mask_bearer(found: re.Match[str]) -> str:
+    value = found["value"]
+    return found["head"] + MASK if len(value) >= 24 or _RANDOM.search(value) else found[0]
 
 
 def redact_word(text: str, secrets: Iterable[str] = ()) -> str:
     """Return a value of the operator's own, a word of a command or an option, with what is assigned in it masked too."""
     name, equals, _ = text.partition("=")
-    if equals and re.fullmatch(r"[\w.-]+", name) and is_secret_name(name):
+    if equals and _ASSIGNMENT.fullmatch(name) and is_secret_name(name):
         return f"{name}={MASK}"
     text = redact(text, secrets)
-    for pattern in (_ASSIGNED, _FLAGGED):
-        text = pattern.sub(lambda m: m["head"] + MASK if is_secret_name(m["name"]) else m[0], text)
-    inner = _json(text) is not None  # a list or a map under a name is masked from within, below
-    for found in reversed(list(_headed_secrets(text))):
-        text = text[: found.start("value")] + _headed(found["value"], inner) + text[found.end() :]
-    for value in sorted(_in_json(text), key=len, reverse=True):
-        if value:
-            text = text.replace(json.dumps(value), f'"{MASK}"').replace(
-                json.dumps(value, ensure_ascii=False), f'"{MASK}"'
-            )
-    return text
+    text = _without_flagged(text, own=True)
+    values = frozenset(_in_json(text)) - {"", MASK}
+    text = _without(text, _named(text, own=True))
+    return _JSON_TEXT.sub(lambda one: f'"{MASK}"' if json.loads(one[0]) in values else one[0], text) if values else text
 
 
 def redact_words(argv: Sequence[str], secrets: Iterable[str] = ()) -> tuple[str, ...]:
@@ -187,7 +359,7 @@ def _after_secret_flag(argv: Sequence[str]) -> Iterator[bool]:
     """Yield for each word whether it is a value of a flag named like a secret, which may take several."""
     secret = False
     for word in argv:
-        is_flag = word.startswith("--") or re.match(r"-[A-Za-z]", word) is not None
+        is_flag = word.startswith("--") or _FLAG.match(word) is not None
         yield secret and not is_flag
         if is_flag:
             secret = "=" not in word and is_secret_name(word)
@@ -196,30 +368,191 @@ def _after_secret_flag(argv: Sequence[str]) -> Iterator[bool]:
 def _inside(text: str) -> Iterator[str]:
     """Yield the secrets in a value that is not one as a whole."""
     name, equals, rest = text.partition("=")
-    if equals and re.fullmatch(r"[\w.-]+", name) and is_secret_name(name):
+    if equals and _ASSIGNMENT.fullmatch(name) and is_secret_name(name):
         yield rest
-    for pattern in (_ASSIGNED, _FLAGGED):
-        yield from (m["value"].strip("\"'") for m in pattern.finditer(text) if is_secret_name(m["name"]))
-    yield from (_SCHEME.sub("", found["value"].strip()) for found in _headed_secrets(text))
-    yield from (m["value"] for m in _BEARER.finditer(text))
-    yield from (match["value"] for match in _URL_PASSWORD.finditer(text))
+    for spans in (*(_flagged(text, form, own=True) for form in (_FLAGGED, _SET)), _named(text, own=True)):
+        for start, end in spans:
+            value = text[start:end].strip()
+            yield value
+            yield _SCHEME.sub("", value)
+    yield from (found["value"] for found in _BEARER.finditer(text) if _mask_bearer(found) != found[0])
+    for pattern in (_URL_PASSWORD, _URL_TOKEN):
+        yield from (found["value"] for found in pattern.finditer(text))
+    yield from (found[0][len(found["head"]) :] for found in _HOOK.finditer(text))
+    yield from (found[0] for found in _PEM.finditer(text))
     yield from _in_json(text)
 
 
-def _headed_secrets(text: str) -> Iterator[re.Match[str]]:
-    """Yield what stands under names of secrets: a name that is none may have one that is in what follows it."""
-    at = 0
-    while (found := _HEADED.search(text, at)) is not None:
-        is_secret = is_secret_name(found["name"])
-        if is_secret:
-            yield found
-        at = found.end() if is_secret else found.end("head")
+Span = tuple[int, int]
 
 
-def _headed(value: str, inner: bool) -> str:
-    if inner and value[0] in "[{":
-        return value
-    return f"{value[0]}{MASK}{value[0]}" if value[0] in "\"'" and value[-1] == value[0] else MASK
+def _without(text: str, spans: Iterable[Span]) -> str:
+    """Return a text with these spans masked, which come in its order."""
+    parts, at = [], 0
+    for start, end in spans:
+        parts += [text[at:start], MASK]
+        at = end
+    return "".join([*parts, text[at:]]) if parts else text
+
+
+def _without_flagged(text: str, *, own: bool) -> str:
+    for form in (_FLAGGED, _SET):
+        text = _without(text, _flagged(text, form, own=own))
+    return text
+
+
+def _flagged(text: str, form: re.Pattern[str], *, own: bool) -> Iterator[Span]:
+    """Yield where the values of flags and variables named like secrets are."""
+    values, at = _Values(text), 0
+    while (found := form.search(text, at)) is not None:
+        name, at = found["name"], found.end("name")
+        if not is_secret_name(name):
+            continue
+        spans, end = values.word(found.end(), own=own)
+        for start, stop in spans:
+            value = text[start:stop].strip("[]<>{}()`.,:")
+            if own or (value.lower() not in _PROSE and value != _plain(name) and not _REFERENCE.fullmatch(value)):
+                yield start, stop
+                at = end
+
+
+def _named(text: str, *, own: bool) -> Iterator[Span]:
+    """Yield where the values under names of secrets are: name=value, "name": "value", Name: value."""
+    values, at = _Values(text), 0
+    is_json = own and _json(text) is not None
+    while (found := _NAMED.search(text, at)) is not None:
+        at = found.end()
+        name, sign = found["name"], found["sign"][0]
+        before = text[found.start() - 1 : found.start()]
+        is_header = sign == ":" and _HEADERS.fullmatch(_plain(name)) is not None
+        if not (is_header or (is_secret_name(name) if own else _is_secret_in_log(name, sign, before))):
+            continue
+        if sign == "," and not (name.startswith("-") or text[found.start() - 2 : found.start() - 1] in ("(", "[")):
+            continue  # names in a row, not a pair
+        if sign == ">" and (before != "<" or found["gap"]):
+            continue
+        if sign != ":" or found["sign"] == ":=":
+            spans, end = values.word(at, own=own)
+            if sign == "," and not name.startswith("-"):
+                spans = [span for span in spans if text[end : end + 1] in (")", "]")]
+        elif _OPENED.match(text, at) or text[at] in "[(":
+            spans, end = values.word(at, own=False)
+        elif text[at] == "{" or (found["close"] and not is_header):
+            continue  # a map: its own names tell
+        elif own and not is_json and found["gap"]:
+            spans, end = values.line(at)
+        elif is_header:
+            spans, end = values.header(at)
+        elif found["gap"] or not own:
+            spans, end = values.word(at, own=own)
+            if not own:
+                spans = [span for span in spans if values.stands_alone(*span)]
+        else:
+            continue
+        of_text = sign == ":" and "TOKEN" in name.upper()
+        for start, stop in spans:
+            value = text[start:stop]
+            if value.lower() in _NOTHING or (of_text and _NUMBER.fullmatch(value)):
+                continue
+            if not own and _REFERENCE.fullmatch(value):
+                continue
+            yield start, stop
+        at = max(at, end)
+
+
+class _Values:
+    """Finds where a value ends. What it looks through is either within a value or looked through once: it takes time in
+    proportion to the text, however often it is asked."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._line_end = -1
+
+    def word(self, at: int, *, own: bool) -> tuple[list[Span], int]:
+        """Return where the value that begins at ``at`` is without its quotes, each of them of a list; and where it ends."""
+        if self._text[at] in "[(":
+            return self._list(at)
+        begin, spans = at, []
+        scheme = _SCHEME.match(self._text, at)
+        at = at if scheme is None else scheme.end()
+        while at < len(self._text):
+            if (quoted := _OPENED.match(self._text, at)) is not None:
+                start, end, after = self._quoted(quoted)
+                spans.append((start, end))
+                at = after
+                if not own or (
+                    not self._text[at : at + 1].isalnum() and self._text[at : at + 1] not in ("'", '"', "$")
+                ):
+                    break
+            elif (bare := _BARE.match(self._text, at)) is not None:
+                spans.append(bare.span())
+                at = bare.end()
+                if bare[0][-1] != "(":  # SecretStr('value')
+                    break
+            else:
+                break
+        if not spans:
+            return [], max(at, begin)
+        one = spans[0] if len(spans) == 1 and scheme is None else (begin, at)
+        return ([one] if one[0] < one[1] else []), at
+
+    def line(self, at: int) -> tuple[list[Span], int]:
+        """Return the rest of the line."""
+        end = self._end_of_line(at)
+        text = self._text[at:end]
+        return [(at, at + len(text.rstrip()))], end
+
+    def header(self, at: int) -> tuple[list[Span], int]:
+        """Return the value of an HTTP header: a word, with the scheme before it."""
+        scheme = _SCHEME.match(self._text, at)
+        found = _BARE.match(self._text, at if scheme is None else scheme.end())
+        return ([], at) if found is None else ([(at, found.end())], found.end())
+
+    def stands_alone(self, start: int, end: int) -> bool:
+        """Tell whether what follows a name and a colon is a value and not a sentence."""
+        value = self._text[start:end]
+        if len(value) >= 24 or (len(value) >= _SHORTEST and _RANDOM.search(value)):
+            return True
+        return self._text[end : end + 1] in ("", "\n", "\r", ",", ";", "}", "]", '"', "'", "\\")
+
+    def _list(self, at: int) -> tuple[list[Span], int]:
+        depth, spans, start = 0, [], at
+        while (found := _BRACKET.search(self._text, at)) is not None and found[0] != "\n":
+            at = found.end()
+            if found[0][-1] in "\"'":
+                quoted = _OPENED.match(self._text, found.start())
+                assert quoted is not None
+                first, end, at = self._quoted(quoted)
+                spans.append((first, end))
+                continue
+            depth += 1 if found[0] in "[({" else -1
+            if depth == 0:
+                break
+        else:
+            at = self._end_of_line(at)
+        if not spans and start + 1 < at - 1:
+            return [(start + 1, at - 1)], at
+        return [span for span in spans if span[0] < span[1]], at
+
+    def _quoted(self, opened: re.Match[str]) -> tuple[int, int, int]:
+        """Return start and end of what is between quotes, and where what follows them begins; an open end is the line's."""
+        start, escape, quote = opened.end(), len(opened["escape"]), opened["quote"]
+        line, at = self._end_of_line(start), start
+        while (found := self._text.find(quote, at, line)) >= 0:
+            first = found
+            while first > start and self._text[first - 1] == "\\":
+                first -= 1
+            slashes = found - first
+            if (slashes % 2 == 0) if escape == 0 else (slashes <= escape):
+                return start, found - (min(slashes, escape)), found + 1
+            at = found + 1
+        return start, line, line
+
+    def _end_of_line(self, at: int) -> int:
+        if at > self._line_end or self._line_end < 0:
+            end = self._text.find("\n", at)
+            self._line_end = len(self._text) if end < 0 else end
+        return self._line_end
 
 
 def _in_json(text: str) -> Iterator[str]:

@@ -30,7 +30,7 @@ from sparkctl.operations import receipts
 from sparkctl.operations.clock_offset import measure
 from sparkctl.operations.labels import nodes_of, rank_of, run_of
 from sparkctl.operations.logs import find, of_one_start
-from sparkctl.operations.masking import masked
+from sparkctl.operations.masking import LineMasker
 from sparkctl.operations.starting import judge
 from sparkctl.operations.starting.launched import read_back
 from sparkctl.operations.starting.watch import end_requests
@@ -190,11 +190,12 @@ async def _judged(ctx: Context, session: Session, container: Container, engine: 
     known = engine or (said if said in names() else None)
     reading = Diagnosing(known, plan.ready if said == known and plan.ready.line else None)
     secrets = await session.docker.secrets(container.id)
+    masker = LineMasker(secrets)
     stamps: dict[int, str] = {}  # when lines of failures were written, by their number
     try:
         async with aclosing(LogFollower(session.link, container.id).read()) as batches:
             async for batch in batches:
-                for line in masked(batch, secrets):
+                for line in await masker.mask(batch):
                     reading.feed_line(line)
                 new = {seen.number for seen in reading.reader.failures} - stamps.keys()
                 stamps |= {line.number: line.when for line in batch if line.number in new}

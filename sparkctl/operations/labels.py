@@ -15,6 +15,7 @@ _MOST_RANKS = 64
 _RANK = re.compile(r"([0-9]{1,2})/([0-9]{1,2})")
 _NODES = re.compile(r"[A-Za-z0-9._-]{1,64}(,[A-Za-z0-9._-]{1,64}){0,63}")
 _RUN = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_PLAIN_LINE = re.compile(r"\^?(?:[^\\^$*+?{}\[\]|()\x00-\x1f]|\\[^A-Za-z0-9]){1,1000}+")  # no repetition, no choice
 _PROBES = ("completions", "chat", "none")
 
 
@@ -61,14 +62,45 @@ def run_of(container: Container) -> str | None:
 
 
 def rule_of(container: Container) -> ReadyRule | None:
-    """Return when it counts as ready, None where its label does not say so in a usable way."""
+    """Return when it counts as ready, None where its label does not say so in a usable way.
+
+    A regular expression from a label is used where it is nobody else's: the engine's own, that of the profile here, or plain
+    text. For any other the engine's own line is waited for, or only what else the label names: an expression of a stranger can
+    be written so that it never ends.
+    """
     try:
         fields = json.loads(container.label(Label.READY) or "")
         line, health, probe = fields["line"], fields["health"], fields.get("probe", "none")
-        if line is not None:
-            re.compile(line)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, re.error):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if not (health is None or (isinstance(health, str) and health.startswith("/"))) or probe not in _PROBES:
         return None
-    return ReadyRule(line, health, probe)
+    if line is None:
+        return ReadyRule(None, health, probe)
+    if not isinstance(line, str):
+        return None
+    default = _default_line(container)
+    if line == default or _PLAIN_LINE.fullmatch(line) or line == _line_of_profile(container):
+        return ReadyRule(line, health, probe)
+    if default is None and health is None:
+        return None
+    return ReadyRule(default, health, probe)
+
+
+def _default_line(container: Container) -> str | None:
+    from sparkctl.engines import load, names
+
+    engine = container.label(Label.ENGINE) or ""
+    return load(engine).defaults.ready_line if engine in names() else None
+
+
+def _line_of_profile(container: Container) -> str | None:
+    """Return the ready line of the profile of that name here, None where there is none that can be read."""
+    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.errors import SparkctlError
+
+    name, library = container.label(Label.PROFILE) or "", ProfileLibrary()
+    try:
+        return library.load(name).start.ready_line if name in library.names() else None
+    except (SparkctlError, OSError):
+        return None

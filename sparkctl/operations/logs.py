@@ -13,6 +13,7 @@ from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 
+from sparkctl.core.bounded_pattern import BoundedPattern
 from sparkctl.core.context import Context
 from sparkctl.core.in_order import Batches, in_order
 from sparkctl.core.log_files import SavedLog
@@ -42,7 +43,7 @@ from sparkctl.model.plan import Label
 from sparkctl.operations import receipts
 from sparkctl.operations.clock_offset import measure
 from sparkctl.operations.labels import nodes_of, rank_of, run_of
-from sparkctl.operations.masking import masked
+from sparkctl.operations.masking import LineMasker
 from sparkctl.operations.starting.judge import fall
 from sparkctl.operations.stream import Emit, log_gap, stream
 from sparkctl.wire.logs import LogFollower
@@ -68,7 +69,7 @@ class LogsRequest:
     follow: bool = False
     since: float | None = None
     tail: int | None = None
-    grep: re.Pattern[str] | None = None
+    grep: re.Pattern[str] | BoundedPattern | None = None
     pace: Callable[[], Awaitable[None]] | None = None
     session: Callable[[Node], Session] | None = None  # how a node's session is had; None: one of its own for each
     everything: bool = False
@@ -184,14 +185,14 @@ class _Logs:
                 await self._show(node, lines)
 
     async def _lines(self, session: Session, container: Container) -> AsyncGenerator[tuple[LogLine, ...], None]:
-        secrets = await session.docker.secrets(container.id)
+        masker = LineMasker(await session.docker.secrets(container.id))
         last, follower = await self._begin(session, container)
         if last is not None:
-            yield masked(last, secrets)
+            yield await masker.mask(last)
             return
         async with aclosing(follower.read()) as batches:
             async for batch in batches:
-                yield masked(batch, secrets)
+                yield await masker.mask(batch)
 
     async def _ask_guard(self, session: Session, container: Container) -> None:
         """Say it where the guard ended it: the log cannot know."""
@@ -236,7 +237,7 @@ class _Logs:
 
     async def _follow(self, session: Session, container: Container) -> Ended:
         """Follow through breaks and restarts until the container has ended; an outage of Docker is told once."""
-        name, secrets = session.node.name, await session.docker.secrets(container.id)
+        name, masker = session.node.name, LineMasker(await session.docker.secrets(container.id))
         out, refusals = False, 0
         follower: LogFollower | None = None
         while True:
@@ -246,11 +247,11 @@ class _Logs:
                     out = False
                 if follower is None:
                     last, follower = await self._begin(session, container)
-                    await self._show(name, masked(last or (), secrets))
+                    await self._show(name, await masker.mask(last or ()))
                 async with aclosing(follower.follow()) as batches:
                     async for batch in batches:
                         refusals = 0
-                        await self._show(name, masked(batch, secrets))
+                        await self._show(name, await masker.mask(batch))
                 now = await session.docker.inspect(container.id)
                 if not now.is_alive:
                     return self._followed_to_end(name, now)

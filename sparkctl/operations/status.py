@@ -171,7 +171,7 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
         return Phase.UNKNOWN, None, f"paused (docker pause), it answers nobody until {where}"
     rule = rule_of(container)
     if rule is None:
-        return Phase.UNKNOWN, None, "its labels do not say when it is ready"
+        return Phase.UNKNOWN, None, "its labels do not say in a way that can be used here when it is ready"
     quiet = await _asked_quietly(session, container, rule)
     if quiet is not None:
         return quiet, None, None if quiet is Phase.READY else "it was asked to stop"

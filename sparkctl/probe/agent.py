@@ -44,10 +44,10 @@ PATH_LIMIT = 48  # sensors, processes: as many as a Spark has, and an end to wha
 CONTAINER = re.compile(rb"[0-9a-f]{64}")
 MEMINFO = re.compile(rb"^(\w+(?:\(\w+\))?):\s+(\d+)( kB)?", re.MULTILINE)
 VMSTAT = re.compile(rb"^(drop_pagecache|drop_slab|pswpin|pswpout|pgmajfault|oom_kill) (\d+)$", re.MULTILINE)
-PRESSURE = re.compile(rb"^(some|full) avg10=([\d.]+).*total=(\d+)$", re.MULTILINE)
+PRESSURE = re.compile(rb"^(some|full) avg10=([\d.]{1,20}) .*total=(\d+)$", re.MULTILINE)
 CPU_LINE = re.compile(rb"^cpu(\d+) (.+)$", re.MULTILINE)
 STATUS = re.compile(rb"^(VmRSS|RssAnon|RssShmem):\s+(\d+)", re.MULTILINE)
-NETDEV = re.compile(rb"^\s*([^\s:]+):\s*(.+)$", re.MULTILINE)
+NETDEV = re.compile(rb"^[ \t]*([^\s:]+):[ \t]*(\S.*)$", re.MULTILINE)
 
 
 class Source:
@@ -281,7 +281,7 @@ PACKAGES = {
 }
 PACKAGES[b"earlyoom"] = "earlyoom"
 SWAP_LINE = re.compile(rb"^(/\S+)\s+(\w+)\s+(\d+)\s+(\d+)", re.MULTILINE)
-EARLYOOM_ARGS = re.compile(r"^\s*EARLYOOM_ARGS=(.*)$", re.MULTILINE)
+EARLYOOM_ARGS = re.compile(r"^[ \t]*EARLYOOM_ARGS=(.*)$", re.MULTILINE)
 
 
 def identity_of(root: str) -> Json:

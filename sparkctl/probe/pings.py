@@ -11,7 +11,7 @@ from sparkctl.model.text import clean
 
 TIMEOUT = 8.0  # seconds; the script itself ends within 5
 _HEADER = "@@ "
-_COUNT = re.compile(r"(\d+) packets transmitted, (\d+) (?:packets )?received")
+_COUNT = re.compile(r"(?<!\d)(\d{1,12}) packets transmitted, (\d{1,12}) (?:packets )?received")
 _REACHED = ("OK", "ECONNREFUSED")  # a refusal comes from the other end, too
 _NO_ROUTE = {
     "EHOSTUNREACH": "nobody there answers to that address",
@@ -101,7 +101,7 @@ def _heard(said: str) -> Heard:
     last = clean(said.splitlines()[-1].strip()) if said else ""
     if "essage too long" in said:
         return Heard(False, "its own interface takes no packet of that size")
-    if "nreachable" in said and not re.search(r"[1-9]\d* (?:packets )?received", said):
+    if "nreachable" in said and not re.search(r"(?<!\d)[1-9]\d{0,11} (?:packets )?received", said):
         return Heard(False, "unreachable" if "ost" in said else "no route")
     if count := _COUNT.search(said):
         return Heard(True, to_ping=True) if int(count[2]) else Heard(False, "no answer to ping")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # typing itself would cost the node a megabyte
 PART = ".sparkctl-part"  # the end of a name whose file is not whole yet
 MOST = 50_000  # entries of one place
 _LEFT_OUT = (".incomplete", ".lock", PART)
-_SPLIT = re.compile(r"(.*)-\d{5}-of-(\d{5}\.gguf)$")
+_SPLIT = re.compile(r"^(.*)-\d{5}-of-(\d{5}\.gguf)$")
 
 
 def survey(place: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ _VALUED = frozenset({
 _SHORT_BARE = {"d": "detach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"}
 _SHORT_VALUED = {"e": "env", "v": "volume", "p": "publish", "l": "label", "u": "user", "w": "workdir", "m": "memory",
                  "h": "hostname", "a": "attach", "c": "cpu-shares"}  # fmt: skip
-_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*[A-Za-z0-9._-]*(?::[\w.-]+)?(?:@sha256:[0-9a-f]+)?")
+_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*+[A-Za-z0-9._-]*+(?::[\w.-]++)?(?:@sha256:[0-9a-f]++)?")
 
 
 def is_line(text: str) -> bool:

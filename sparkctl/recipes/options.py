@@ -22,7 +22,7 @@ _NEEDLESS = {
 }
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
 _CDI = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
-_HEALTH_URL = re.compile(r"https?://[^/\s\"']*(?::\d+)?(?P<path>/[!-~]*?)(?=[\"'\s|;)]|$)")
+_HEALTH_URL = re.compile(r"https?://[^/\s\"']{0,300}+(?P<path>/[!#-&(*-:<-{}~]{0,400}+)(?=[\"'\s|;)]|$)")
 
 
 def apply(draft: Draft, flag: str, value: str, key: str) -> None:

@@ -37,11 +37,12 @@ def command(
     from sparkctl.cli.drive import drive
     from sparkctl.cli.log_teller import LogTeller
     from sparkctl.cli.tellers import JsonTeller
+    from sparkctl.core.bounded_pattern import compile_bounded
     from sparkctl.operations.logs import LogsRequest, logs
 
     try:
-        pattern = re.compile(grep, re.IGNORECASE if ignore_case else 0) if grep is not None else None
-    except re.error as wrong:
+        pattern = compile_bounded(grep, re.IGNORECASE if ignore_case else 0) if grep is not None else None
+    except (re.error, ValueError) as wrong:
         raise click.BadParameter(f"{grep!r} is not a regular expression: {wrong}", ctx, param_hint="--grep") from wrong
     context = make_context(may_ask=not as_json)
     request = LogsRequest(instance, chosen_nodes(node), follow, since, tail, pattern, everything=everything)

@@ -23,7 +23,7 @@ from sparkctl.model.phase import Expectation, Phase, Step
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict
-from sparkctl.operations.masking import masked
+from sparkctl.operations.masking import LineMasker
 from sparkctl.operations.starting import judge, readiness
 from sparkctl.operations.starting.asking import Manners
 from sparkctl.operations.starting.start_guard import loads_weights
@@ -83,6 +83,7 @@ class StartWatch:
         self.expected = Expectation()
         self.saved: LogWriter | None = None
         self._secrets = secrets_of(plan)
+        self._masker = LineMasker(self._secrets)
         self._phase_began = ctx.clock.monotonic()
         self._why_not: str | None = None
         self._facts: tuple[EngineFact, ...] = ()  # as they were told last
@@ -151,7 +152,7 @@ class StartWatch:
                 async with aclosing(follower.follow()) as batches:
                     async for batch in batches:
                         failures = 0
-                        self._take(batch)
+                        await self._take(batch)
                 ended = await self._ended()
                 if ended is not None:
                     return ended
@@ -182,8 +183,8 @@ class StartWatch:
         self._unreadable = silent
         self._moved.set()
 
-    def _take(self, batch: tuple[LogLine, ...]) -> None:
-        lines = masked(batch, self._secrets)
+    async def _take(self, batch: tuple[LogLine, ...]) -> None:
+        lines = await self._masker.mask(batch)
         if self.saved is not None and self.saved.failed is None:
             self.saved.write(lines)
             if self.saved.failed is not None:

@@ -12,7 +12,7 @@ from sparkctl.errors import DockerError, LogUnreadable, NoSuchContainer
 from sparkctl.model.container import Container
 from sparkctl.model.events import Warned
 from sparkctl.model.plan import Label
-from sparkctl.operations.masking import masked
+from sparkctl.operations.masking import LineMasker
 from sparkctl.operations.stream import Emit
 from sparkctl.wire.logs import LogFollower
 
@@ -49,9 +49,10 @@ async def save_log(
         warn(f"the log of {instance} could not be saved: {broken}")
         return KeptLog(None, whole=False)
     try:
+        masker = LineMasker(secrets)
         async with aclosing(LogFollower(session.link, container.id).read()) as batches:
             async for batch in batches:
-                writer.write(masked(batch, secrets))
+                writer.write(await masker.mask(batch))
                 if writer.failed is not None:
                     break
             else:

@@ -1,0 +1,119 @@
+"""Regular expressions that somebody else than sparkctl wrote: a profile's ready line, a filter that was typed.
+
+Python's ``re`` tries every way in which an expression may match and cannot be stopped while it does. So the ways are counted
+before: for a text of a thousand characters ``.*a.*b`` has some millions, ``(\\w+ )+b`` more than there is time. A line is
+looked at as far as all of them can be tried, so an expression with many repetitions sees less of it; one that has too many
+for any useful length is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import factorial
+from typing import Any
+
+_LENGTHS = (16384, 8192, 4096, 2048, 1024, 512, 256, 128, 64)  # characters of a line
+_MOST_STEPS = 1e9  # some seconds, on the worst line that can be thought of
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+_CLASSES = {"DIGIT": r"\d", "NOT_DIGIT": r"\D", "SPACE": r"\s", "NOT_SPACE": r"\S", "WORD": r"\w", "NOT_WORD": r"\W"}
+TOO_SLOW = "a repetition within a repetition may take for ever on some line: write it without"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedPattern:
+    """An expression, and how many characters of a line it is looked for in."""
+
+    expression: re.Pattern[str]
+    longest: int
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Return the first match in as much of the line as is looked at."""
+        if len(text) <= self.longest:
+            return self.expression.search(text)
+        found = self.expression.search(text, 0, self.longest)
+        is_cut = (
+            found is not None and found.end() == self.longest and "$" in self.expression.pattern
+        )  # there is no end of the line
+        return None if is_cut else found
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """Return every match in as much of the line as is looked at."""
+        return self.expression.finditer(text, 0, self.longest)
+
+
+def compile_bounded(pattern: str, flags: int = 0) -> BoundedPattern:
+    """Return an expression that ends on every line. Raises ValueError with what is wrong, `re.error` among them."""
+    try:
+        expression = re.compile(pattern, flags)
+        from re import _parser  # type: ignore[attr-defined]  # the only way to see what an expression repeats
+
+        tree = _parser.parse(pattern, flags)
+    except (OverflowError, RecursionError) as error:
+        raise ValueError("too large") from error
+    for length in _LENGTHS:
+        ways, repeats = _count_ways(tree, float(length))
+        steps = ways if pattern.startswith(("^", r"\A")) and "|" not in pattern else ways * length
+        if steps <= _MOST_STEPS * factorial(min(repeats + 1, 20)):
+            return BoundedPattern(expression, length)
+    raise ValueError(TOO_SLOW)
+
+
+def _count_ways(tree: Iterable[tuple[Any, Any]], length: float) -> tuple[float, int]:
+    """Return in how many ways a text of that length can be tried, at most, and how many repetitions share it."""
+    ways, repeats, items = 1.0, 0, list(tree)
+    for (operation, value), (after, char) in zip(items, [*items[1:], (None, None)], strict=False):
+        if str(operation) in _REPEATS and str(after) == "LITERAL" and _never_takes(value[2], char):
+            continue  # it ends where the next character begins: one way
+        found, within = _ways_of(str(operation), value, length)
+        ways, repeats = min(ways * found, 1e300), repeats + within
+    return ways, repeats
+
+
+def _never_takes(body: Any, char: int) -> bool:
+    """Tell whether what is repeated is one character, and never this one."""
+    if len(body) != 1 or (operation := str(body[0][0])) not in ("IN", "LITERAL", "NOT_LITERAL"):
+        return False
+    value = body[0][1]
+    if operation != "IN":
+        return (value == char) == (operation == "NOT_LITERAL")
+    is_negated, fits = False, False
+    for kind, item in value:
+        match str(kind):
+            case "NEGATE":
+                is_negated = True
+            case "LITERAL":
+                fits = fits or item == char
+            case "RANGE":
+                fits = fits or item[0] <= char <= item[1]
+            case _:
+                known = _CLASSES.get(str(item).removeprefix("CATEGORY_"))
+                fits = fits or known is None or re.fullmatch(known, chr(char)) is not None
+    return fits == is_negated
+
+
+def _ways_of(operation: str, value: Any, length: float) -> tuple[float, int]:
+    match operation:
+        case _ if operation in _REPEATS:
+            least, most, body = value
+            most = min(float(most), length)
+            inner, within = _count_ways(body, length)
+            if operation == "POSSESSIVE_REPEAT" and inner == 1:
+                return 1.0, within  # it gives nothing back
+            if inner > 1 and most > 1:
+                return (inner**most if most * inner < 900 else 1e300) * (most - least + 1), within
+            return inner * (most - least + 1), within + (most - least > 32)
+        case "SUBPATTERN":
+            return _count_ways(value[-1], length)
+        case "ATOMIC_GROUP":
+            return _count_ways(value, length)
+        case "ASSERT" | "ASSERT_NOT":
+            return _count_ways(value[1], length)
+        case "BRANCH":
+            counted = [_count_ways(one, length) for one in value[1]]
+            return sum(ways for ways, _ in counted), max(within for _, within in counted)
+        case "GROUPREF_EXISTS":
+            counted = [_count_ways(one, length) for one in value[1:] if one is not None]
+            return sum(ways for ways, _ in counted), max(within for _, within in counted)
+    return 1.0, 0

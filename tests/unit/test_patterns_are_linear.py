@@ -1,0 +1,260 @@
+"""Every regular expression of sparkctl takes time in proportion to the text it is held against, whatever that text is.
+
+The patterns are found in the source, not listed here: whoever adds one has it timed. Each is held against texts made of what
+it repeats itself, of its own beginnings and of what nearly matches, a thousand and a million characters long; what counts is
+how the time grows from one length to the next. A pattern that is put together of local values is named in ``MADE_ELSEWHERE``
+with what makes it, and those are timed by what they are made of.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import sparkctl
+from sparkctl.engines import names
+from sparkctl.engines._vocabulary import Vocabulary
+from tests.unit.hostile import hostile_pieces
+
+ROOT = Path(sparkctl.__file__).parent
+FUNCTIONS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
+# What makes a pattern of values that are not constants, by file and function, and why it is no danger or where it is timed.
+MADE_ELSEWHERE = {
+    "core/bounded_pattern.py": "a pattern of the operator's own: bounded there, and timed by its own test",
+    "core/diagnosing.py": "put together of the engines' signs: timed below",
+    "core/logpattern.py": "an escaped text",
+    "engines/_vocabulary.py": "the engines' rules: timed below",
+    "engines/base.py": "a literal of an engine",
+    "present/doctor_rows.py": "an escaped name between constants",
+    "probe/travel.py": "our own source",
+    "probe/pings.py": "a constant",
+    "recipes/launch.py": "one of our own words between constants",
+    "recipes/references.py": "an escaped character before a constant that is timed",
+    "sim/": "the simulation reads what we wrote",
+    "tui/notices.py": "an escaped name between constants",
+    "tui/room.py": "an escaped name between constants",
+}
+SIZES = (1 << 8, 1 << 12, 1 << 16)
+LARGE = 1 << 20
+GROWTH = 60.0  # for 16 times the text: 16 in proportion, 256 where it grows with the square
+USED_AS = {"model/docker_options.py": frozenset(["fullmatch"])}  # where no name tells it; elsewhere it is searched
+TICK = 0.008  # seconds: CPU time is counted no finer everywhere
+TOO_SHORT = 0.03  # seconds: less says nothing of growth, and harms nobody
+LIMIT = 4.0  # seconds of CPU for one text, where nothing ends by itself
+
+
+@dataclass(frozen=True)
+class Found:
+    """A pattern, the place of it, and how it is used."""
+
+    place: str
+    pattern: re.Pattern[str] | re.Pattern[bytes]
+    methods: frozenset[str]
+
+
+@cache
+def _module(path: Path) -> tuple[ModuleType | None, ast.Module]:
+    name = ".".join(("sparkctl", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+    tree = ast.parse(path.read_text("utf-8"))
+    return (None if name.endswith("__main__") else importlib.import_module(name)), tree
+
+
+def _files() -> list[Path]:
+    return [
+        path
+        for path in sorted(ROOT.rglob("*.py"))
+        if "import re" in path.read_text("utf-8") and path.parent.name != "sim"
+    ]
+
+
+@cache
+def _uses(path: Path) -> dict[str, frozenset[str]]:
+    """Return by which methods a compiled pattern of each name is used, in its own file and where its name is imported."""
+    found: dict[str, set[str]] = {}
+    for other in sorted(ROOT.rglob("*.py")):
+        text = other.read_text("utf-8")
+        if other != path and f"{path.stem} import " not in text and path.stem not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Attribute) and node.attr in FUNCTIONS:
+                of = node.value
+                name = of.id if isinstance(of, ast.Name) else of.attr if isinstance(of, ast.Attribute) else ""
+                if (name and other == path) or (name and not name.startswith("_")):
+                    found.setdefault(name, set()).add(node.attr)
+    return {name: frozenset(methods) for name, methods in found.items()}
+
+
+def _flags(call: ast.Call) -> ast.expr | None:
+    at = {"compile": 1, "sub": 4, "subn": 4, "split": 3}.get(
+        call.func.attr if isinstance(call.func, ast.Attribute) else "", 2
+    )
+    return next(
+        (one.value for one in call.keywords if one.arg == "flags"), call.args[at] if len(call.args) > at else None
+    )
+
+
+def _evaluated(node: ast.expr, module: ModuleType) -> object:
+    return eval(compile(ast.Expression(node), "<pattern>", "eval"), dict(vars(module)))
+
+
+def _in_file(path: Path) -> Iterator[Found]:
+    module, tree = _module(path)
+    names = {
+        id(node.value): target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Tuple)
+            and isinstance(node.value, ast.Tuple)
+        ):
+            names |= {
+                id(value): target.id
+                for target, value in zip(node.targets[0].elts, node.value.elts, strict=True)
+                if isinstance(target, ast.Name)
+            }
+    place = str(path.relative_to(ROOT))
+    for node in ast.walk(tree):
+        if (
+            not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Attribute)
+            or node.func.attr not in FUNCTIONS
+        ):
+            continue
+        if not isinstance(node.func.value, ast.Name) or node.func.value.id != "re":
+            continue
+        where = f"{place}:{node.lineno}"
+        try:
+            assert module is not None
+            pattern, flags = _evaluated(node.args[0], module), _flags(node)
+            compiled = re.compile(pattern, 0 if flags is None else _evaluated(flags, module))  # type: ignore[call-overload]
+        except (NameError, AttributeError, TypeError):
+            yield Found(where, re.compile(""), frozenset())
+            continue
+        methods = frozenset([node.func.attr])
+        if node.func.attr == "compile":
+            of_file = _uses(path)
+            methods = (of_file.get(names.get(id(node), "")) or USED_AS.get(place, frozenset())) - {"compile"}
+        yield Found(where, compiled, methods or frozenset(["search"]))
+
+
+@cache
+def _all() -> tuple[Found, ...]:
+    return tuple(one for path in _files() for one in _in_file(path))
+
+
+def test_every_pattern_is_found_or_named_here() -> None:
+    unknown = [one.place for one in _all() if not one.methods and not one.place.startswith(tuple(MADE_ELSEWHERE))]
+    assert not unknown, (
+        "a test cannot know these patterns: make each of constants, or say in MADE_ELSEWHERE what makes it"
+    )
+    assert len(_all()) > 250
+
+
+def test_the_test_knows_what_is_not_linear() -> None:
+    for pattern in (r"(\w+)\s*=", r"(?:a|b|ab)+$", r"(\w+\s?)+:", r".*foo", r"[\[(]\s?[\"'][^\])\n]+[\])]"):
+        assert _slow(Found("", re.compile(pattern), frozenset(["search"]))), pattern
+    for pattern in (r"(?<![\w])(\w++)\s*+=", r"(?:ab|c)*+$", r"^a.*b"):
+        assert not _slow(Found("", re.compile(pattern), frozenset(["search"]))), pattern
+
+
+@pytest.mark.parametrize("file", sorted({one.place.split(":")[0] for one in _all() if one.methods}))
+def test_time_grows_with_the_text(file: str) -> None:
+    slow = [words for one in _all() if one.methods and one.place.startswith(f"{file}:") and (words := _slow(one))]
+    assert not slow
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_rules_of_an_engine_are_no_slower(name: str) -> None:
+    module = importlib.import_module(f"sparkctl.engines.{name}")
+    vocabularies = [value for value in vars(module).values() if isinstance(value, Vocabulary)]
+    patterns = {rule.pattern for one in vocabularies for rule in (*one.rules, *one.facts)}
+    signs = module.ENGINE.signs
+    patterns |= {signs.marks} if signs.marks else set()
+    assert patterns or name == "container"
+    slow = [
+        words
+        for one in sorted(patterns)
+        if (words := _slow(Found(one, re.compile(one), frozenset(["search"])), most=4096))
+    ]
+    assert not slow
+
+
+class _TooLong(Exception):
+    pass
+
+
+def _stop(*_: object) -> None:
+    raise _TooLong
+
+
+def _slow(one: Found, most: int = LARGE) -> str:
+    """Return where its time grows faster than the text, empty where it does not."""
+    costs: list[tuple[float, str, str, str]] = []
+    before = signal.signal(signal.SIGVTALRM, _stop)  # CPU time: the signal that pytest's own limit uses is another
+    try:
+        for begin, repeated in hostile_pieces(one.pattern.pattern, one.pattern.flags):
+            for method in sorted(one.methods):
+                for size in (size for size in SIZES if size <= most):
+                    took = _cost(one, method, begin, repeated, size)
+                    if took > TOO_SHORT and _grows(one, method, begin, repeated, size):
+                        return _words(one, method, begin, repeated, size, took)
+                costs.append((took, begin, repeated, method))
+        for _, begin, repeated, method in sorted(costs, reverse=True)[:1] if most >= LARGE else ():
+            took = _cost(one, method, begin, repeated, LARGE)
+            if took > TOO_SHORT and _grows(one, method, begin, repeated, LARGE):
+                return _words(one, method, begin, repeated, LARGE, took)
+    except _TooLong:
+        return f"{one.place} {one.pattern.pattern!r} does not end on some text"
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    return ""
+
+
+def _grows(one: Found, method: str, begin: str, repeated: str, size: int) -> bool:
+    """Tell whether a text 16 times as long takes much more than 16 times as long, the best of a few of each."""
+    long = min(_cost(one, method, begin, repeated, size) for _ in range(2))
+    short = min(_cost(one, method, begin, repeated, size // 16) for _ in range(3))
+    if long <= GROWTH * max(short, TICK):
+        return False
+    # What is bounded may grow fast until it is at its bound.
+    return size * 16 > SIZES[-1] or _cost(one, method, begin, repeated, size * 16) > GROWTH * long
+
+
+def _words(one: Found, method: str, begin: str, repeated: str, size: int, took: float) -> str:
+    return f"{one.place} {one.pattern.pattern!r}.{method}: {took:.3f} s for {size} of {begin!r} and {repeated!r}..."
+
+
+def _text(begin: str, repeated: str, size: int, binary: bool) -> str | bytes:
+    text = (begin + repeated * (size // len(repeated) + 1))[:size] + "\0"
+    return text.encode("utf-8") if binary else text
+
+
+def _cost(one: Found, method: str, begin: str, repeated: str, size: int) -> float:
+    text = _text(begin, repeated, size, isinstance(one.pattern.pattern, bytes))
+    run: Callable[[str | bytes], object]
+    if method in ("search", "match", "fullmatch"):
+        run = getattr(one.pattern, method)
+    else:
+        run = lambda text: sum(1 for _ in one.pattern.finditer(text))  # type: ignore[arg-type]  # noqa: E731
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+    began = time.process_time()
+    run(text)
+    took = time.process_time() - began
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    return took
