@@ -87,8 +87,8 @@ async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
             return await _unknown(node, argv, streams)
         streams.stdout.write(answer(node, argv[3:]).encode())
         return 0
-    if len(argv) == 6 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
-        return await _lock(node, argv[4], argv[5], streams)
+    if len(argv) == 9 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
+        return await _lock(node, argv[4], argv[7], streams)
     if len(argv) == 4 and argv[1] == "-c" and argv[3] == "sparkctl-guard" and node.guard is not None:
         streams.stdout.write(node.guard.found())
         return 0

@@ -89,7 +89,8 @@ async def test_sudo_by_password(right: Sudo, password: str, status: int) -> None
 
 
 async def test_the_lock_is_exclusive_and_dies_with_its_channel(connection: asyncssh.SSHClientConnection) -> None:
-    line = shlex.join(["sh", "-c", "flock 'quoted \\ script'", "sparkctl-lock", "/tmp/l", '{"by": "milo\'s laptop"}'])
+    about = '{"by": "milo\'s laptop"}'
+    line = shlex.join(["sh", "-c", "flock 'quoted \\ script'", "sparkctl-lock", "/run", "/tmp/l", "1", about, "hold"])
     first = await connection.create_process(line)
     assert await asyncio.wait_for(first.stdout.readline(), clients.PATIENCE) == "@@ held\n"
     second = await connection.run(line)
@@ -104,7 +105,9 @@ async def test_the_lock_is_exclusive_and_dies_with_its_channel(connection: async
 
 async def test_a_broken_connection_frees_the_lock(sparks: SimulatedSparks) -> None:
     async with clients.ssh(sparks) as connection:
-        held = await connection.create_process(shlex.join(["sh", "-c", "x", "sparkctl-lock", "/tmp/l", "me"]))
+        held = await connection.create_process(
+            shlex.join(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
+        )
         assert await asyncio.wait_for(held.stdout.readline(), clients.PATIENCE) == "@@ held\n"
         sparks.sshd["spark1"].cut()
         await clients.eventually(lambda: not sparks.nodes["spark1"].locks)
