@@ -96,7 +96,9 @@ async def _second_sample(session: Session) -> tuple[SampleArrived, Hello]:
                     return event, sampler.identity or Hello()
     except TimeoutError as late:
         raise Starved(
-            name, f"the probe on {name} sent no sample within {_ONCE_WITHIN:.0f} s", "it is there but very busy; wait"
+            name,
+            f"the probe on {name} sent no sample within {_ONCE_WITHIN:.0f} s",
+            f"{name} is very busy or out of memory, or its login shell takes long to start: log in there with ssh, and see",
         ) from late
     raise AssertionError("samples go on until they are closed")
 

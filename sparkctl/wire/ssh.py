@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -201,8 +202,6 @@ class SshLink:
         ssh = self._live()
         try:
             process = await ssh.create_process(line, encoding=None)
-            process.stdin.write(script)
-            return RemoteCommand(process, self.node.name, str(ssh.get_extra_info("username")))
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
             raise Unreachable(
@@ -212,6 +211,9 @@ class SshLink:
             ) from error
         except BROKEN as error:
             raise self._lost(error) from error
+        with contextlib.suppress(*BROKEN):  # whoever reads its output is told why it takes nothing
+            process.stdin.write(script)
+        return RemoteCommand(process, self.node.name, str(ssh.get_extra_info("username")))
 
     async def _dial_stdio(self) -> tuple[ByteReader, ByteWriter]:
         command = await self._start(_DIAL_STDIO)
