@@ -20,6 +20,7 @@ from sparkctl.errors import NodeError, Refused, Starved
 from sparkctl.model.node import Node, NodeName
 from sparkctl.operations import lock
 from sparkctl.probe import look
+from sparkctl.wire.login_shell import remote_command
 
 IS_ROOT = os.geteuid() == 0
 NOBODY = 65534
@@ -105,6 +106,25 @@ def test_one_at_a_time_and_the_second_is_told_who(take: Take, shell: str) -> Non
     assert second.process.wait(10) == 75
     first.end()
     assert take("b2", shell).line() == "@@ held"
+
+
+@pytest.mark.parametrize("login", ["tcsh", "fish", "rbash", "zsh", "nu"])
+def test_it_excludes_under_any_login_shell(place: Path, login: str) -> None:
+    if shutil.which(login) is None:
+        pytest.skip(f"{login} is not installed")
+    both: list[Lock] = []
+    for token in ("a1", "b2"):
+        about = json.dumps({"operator": f"it's {token}@laptop", "doing": "testing", "since": 1, "token": token})
+        words = [str(place / "run"), str(place / "tmp/lock"), token, about, lock._HOLD]
+        line, script = remote_command(["sh", "-c", lock._SCRIPT, "sparkctl-lock", *words])
+        both.append(Lock([login, "-c", line]))
+        assert both[-1].process.stdin is not None
+        both[-1].process.stdin.write(script)
+        assert both[-1].line() == "@@ sparkctl runs"
+    assert (both[0].line(), both[1].line()) == ("@@ held", "@@ taken")
+    assert lock.read_holder(both[1].line()).operator == "it's a1@laptop"
+    for one in both:
+        one.end()
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="needs two accounts")
