@@ -77,17 +77,24 @@ FORCED = ("echo This account is for backups only.; exit 1", "cat", "/usr/sbin/no
 
 
 @pytest.mark.parametrize("command", FORCED if ALL else FORCED[:1])
-def test_a_login_that_runs_something_else_is_named_and_nothing_starts(
+def test_a_login_that_runs_something_else_is_named_and_nothing_starts_or_stops(
     spark1: LabNode, sparkctl: Sparkctl, faults: Faults, command: str
 ) -> None:
+    assert_ended(sparkctl("up", sparkctl.profile(), "--node", "spark1", "--json"), 0, "ready")
     faults.sshd_config(spark1, f"Match User {USER}\nForceCommand {command}\n")
-    for words in (("up", sparkctl.profile()), ("status",), ("guard", "status"), ("top", "--once"), ("free",)):
+    for words in (
+        ("up", sparkctl.profile("other", port=8102)),
+        ("status",),
+        ("guard", "status"),
+        ("top", "--once"),
+        ("free",),
+    ):
         ran = sparkctl(*words, *(() if words == ("free",) else ("--node",)), "spark1")
         assert ran.code == 3, ran
         assert f"the login shell of {USER} on spark1 did not run our command" in ran.out + ran.err, ran
         assert "Python" not in ran.out + ran.err, ran
         assert "busy" not in ran.out + ran.err, ran
-    assert containers(spark1) == []
+    assert containers(spark1) == ["sglang-tiny"]
 
 
 @pytest.mark.parametrize("kind", ["mkfifo", "ln -s /home/milo/.ssh/authorized_keys", "mkdir", "touch"])
