@@ -1,7 +1,15 @@
 """One starter per node at a time: a lock on the node itself, held by an open channel and a heartbeat.
 
 It lives as long as the connection of whoever holds it, and 30 s at most after a laptop that vanished without a word. After
-a reconnect it is taken again. `flock` is part of every Linux; the file tells a second operator who is at work.
+a reconnect it is taken again. `flock` is part of every Linux.
+
+The lock lies on the directory /run: it is root's, there from boot on, and open to whoever may log in, so two operators with
+two accounts exclude each other, and nobody can put a FIFO, a link or a file of his own in its place. Nothing is written
+there: who holds it stands in the arguments of the process that does. A user of the node can still hold it with a program of
+his own; that is told with the command that shows who.
+
+Older ones lock /tmp/sparkctl.lock. It is held besides, so that old and new exclude each other, and written for the
+older one to read, if it is a plain file with one name; what else lies there is named and passed over.
 """
 
 from __future__ import annotations
@@ -15,31 +23,57 @@ from dataclasses import dataclass
 from sparkctl.core.context import Context, NodeLock
 from sparkctl.core.owed import OwedStops
 from sparkctl.core.session import Session
-from sparkctl.errors import LinkLost, NodeError, Refused
+from sparkctl.errors import LinkLost, NodeError, Refused, Starved
 from sparkctl.model.node import NodeState
 from sparkctl.model.text import clean
 from sparkctl.model.units import spoken
 from sparkctl.operations.switching import journal
 from sparkctl.wire.link import Held
 
-PATH = "/tmp/sparkctl.lock"  # noqa: S108  the sticky directory every user of the node can reach
+PLACE = "/run"
+OLD_PLACE = "/tmp/sparkctl.lock"  # noqa: S108  see above
 _BEAT = 10.0
 _SILENT = 25.0  # seconds without a heartbeat after which it may be another's: the node gives it up after 30
 _RETRY = 0.5
+_AGAIN = 5.0  # seconds until a lock that was lost to another is tried again
 _PATIENCE = 45.0  # longer than a lock of our own that the break left behind can live
-# A file that another user made may be locked through a read-only descriptor, and be written where nothing is created.
-_SCRIPT = """umask 0
-if [ -e "$1" ] && ! [ -O "$1" ]; then exec 9<"$1"; else exec 9>>"$1"; fi
-if ! flock -n 9; then echo "@@ taken"; cat "$1"; echo; exit 75; fi
-printf %s "$2" | dd of="$1" conv=nocreat 2>/dev/null
-echo "@@ held"
-while [ -n "$(timeout 30 dd bs=1 count=1 2>/dev/null)" ]; do :; done
+_ANSWER = 40.0  # seconds for the script's answer, beyond those that a login shell may take
+_HOLD = """echo "@@ held"
+while [ -n "$(exec 8<&- 9<&-; timeout 30 dd bs=1 count=1 2>/dev/null)" ]; do :; done
+"""
+# A `status` that looks whether the lock is held has it for an instant, so it is tried more than once.
+_SCRIPT = r"""place=$1 old=$2 token=$3 about=$4 hold=$5
+command -v flock >/dev/null || { echo "@@ missing"; exit 69; }
+exec 8<"$place"
+if ! [ -e "$old" ] && ! [ -h "$old" ]; then (umask 0; set -C; : >"$old") 2>/dev/null; fi
+if [ -f "$old" ] && [ -r "$old" ] && ! [ -h "$old" ]; then exec 9<"$old"; fi
+# what was opened is a file with one name, and that is its name
+opened=$(stat -L -c %d:%i:%h /proc/self/fd/9 2>/dev/null)
+[ "$opened" = "$(stat -c %d:%i:1 "$old" 2>/dev/null)" ] || opened=
+[ -n "$opened" ] || echo "@@ beside $(stat -c '%F of %U' "$old" 2>/dev/null)"
+tries=0
+until flock -n 8 && { [ -z "$opened" ] || flock -n 9; }; do
+  tries=$((tries + 1))
+  if [ $tries -gt 5 ]; then
+    if flock -n 8; then echo "@@ taken before"; head -c 4096 <&9; exit 75; fi
+    echo "@@ taken"
+    grep -shz -A 1 '^sparkctl-held [0-9a-f]*$' /proc/[0-9]*/cmdline | tr '\0' '\n' | grep -m 1 '^{' | head -c 4096
+    exit 75
+  fi
+  # the process that a lost connection left with a lock for this very token; nobody else's can be ended
+  for left in $(grep -slz "^sparkctl-held $token\$" /proc/[0-9]*/cmdline); do
+    left=${left#/proc/}; kill "${left%/cmdline}"
+  done 2>/dev/null
+  sleep 0.1
+done
+[ -z "$opened" ] || printf %s "$about" | dd of=/proc/self/fd/9 conv=nocreat 2>/dev/null
+exec sh -c "$hold" "sparkctl-held $token" "$about"
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock, as its file says; empty words where the file is not to be read."""
+    """Who holds a lock, as the holder says; empty words where it does not."""
 
     operator: str
     doing: str
@@ -69,6 +103,7 @@ class StartLock:
         self._beaten = (0.0, 0.0)  # when the node was last told that we live: time, monotonic
         self._taking = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
+        self._is_warned = False
 
     async def take(self) -> None:
         """Take it now, or raise `Taken`."""
@@ -104,14 +139,52 @@ class StartLock:
             self._held = None
 
     async def _try(self) -> Held:
-        held = await self._session.link.hold(["sh", "-c", _SCRIPT, "sparkctl-lock", PATH, json.dumps(self._about)])
-        answer = await _answer(held)
-        if answer == "@@ held":
-            self._beaten = self._now()
-            return held
-        holder = read_holder(clean((await held.readline()).decode("utf-8", "replace")))
-        await held.release()
-        raise _taken(self._session.node.name, holder, self._ctx)
+        words = [PLACE, OLD_PLACE, str(self._about["token"]), json.dumps(self._about), _HOLD]
+        held = await self._session.link.hold(["sh", "-c", _SCRIPT, "sparkctl-lock", *words])
+        try:
+            await self._read_answer(held)
+        except BaseException:
+            await held.release()
+            raise
+        self._beaten = self._now()
+        return held
+
+    async def _read_answer(self, held: Held) -> None:
+        """Return once the lock is held. Raises `Taken` where another holds it, and another error where that is not known."""
+        node = self._session.node.name
+        try:
+            async with asyncio.timeout(_ANSWER):
+                while (answer := await _answer(held)).startswith("@@ beside"):
+                    self._warn_of(clean(answer.removeprefix("@@ beside").strip()))
+                if answer == "@@ held":
+                    return
+                known = clean((await held.readline()).decode("utf-8", "replace")) if "taken" in answer else ""
+        except TimeoutError as late:
+            raise Starved(
+                node,
+                f"{node} did not say within {_ANSWER:.0f} s whether somebody else changes something there",
+                f"it is very busy, or something odd lies at {OLD_PLACE}; on {node}: ls -l {OLD_PLACE}",
+            ) from late
+        if answer == "@@ missing":
+            raise Refused(
+                f"{node} has no flock command, which keeps two operators apart", "sudo apt install util-linux"
+            )
+        if "taken" not in answer:
+            why = f"; on {node}: ls -ld {PLACE}" if not answer else ""
+            raise NodeError(
+                node, f"{node} did not say whether somebody else changes something there", f"try again{why}"
+            )
+        raise _taken(node, read_holder(known), self._ctx, PLACE if answer == "@@ taken" else OLD_PLACE)
+
+    def _warn_of(self, kind: str) -> None:
+        """Tell once what lies where an older sparkctl looks for its lock."""
+        if not self._is_warned:
+            node, self._is_warned = self._session.node.name, True
+            what = f"is a {kind} and" if kind else "cannot be made, so it"
+            self._warn(
+                f"{OLD_PLACE} on {node} {what} does not keep an operator with an older sparkctl out"
+                + (f"; remove it: sudo rm -r {OLD_PLACE}" if kind else "")
+            )
 
     def _now(self) -> tuple[float, float]:
         return self._ctx.clock.now(), self._ctx.clock.monotonic()
@@ -123,6 +196,7 @@ class StartLock:
 
     async def _beat(self) -> None:
         """Keep it alive, and get it back after a break; another who has it by then is worth a word, not an end."""
+        is_another = False
         while True:
             if (held := self._held) is not None:
                 await self._beat_until_lost(held)
@@ -135,11 +209,15 @@ class StartLock:
                 continue
             try:
                 await self.ensure()
-            except NodeError:
-                await self._ctx.clock.sleep(_RETRY)  # it broke again
-            except Taken as taken:
-                self._warn(f"the connection was lost for a while, and now {taken.message}")
-                return
+            except (NodeError, Refused) as error:
+                if isinstance(error, Taken) and not is_another:
+                    is_another = True
+                    self._warn(f"the connection was lost for a while, and with it the lock; now {error.message}")
+                await self._ctx.clock.sleep(_AGAIN if is_another else _RETRY)
+            else:
+                if is_another:
+                    self._warn(f"the lock on {self._session.node.name} is held for this again")
+                is_another = False
 
     async def _beat_until_lost(self, held: Held) -> None:
         """Return when the holding command has ended, there or with the connection: it says nothing else any more."""
@@ -211,7 +289,7 @@ async def acquire(
 
 
 async def _answer(held: Held) -> str:
-    """Return the script's own line, past whatever a login shell prints before it; "" where there is none."""
+    """Return the script's own line; "" where it ends without one."""
     while line := await held.readline():
         text = line.decode("utf-8", "replace").rstrip()
         if text.startswith("@@ "):
@@ -220,7 +298,7 @@ async def _answer(held: Held) -> str:
 
 
 def read_holder(text: str) -> Holder:
-    """Return what a lock's file says, with empty words for what it does not: anybody may have written it."""
+    """Return what the words of a lock's holder say, with empty ones for what they do not: anybody may have written them."""
     try:
         about = json.loads(text)
         since = float(about["since"])
@@ -230,9 +308,10 @@ def read_holder(text: str) -> Holder:
     return known if abs(since) < 1e12 else Holder(known.operator, known.doing, None, known.token)
 
 
-def _taken(node: str, holder: Holder, ctx: Context) -> Taken:
+def _taken(node: str, holder: Holder, ctx: Context, place: str) -> Taken:
     if not holder.operator:
-        return Taken(f"{node}: somebody is starting or stopping something here ({PATH})", "wait for it", holder)
+        what = f"{node}: a process that does not say whose it is holds sparkctl's lock ({place})"
+        return Taken(what, f"wait for it, or see what it is: on {node}: sudo lslocks | grep -w {place}", holder)
     since = "" if holder.since is None else f" (for {spoken(max(0.0, ctx.clock.now() - holder.since))})"
     if holder.token in ctx.locks:
         hint = "wait for that, or stop it first (in the panel: x)"

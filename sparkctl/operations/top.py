@@ -23,6 +23,7 @@ from sparkctl.operations.following.numbers import Meters, is_measurable
 from sparkctl.probe.decode import Hello
 
 _ONCE_EVERY = 0.5  # seconds between the two samples of a single look: shares and rates take two
+_ALIVE_WITHIN = 5.0
 _ONCE_WITHIN = 10.0
 _METRICS_APART = 1.0  # seconds between the two readings of an engine in a single look
 
@@ -100,6 +101,7 @@ async def _second_sample(session: Session) -> tuple[SampleArrived, Hello]:
                 if isinstance(event, SampleArrived) and event.sample.sequence >= 2:
                     return event, sampler.identity or Hello()
     except TimeoutError as late:
+        await session.run(["true"], timeout=_ALIVE_WITHIN)  # a login shell that does not run our commands says so here
         raise Starved(
             name, f"the probe on {name} sent no sample within {_ONCE_WITHIN:.0f} s", "it is there but very busy; wait"
         ) from late

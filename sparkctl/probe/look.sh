@@ -109,15 +109,18 @@ for section in "$@"; do
         done
       done ;;
     journal)
-      # The journal of a switch, and whether anybody holds the lock of this node: /proc/locks tells it without taking part.
+      # The journal of a switch, and whether anybody holds the lock of this node, which is on /run (see operations/lock.py): it is
+      # tried, shared and for an instant, which whoever wants it outwaits. /proc/locks tells of that of an older sparkctl.
       echo "@@ journal"
       d=${XDG_STATE_HOME:-$HOME/.local/state}/sparkctl; f=$d/switch.json; l=/tmp/sparkctl.lock
       if [ -d "$d" ] && ! [ -x "$d" ]; then echo "file foreign"
       elif [ -L "$f" ] || { [ -e "$f" ] && { ! [ -f "$f" ] || ! [ -O "$f" ]; }; }; then echo "file foreign"
       elif [ -e "$f" ]; then echo "file ours"; printf 'text %s\n' "$(head -c 65536 -- "$f" | tr -d '\r\n')"
       else echo "file none"; fi
-      i=$(stat -c %i "$l" 2>/dev/null)
-      if [ -n "$i" ] && grep -q "FLOCK.*:$i 0 EOF" /proc/locks; then echo "held yes"; else echo "held no"; fi ;;
+      flock -s -n 8 2>/dev/null 8</run
+      h=$?; i=$(stat -c %i "$l" 2>/dev/null)
+      if [ $h = 1 ]; then echo "held yes"
+      elif [ -n "$i" ] && grep -q "FLOCK.*:$i 0 EOF" /proc/locks; then echo "held yes"; else echo "held no"; fi ;;
     health)
       echo "@@ health"
       echo "python $(python3 -V 2>&1 | sed -n 's/^Python //p')"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ from sparkctl.sim.look import FIRST_LINE, look, whole
 from sparkctl.sim.node import SUDO_PASSWORD, USER, Output, SimNode, Sudo
 from sparkctl.sim.probe import run_probe
 from sparkctl.sim.remains import UNLINK_LINE, unlink
+from sparkctl.wire.login_shell import MARK
 
 DROP = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 HELD_BY_ANOTHER = 75
 REFUSED = 111  # ECONNREFUSED
 LOCK_SILENT = 30.0  # seconds by the node's clock after which a lock's holder is taken for gone
 NO_SHELL = 255  # as ssh says that it could not connect
+_FROM_STDIN = re.compile(r"sh -c 's=\$\(dd bs=(\d+) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ Command = Callable[[SimNode, list[str], Streams], Awaitable[int]]
 
 async def run(node: SimNode, line: str, streams: Streams) -> int:
     """Run one command line as sshd would hand it over; return its exit status."""
+    if from_stdin := _FROM_STDIN.match(line):
+        line = await _read_command(int(from_stdin[1]), streams)
     try:
         argv = shlex.split(line)
     except ValueError as error:
@@ -54,6 +59,16 @@ async def run(node: SimNode, line: str, streams: Streams) -> int:
         return _fail(streams, f"{node.name} is simulated: there is no shell on it", NO_SHELL)
     command = _COMMANDS.get(argv[0].rpartition("/")[2])
     return await (command or _unknown)(node, argv, streams)
+
+
+async def _read_command(size: int, streams: Streams) -> str:
+    """Return the command that comes on stdin in ``size`` bytes of a script of `wire.login_shell`."""
+    script = b""
+    while len(script) < size and (more := await streams.stdin.read(size - len(script))):
+        script += more
+    for output in (streams.stdout, streams.stderr):
+        output.write(MARK)
+    return script.decode("utf-8", "replace").partition("\nexec ")[2]
 
 
 def _fail(streams: Streams, message: str, status: int) -> int:
@@ -73,8 +88,8 @@ async def _sh(node: SimNode, argv: list[str], streams: Streams) -> int:
             return await _unknown(node, argv, streams)
         streams.stdout.write(answer(node, argv[3:]).encode())
         return 0
-    if len(argv) == 6 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
-        return await _lock(node, argv[4], argv[5], streams)
+    if len(argv) == 9 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
+        return await _lock(node, argv[4], argv[7], streams)
     if len(argv) == 4 and argv[1] == "-c" and argv[3] == "sparkctl-guard" and node.guard is not None:
         streams.stdout.write(node.guard.found())
         return 0

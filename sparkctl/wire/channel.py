@@ -9,6 +9,7 @@ import asyncssh
 
 from sparkctl.errors import LinkLost
 from sparkctl.wire.link import ByteReader, ByteWriter
+from sparkctl.wire.login_shell import RemoteCommand
 
 # What asyncssh and the socket under it raise when the connection breaks. Where it breaks because the server sent garbage,
 # asyncssh hands to every channel what its decoding stumbled over: PacketDecodeError and UnicodeDecodeError, KeyError.
@@ -73,20 +74,39 @@ class ChannelWriter:
 class HeldProcess:
     """A remote command whose stdin we keep open."""
 
-    def __init__(self, process: asyncssh.SSHClientProcess[bytes], lost: Lost, dead: Callable[[], bool]) -> None:
-        self._process = process
+    def __init__(self, command: RemoteCommand, lost: Lost, dead: Callable[[], bool], begin_within: float) -> None:
+        self._command = command
+        self._process = command.process
         self._lost = lost
         self._dead = dead
+        self._begin_within = begin_within
+        self._due = asyncio.get_running_loop().time() + begin_within
 
     async def readline(self) -> bytes:
-        """Return its next line of stdout, b"" when it has ended."""
+        """Return its next line of stdout, b"" when it has ended.
+
+        Raises `CommandNotRun` where the login shell did not run it, `Starved` where it did not get to it in time.
+        """
         try:
-            line = await self._process.stdout.readline()
+            await self._begin()
+            line = await self._command.stdout.readline()
         except BROKEN as error:
             raise self._lost(error) from error
         if not line and self._dead():
             raise self._lost(None)
         return line
+
+    async def _begin(self) -> None:
+        """Wait until it runs. What is to be read first may come long after that."""
+        if self._command.stdout.has_begun:
+            return
+        try:
+            async with asyncio.timeout_at(self._due):
+                has_begun = await self._command.stdout.begin()
+        except TimeoutError as late:
+            raise await self._command.not_yet_run(self._begin_within) from late
+        if not has_begun and not self._dead():
+            raise await self._command.not_run()
 
     async def write(self, data: bytes) -> None:
         """Write to its stdin; LinkLost where that is the connection's fault and not the command's end."""

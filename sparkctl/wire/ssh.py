@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,8 +24,8 @@ from sparkctl.wire.challenge import LoginQuestions
 from sparkctl.wire.channel import BROKEN, ChannelReader, ChannelWriter, HeldProcess
 from sparkctl.wire.flow import WINDOW, FlowSession
 from sparkctl.wire.link import ByteReader, ByteWriter, Completed, Held, LinkStatus, state_of
+from sparkctl.wire.login_shell import RemoteCommand, remote_command
 from sparkctl.wire.output import gather
-from sparkctl.wire.quoting import command_line
 from sparkctl.wire.relay import SocketRelay
 from sparkctl.wire.sshconnect import Connection, Limits, connect
 
@@ -108,24 +109,36 @@ class SshLink:
                 await asyncio.sleep(pause)
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
-        """Run a command to its end; TimeoutError after ``timeout`` seconds, OutputTooLong over 16 MiB."""
-        async with asyncio.timeout(timeout):
-            process = await self._start(argv)
-            try:
-                stdout, stderr = self._reader(process.stdout), self._reader(process.stderr)
-                output = await gather(self._writer(process.stdin), stdout, stderr, stdin, str(argv[0]))
-                await process.wait_closed()
-            except BaseException:
-                _end(process)
+        """Run a command to its end; TimeoutError after ``timeout`` seconds, OutputTooLong over 16 MiB.
+
+        Raises `CommandNotRun` where the login shell did not run it, `Starved` where it did not get to it in time.
+        """
+        command: RemoteCommand | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                command = await self._start(argv)
+                stdin_writer = self._writer(command.process.stdin)
+                stdout, stderr = self._reader(command.stdout), self._reader(command.stderr)
+                output = await gather(stdin_writer, stdout, stderr, stdin, str(argv[0]))
+                await command.process.wait_closed()
+        except BaseException as error:
+            if command is None:
                 raise
-        if process.returncode is None and self._is_dead():
+            is_late = isinstance(error, TimeoutError) and not command.stdout.has_begun
+            late = await command.not_yet_run(timeout) if is_late else None
+            _end(command.process)
+            if late is not None:
+                raise late from error
+            raise
+        if command.process.returncode is None and self._is_dead():
             raise self._lost(None)
-        return Completed(*output, process.exit_status)
+        if not command.stdout.has_begun:
+            raise await command.not_run()
+        return Completed(*output, command.process.exit_status)
 
     async def hold(self, argv: Sequence[str]) -> Held:
         """Start a command and keep its stdin open."""
-        process = await self._start(argv)
-        return HeldProcess(process, self._lost, self._is_dead)
+        return HeldProcess(await self._start(argv), self._lost, self._is_dead, self._limits.begin)
 
     async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
         """Open a unix socket on the node.
@@ -186,9 +199,11 @@ class SshLink:
             await connection.close()
             self._publish(LinkStatus(NodeState.UNKNOWN))
 
-    async def _start(self, argv: Sequence[str]) -> asyncssh.SSHClientProcess[bytes]:
+    async def _start(self, argv: Sequence[str]) -> RemoteCommand:
+        line, script = remote_command(argv)
+        ssh = self._live()
         try:
-            return await self._live().create_process(command_line(argv), encoding=None)
+            process = await ssh.create_process(line, encoding=None)
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
             raise Unreachable(
@@ -198,10 +213,13 @@ class SshLink:
             ) from error
         except BROKEN as error:
             raise self._lost(error) from error
+        with contextlib.suppress(*BROKEN):  # whoever reads its output is told why it takes nothing
+            process.stdin.write(script)
+        return RemoteCommand(process, self.node.name, str(ssh.get_extra_info("username")))
 
     async def _dial_stdio(self) -> tuple[ByteReader, ByteWriter]:
-        process = await self._start(_DIAL_STDIO)
-        return self._reader(process.stdout), ChannelWriter(process.stdin, self._lost)
+        command = await self._start(_DIAL_STDIO)
+        return self._reader(command.stdout), ChannelWriter(command.process.stdin, self._lost)
 
     def _live(self) -> asyncssh.SSHClientConnection:
         if self._connection is None:

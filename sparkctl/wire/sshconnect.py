@@ -29,6 +29,7 @@ from sparkctl.wire.sshconfig import Route, config_files, hop_words, resolve
 
 CONNECT_LIMIT = 8.0  # seconds for name and TCP
 LOGIN_LIMIT = 8.0  # seconds from TCP to logged in
+BEGIN_LIMIT = 30.0  # seconds from a session to the first sign of a command that is held there
 KEEPALIVE_INTERVAL = 2.0
 KEEPALIVE_COUNT = 3  # a dead peer is seen after interval * (count + 1) = 8 s
 # In front of what asyncssh likes best, which it computes piecewise in Python: a quarter less processor time a log line.
@@ -59,6 +60,7 @@ class Limits:
     connect: float = CONNECT_LIMIT
     login: float = LOGIN_LIMIT
     keepalive: float = KEEPALIVE_INTERVAL
+    begin: float = BEGIN_LIMIT
 
 
 async def connect(node: Node, questions: LoginQuestions, on_lost: OnLost, limits: Limits) -> Connection:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -24,7 +25,6 @@ from sparkctl.model.guard import GuardStarted
 from sparkctl.model.units import KIB, MIB
 from sparkctl.probe import travel
 from sparkctl.probe.decode_guard import decode_start
-from sparkctl.wire.quoting import command_line
 from tests.bench.bed import Bed, open_bed
 from tests.bench.figures import Goal, LoadMeter, Report, Series, quantile
 from tests.lab.bed import cgroups
@@ -52,7 +52,7 @@ class _Guard:
 
     def __init__(self, bed: Bed, node: LabNode) -> None:
         start = travel.start_guard(nvml=b"", options=["--linger", "30"])
-        command = [*bed.ssh(node.name), command_line(start.argv)]
+        command = [*bed.ssh(node.name), shlex.join(start.argv)]
         done = subprocess.run(command, input=start.stdin, capture_output=True, env=CLEAN_ENV, timeout=30, check=False)
         said = decode_start(done.stdout)
         if not isinstance(said, GuardStarted):

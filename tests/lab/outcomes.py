@@ -12,6 +12,7 @@ from tests.lab.bed.node import LabNode
 from tests.lab.command import Ran, Sparkctl
 
 CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
+ALL = bool(os.environ.get("SPARKCTL_LAB_ALL"))  # what takes minutes: by hand and nightly
 LABEL = "dev.sparkctl.instance"
 LOADING = r'"phase": ?"loading"'
 AWAY = r'"state": ?"unreachable"'

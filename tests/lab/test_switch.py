@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 import urllib.request
@@ -18,11 +17,10 @@ from tests.lab.bed.names import IMAGE, JOURNAL
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
 from tests.lab.command import Ran, Sparkctl
-from tests.lab.outcomes import assert_ended, containers, ours, verdict
+from tests.lab.outcomes import ALL, assert_ended, containers, ours, verdict
 from tests.lab.ranks import ids, over_two
 
 QUICK: dict[str, object] = {"LAB_LOAD_S": 0.3}
-ALL = bool(os.environ.get("SPARKCTL_LAB_ALL"))  # every moment with resume and with abort: minutes, by hand and nightly
 
 
 @pytest.fixture(scope="module")

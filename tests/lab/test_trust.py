@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import KEYS, known_hosts
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import run
 from tests.lab.command import Sparkctl
-from tests.lab.outcomes import CI, assert_ended, containers, ours
+from tests.lab.outcomes import assert_ended, containers, ours
 
 
 def fingerprint(kind: str) -> str:
@@ -78,19 +76,6 @@ def test_not_in_group_docker(spark1: LabNode, sparkctl: Sparkctl, faults: Faults
     ran = sparkctl("up", sparkctl.profile(), "--node", "spark1")
     assert ran.code == 6, ran
     assert "usermod -aG docker milo" in ran.err, ran
-
-
-@pytest.mark.parametrize("shell", ["fish", "zsh", "dash"])
-def test_another_login_shell_changes_nothing(spark1: LabNode, sparkctl: Sparkctl, faults: Faults, shell: str) -> None:
-    try:
-        faults.login_shell(spark1, shell)
-    except LookupError as missing:
-        if CI:
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
-    profile = sparkctl.profile(start={"drop_caches": True})
-    assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
-    assert_ended(sparkctl("down", profile, "--node", "spark1", "--json"), 0, "done")
 
 
 def test_a_shell_that_greets_changes_nothing(spark1: LabNode, sparkctl: Sparkctl, faults: Faults) -> None:

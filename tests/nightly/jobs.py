@@ -62,6 +62,11 @@ def _jobs(cache: Path, install: Install, recipes: tuple[str, ...]) -> Iterator[J
         r"(\d+) faults: \d+ survived", _HOUR, why_not,
     )  # fmt: skip
     yield Job(
+        "login-shells", "every login shell that is installed, on a node: all verbs, the lock, the guard, the probe",
+        (*pytest, "--timeout=1800", "tests/lab/test_login_shells.py"), passed, _HOUR, why_not,
+        env=(("SPARKCTL_LAB_ALL", "1"),),
+    )  # fmt: skip
+    yield Job(
         "hunt", "properties with new random examples",
         (*pytest, "--timeout=1800", "--hypothesis-profile=hunt", "tests/unit"), passed, 2 * _HOUR,
     )  # fmt: skip

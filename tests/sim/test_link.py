@@ -41,9 +41,9 @@ async def test_a_look_and_a_lock(link: Link) -> None:
     look = probe.decode(done.stdout)
     assert look.identity is not None
     assert look.identity.product == "DGX Spark"
-    held = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/tmp/l", "me"])
+    held = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
     assert await held.readline() == b"@@ held\n"
-    second = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/tmp/l", "you"])
+    second = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/run", "/tmp/l", "2", "you", "hold"])
     assert await second.readline() == b"@@ taken\n"
     assert await second.readline() == b"me\n"
     await second.release()
@@ -54,22 +54,22 @@ async def test_a_lock_lapses_as_a_sparks_does() -> None:
     """30 s after its holder's last beat, and at once with its connection."""
     clock = SimClock(rate=20.0, elastic=True)
     async with SimulatedSparks("empty", clock=clock) as sparks:
-        node, lock = sparks.nodes["spark1"], ["sh", "-c", "x", "sparkctl-lock", "/tmp/l"]
+        node, lock = sparks.nodes["spark1"], ["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1"]
         link = open_link(_node(sparks))
         await link.connect()
-        held = await link.hold([*lock, "me"])
+        held = await link.hold([*lock, "me", "hold"])
         assert await held.readline() == b"@@ held\n"
         began = clock.monotonic()
         while clock.monotonic() - began < 40:
             await held.write(b".")
             await asyncio.sleep(0.05)
-        assert node.locks == {"/tmp/l": "me"}
+        assert node.locks == {"/run": "me"}
         began = clock.monotonic()
         assert await asyncio.wait_for(held.readline(), clients.PATIENCE) == b"", "its command has ended"
         assert clock.monotonic() - began > 20
         assert node.locks == {}
         clock.go(0.001)
-        again = await link.hold([*lock, "you"])
+        again = await link.hold([*lock, "you", "hold"])
         assert await again.readline() == b"@@ held\n"
         sparks.sshd["spark1"].cut()
         await clients.eventually(lambda: not node.locks)
@@ -97,7 +97,7 @@ async def test_nobody_listens(link: Link) -> None:
 
 
 async def test_a_cut_is_noticed_and_mended(link: Link, sparks: SimulatedSparks) -> None:
-    held = await link.hold(["sh", "-c", "x", "sparkctl-lock", "/tmp/l", "me"])
+    held = await link.hold(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
     assert await held.readline() == b"@@ held\n"
     sparks.sshd["spark1"].cut()
     with pytest.raises(LinkLost):

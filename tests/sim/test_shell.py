@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from pathlib import Path
 
 import asyncssh
@@ -11,7 +12,6 @@ import pytest
 
 from sparkctl.probe import look as probe
 from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
-from sparkctl.wire.quoting import command_line
 from tests.sim import clients
 from tests.sim.clients import in_thread
 
@@ -19,7 +19,7 @@ TEE = ["/usr/bin/tee", "/proc/sys/vm/drop_caches"]
 
 
 async def _look(connection: asyncssh.SSHClientConnection, *sections: str) -> probe.Look:
-    done = await connection.run(command_line(probe.command(*sections)), input=probe.script(), encoding=None)
+    done = await connection.run(shlex.join(probe.command(*sections)), input=probe.script(), encoding=None)
     assert done.exit_status == 0
     assert isinstance(done.stdout, bytes)
     return probe.decode(done.stdout)
@@ -61,7 +61,7 @@ async def test_an_engine_is_seen_with_its_memory_and_port(
 
 async def test_a_drop_gives_the_page_cache_back(connection: asyncssh.SSHClientConnection) -> None:
     before = await _look(connection, "memory")
-    done = await connection.run(command_line(["sudo", "-n", *TEE]), input="3")
+    done = await connection.run(shlex.join(["sudo", "-n", *TEE]), input="3")
     assert done.exit_status == 0
     after = await _look(connection, "memory")
     assert before.memory is not None
@@ -81,15 +81,16 @@ async def test_sudo_by_password(right: Sudo, password: str, status: int) -> None
         SimulatedSparks(options={"spark1": NodeOptions(sudo=right)}) as sparks,
         clients.ssh(sparks) as connection,
     ):
-        refused = await connection.run(command_line(["sudo", "-n", *TEE]), input="3")
+        refused = await connection.run(shlex.join(["sudo", "-n", *TEE]), input="3")
         assert (refused.exit_status, "a password is required" in str(refused.stderr)) == (1, True)
-        done = await connection.run(command_line(["sudo", "-S", "-k", "-p", "", *TEE]), input=f"{password}\n3")
+        done = await connection.run(shlex.join(["sudo", "-S", "-k", "-p", "", *TEE]), input=f"{password}\n3")
         assert done.exit_status == status
         assert (sparks.nodes["spark1"].memory.drops["pagecache"] == 1) is (status == 0)
 
 
 async def test_the_lock_is_exclusive_and_dies_with_its_channel(connection: asyncssh.SSHClientConnection) -> None:
-    line = command_line(["sh", "-c", "flock 'quoted \\ script'", "sparkctl-lock", "/tmp/l", '{"by": "milo\'s laptop"}'])
+    about = '{"by": "milo\'s laptop"}'
+    line = shlex.join(["sh", "-c", "flock 'quoted \\ script'", "sparkctl-lock", "/run", "/tmp/l", "1", about, "hold"])
     first = await connection.create_process(line)
     assert await asyncio.wait_for(first.stdout.readline(), clients.PATIENCE) == "@@ held\n"
     second = await connection.run(line)
@@ -104,7 +105,9 @@ async def test_the_lock_is_exclusive_and_dies_with_its_channel(connection: async
 
 async def test_a_broken_connection_frees_the_lock(sparks: SimulatedSparks) -> None:
     async with clients.ssh(sparks) as connection:
-        held = await connection.create_process(command_line(["sh", "-c", "x", "sparkctl-lock", "/tmp/l", "me"]))
+        held = await connection.create_process(
+            shlex.join(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
+        )
         assert await asyncio.wait_for(held.stdout.readline(), clients.PATIENCE) == "@@ held\n"
         sparks.sshd["spark1"].cut()
         await clients.eventually(lambda: not sparks.nodes["spark1"].locks)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkctl.core.session import Session
-from sparkctl.errors import DiskFull, LinkLost, Refused, SparkctlError, Unreachable
+from sparkctl.errors import DiskFull, NodeError, Refused, SparkctlError, Unreachable
 from sparkctl.model.fabric import Lane
 from sparkctl.model.text import clean
 from sparkctl.probe import surveyed
@@ -112,7 +112,7 @@ class Pair:
                     continue
                 if isinstance(said, dict):
                     self._said.put_nowait((side, said))
-        except LinkLost as lost:
+        except NodeError as lost:
             self._said.put_nowait((side, {"error": lost.message, "lost": True}))
         self._said.put_nowait((side, None))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.lab.bed import netns
-from tests.lab.bed.files import SUDO_RULES, UID
+from tests.lab.bed.files import SSHD, SUDO_RULES, UID
 from tests.lab.bed.lab import KEYS
 from tests.lab.bed.names import CLEAN_ENV, DATA_SIZE, FABRIC, LAN, USER
 from tests.lab.bed.netns import namespace
@@ -267,10 +267,24 @@ class Faults:
 
     def noisy_login(self, node: LabNode) -> None:
         """Let milo's shell print at every login, as many a .bashrc does."""
-        path = f"/home/{USER}/.bashrc"
+        self.startup_file(node, ".bashrc", "echo 'Welcome to DGX Spark'; echo 'motd on stderr' >&2\n")
+
+    def startup_file(self, node: LabNode, name: str, text: str) -> None:
+        """Give milo a file that the login shell reads."""
+        path = f"/home/{USER}/{name}"
         self._mend.append(lambda: self._quietly(node, "rm", "-f", path))
-        node.put(path, "echo 'Welcome to DGX Spark'; echo 'motd on stderr' >&2\n")
+        node.put(path, text)
         node.sh("chown", f"{UID}:{UID}", path)
+
+    def sshd_config(self, node: LabNode, more: str) -> None:
+        """Add lines to sshd's config; they count from the next connection on."""
+        self._mend.append(lambda: self._sshd_config(node, SSHD))
+        self._sshd_config(node, SSHD + more)
+
+    def _sshd_config(self, node: LabNode, text: str) -> None:
+        node.put("/etc/ssh/sshd_config", text)
+        node.sh("sh", "-c", "kill -HUP $(cat /run/sshd.pid)")
+        await_true(f"sshd of {node.name} to answer again", node.ssh_answers)
 
     def claims_a_gpu(self, node: LabNode) -> None:
         """Leave a trace of the NVIDIA toolkit on a node whose Docker does not have it: only the start call tells."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkctl.probe import travel
-from sparkctl.wire.quoting import command_line
+from sparkctl.wire.login_shell import MARK, remote_command
 
 GB10_MEMINFO = """MemTotal:       127535224 kB
 MemFree:         4510768 kB
@@ -39,7 +39,8 @@ class Running:
 
     def __init__(self, shell: Sequence[str] = (), **options: Any) -> None:
         self.start = travel.start(**options)
-        argv = [*shell, command_line(self.start.argv)] if shell else self.start.argv
+        line, script = remote_command(self.start.argv)
+        argv = [*shell, line] if shell else self.start.argv
         self.process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         )
@@ -47,6 +48,10 @@ class Running:
         assert self.process.stdout is not None
         self._selector.register(self.process.stdout, selectors.EVENT_READ)
         self._buffer = b""
+        if shell:
+            self.write(script)
+            while self.line() != MARK.rstrip():
+                pass
         self.write(self.start.stdin)
 
     def write(self, data: bytes) -> None:

@@ -86,7 +86,7 @@ def test_it_reads_this_machine(python: str) -> None:
     assert all(disk.free for disk in second.disks)
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish", "busybox sh"])
+@pytest.mark.parametrize("shell", ["sh", "bash", "rbash", "zsh", "fish", "tcsh", "busybox sh"])
 def test_it_starts_from_any_login_shell(shell: str) -> None:
     words = shell.split()
     if shutil.which(words[0]) is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -20,7 +21,6 @@ from sparkctl.model.guard import GuardRefused, GuardStarted, GuardState
 from sparkctl.model.units import GIB, MIB
 from sparkctl.probe import travel
 from sparkctl.probe.decode_guard import decode_start
-from sparkctl.wire.quoting import command_line
 from tests.unit.probe.guarding import LOADING, SERVING, THIRD, Guarded, guarded, until
 from tests.unit.probe.running import pythons
 
@@ -59,7 +59,7 @@ def test_it_goes_on_without_its_starter_and_its_session(tmp_path: Path) -> None:
     with guarded(tmp_path, start=False) as machine:
         start = travel.start_guard(root=str(machine.proc.root), nvml=b"", options=machine.options)
         shell = subprocess.Popen(
-            ["sh", "-c", command_line(start.argv)],
+            ["sh", "-c", shlex.join(start.argv)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         assert shell.stdin

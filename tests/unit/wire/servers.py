@@ -14,7 +14,7 @@ from sparkctl.wire.link import ByteReader, ByteWriter
 from sparkctl.wire.local import end_child
 from sparkctl.wire.sshconnect import Limits
 
-QUICK = Limits(connect=2.0, login=0.6, keepalive=2.0)
+QUICK = Limits(connect=2.0, login=0.6, keepalive=2.0, begin=10.0)
 
 
 class Gate(asyncssh.SSHServer):
@@ -51,6 +51,7 @@ class Server:
     keys: list[asyncssh.SSHKey]
     port: int = 0
     logins: int = 0
+    shell: list[str] = field(default_factory=lambda: ["/bin/sh", "-c"])  # whose next word is the command line
     connections: list[asyncssh.SSHServerConnection] = field(default_factory=list)
 
     def cut(self) -> None:
@@ -60,14 +61,14 @@ class Server:
         self.connections.clear()
 
 
-async def _run(process: asyncssh.SSHServerProcess[bytes]) -> None:
-    """Run the command line in the machine's sh, as sshd would in the login shell."""
+async def _run(server: Server, process: asyncssh.SSHServerProcess[bytes]) -> None:
+    """Run the command line in a shell of this machine, as sshd would in the login shell."""
     child = await asyncio.create_subprocess_exec(
-        "/bin/sh", "-c", process.command or "",
+        *server.shell, process.command or "",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )  # fmt: skip
-    feeding = asyncio.create_task(_pump(process.stdin, child.stdin))
+    feeding = asyncio.create_task(_pump(process.stdin, child.stdin, eof=True))
     try:
         await asyncio.gather(_pump(child.stdout, process.stdout), _pump(child.stderr, process.stderr))
         process.exit(await child.wait())
@@ -76,12 +77,13 @@ async def _run(process: asyncssh.SSHServerProcess[bytes]) -> None:
         await end_child(child)
 
 
-async def _pump(reader: ByteReader, writer: ByteWriter) -> None:
+async def _pump(reader: ByteReader, writer: ByteWriter, eof: bool = False) -> None:
     with suppress(OSError, asyncssh.Error):
         while data := await reader.read(65536):
             writer.write(data)
             await writer.drain()
-        writer.write_eof()
+        if eof:  # of a channel there is one, for both outputs: its end says it
+            writer.write_eof()
 
 
 @asynccontextmanager
@@ -93,7 +95,7 @@ async def ssh_server(client: asyncssh.SSHKey, *keys: asyncssh.SSHKey, port: int 
         port,
         server_factory=lambda: Gate(server),
         server_host_keys=server.keys,
-        process_factory=_run,
+        process_factory=lambda process: _run(server, process),
         encoding=None,
     )
     server.port = listener.get_port()
