@@ -97,7 +97,7 @@ def _walk(directory: str, root: str, below: str, seen: set[str], found: dict[str
             continue
         elif entry.is_symlink():
             target = os.path.realpath(entry.path)
-            inside = target.startswith(root + os.sep)
+            inside = target.startswith(root + os.sep) and (real + os.sep).startswith(root + os.sep)
             if inside and os.path.exists(target):
                 found["entries"].append([name, "l", 0, 0, 0, os.path.relpath(target, real)])
             elif os.path.isdir(target):
