@@ -2,6 +2,7 @@
 
 Both ends are started and told what to do over SSH, one line of JSON on stdin. They find each other by an address and
 talk TLS 1.3: each has a certificate that was made for this one transfer, and accepts the other's and no further one.
+Several streams are a process each: Python decrypts 16 KiB at a time, and threads would wait for each other in between.
 Words on stdout are JSON lines. An end that stdin leaves ends at once. Standard library only, Python 3.8 on.
 """
 
@@ -9,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
+import mmap
 import os
 import queue
 import re
@@ -73,14 +76,15 @@ class Unsafe(Broken):
 
 def tell(**words: Any) -> None:
     """Print one line for the operator."""
+    line = json.dumps(words).encode() + b"\n"
     with _TOLD:
-        sys.stdout.write(json.dumps(words) + "\n")
-        sys.stdout.flush()
+        while line:
+            line = line[os.write(1, line) :]  # what a pipe takes at once stays one line beside those of other processes
 
 
 def tell_error(error: Broken | OSError) -> None:
     """Print what went wrong."""
-    tell(error=str(error), number=error.errno, kind=getattr(error, "kind", "broken"))
+    tell(error=str(error)[:2000], number=error.errno, kind=getattr(error, "kind", "broken"))
 
 
 def leave(status: int) -> None:
@@ -219,36 +223,36 @@ class Handshake:
 
 
 class Listener:
-    """Accepts streams on ports of ``addresses`` from the addresses ``peers`` until there are ``count``: (stream, lane) into
-    ``found``.
+    """Accepts one stream on a port, from one of the addresses ``peers``.
 
     Strangers keep nobody waiting: each has a thread and one time limit, there are only so many of them, and the oldest
     makes room.
     """
 
-    def __init__(self, addresses: list[str], peers: list[str], count: int, handshake: Handshake, found: Any) -> None:
-        self.peers, self.count, self.handshake, self.found = set(peers), count, handshake, found
-        self.accepted = 0
-        self.full = threading.Event()
+    def __init__(self, server: socket.socket, peers: list[str], handshake: Handshake) -> None:
+        self.server, self.peers, self.handshake = server, set(peers), handshake
+        self.found: queue.Queue[Stream] = queue.Queue()
+        self.has_found = threading.Event()
         self.greeting: list[ssl.SSLSocket] = []
         self.lock = threading.Lock()
-        ports = []
-        for lane, address in enumerate(addresses):
-            server = socket.socket()
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            server.bind((address, 0))
-            server.listen(count + 2 * HANDSHAKES)
-            ports.append(server.getsockname()[1])
-            threading.Thread(target=self.attend, args=(server, lane), daemon=True).start()
-        tell(ports=ports)
 
-    def attend(self, server: socket.socket, lane: int) -> None:
-        """Accept on one port; close it when all streams are there."""
-        server.settimeout(0.25)
-        with server:
-            while not self.full.is_set():
+    def accept(self, within: float) -> Stream:
+        """Return the stream and close the port. Raises `Lost` where the other end does not come in time."""
+        threading.Thread(target=self.attend, daemon=True).start()
+        try:
+            return self.found.get(timeout=within)
+        except queue.Empty:
+            raise Lost("the other end did not come") from None
+        finally:
+            self.has_found.set()
+
+    def attend(self) -> None:
+        """Let connections in until the right one is there."""
+        self.server.settimeout(0.25)
+        with self.server:
+            while not self.has_found.is_set():
                 try:
-                    link, (host, _) = server.accept()
+                    link, (host, _) = self.server.accept()
                 except socket.timeout:  # noqa: UP041  another class before Python 3.10
                     continue
                 except OSError:  # no descriptor is left, or it has gone again: a moment later there may be one
@@ -257,11 +261,11 @@ class Listener:
                 try:
                     if host not in self.peers:
                         raise OSError("a stranger")
-                    self.admit(self.handshake.wrap(link), lane)
-                except (OSError, RuntimeError):  # RuntimeError: there is no room for one more thread
+                    self.admit(self.handshake.wrap(link))
+                except OSError:
                     link.close()
 
-    def admit(self, link: ssl.SSLSocket, lane: int) -> None:
+    def admit(self, link: ssl.SSLSocket) -> None:
         """Begin a handshake; end the oldest where there are too many."""
         with self.lock:
             self.greeting.append(link)
@@ -270,12 +274,12 @@ class Listener:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # its own thread closes it
         try:
-            threading.Thread(target=self.greet, args=(link, lane), daemon=True).start()
-        except RuntimeError:
+            threading.Thread(target=self.greet, args=(link,), daemon=True).start()
+        except RuntimeError:  # there is no room for one more thread
             self.forget(link)
             link.close()
 
-    def greet(self, link: ssl.SSLSocket, lane: int) -> None:
+    def greet(self, link: ssl.SSLSocket) -> None:
         """Take whoever proves to be the other end."""
         try:
             stream = self.handshake.greet(link)
@@ -285,12 +289,10 @@ class Listener:
         finally:
             self.forget(link)
         with self.lock:
-            is_one_more = self.accepted < self.count
-            self.accepted += 1
-            if self.accepted >= self.count:
-                self.full.set()
-        if is_one_more:
-            self.found.put((stream, lane))
+            is_first = not self.has_found.is_set()
+            self.has_found.set()
+        if is_first:
+            self.found.put(stream)
         else:
             stream.close()
 
@@ -300,25 +302,33 @@ class Listener:
             self.greeting.remove(link)
 
 
-def dial(ways: list[list[Any]], count: int, handshake: Handshake, found: queue.Queue[Any]) -> None:
-    """Connect ``count`` streams, over each way [own address, address, port, own interface] in turn."""
-    for number in range(count):
-        lane = number % len(ways)
-        own, address, port, interface = ways[lane]
-        link = socket.socket()
-        try:
-            link.settimeout(5.0)
-            link.bind((own, 0))
-            with contextlib.suppress(AttributeError, OSError):  # two interfaces of one network: this one is meant
-                link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
-            link.connect((address, port))
-            found.put((handshake.greet(handshake.wrap(link)), lane))
-        except Tampered as error:
-            tell_error(Tampered(f"{own} to {address}:{port}: {error}"))
-            leave(5)
-        except (Lost, OSError) as error:
-            tell(unreachable=f"{own} to {address}:{port}: {error}")
-            leave(3)
+def open_port(address: str) -> socket.socket:
+    """Return a listening socket."""
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind((address, 0))
+    server.listen(2 * HANDSHAKES)
+    return server
+
+
+def dial(way: list[Any], handshake: Handshake) -> Stream:
+    """Connect by a way [own address, address, port, own interface]. Raises `Tampered`; where nobody is reached, it tells
+    and ends."""
+    own, address, port, interface = way
+    link = socket.socket()
+    try:
+        link.settimeout(5.0)
+        link.bind((own, 0))
+        with contextlib.suppress(AttributeError, OSError):  # two interfaces of one network: this one is meant
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        link.connect((address, port))
+        return handshake.greet(handshake.wrap(link))
+    except Tampered as error:
+        raise Tampered(f"{own} to {address}:{port}: {error}") from error
+    except (Lost, OSError) as error:
+        tell(unreachable=f"{own} to {address}:{port}: {error}")
+        leave(3)
+        raise
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -440,19 +450,24 @@ def digest(file: Any, upto: int, sha: Any) -> None:
 
 
 class Sender:
-    """Sends what its streams ask for: each takes the next job until none is left."""
+    """Sends what it has: each stream takes the next number from a pipe, until none is left."""
 
-    def __init__(self, jobs: list[dict[str, Any]]) -> None:
-        self.jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        for job in jobs:
-            self.jobs.put(job)
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs = {job["n"]: job for job in jobs}
+        self.numbers, self.feed = os.pipe()
 
-    def serve(self, stream: Stream, _lane: int) -> None:
+    def distribute(self) -> None:
+        """Write the numbers of all jobs; each is read whole, whoever reads it."""
+        with open(self.feed, "wb", buffering=0) as feed:
+            for number in self.jobs:
+                feed.write(struct.pack(">i", number))
+
+    def serve(self, stream: Stream, _number: int) -> None:
         while True:
-            try:
-                job = self.jobs.get_nowait()
-            except queue.Empty:
+            word = os.read(self.numbers, 4)
+            if not word:
                 return stream.send(struct.pack(">i", -1))
+            job = self.jobs[struct.unpack(">i", word)[0]]
             stream.send(struct.pack(">i", job["n"]))
             if "image" in job:
                 self._image(stream, job)
@@ -528,30 +543,34 @@ class Sender:
 class Receiver:
     """Writes what comes to where the operator has said: the other end names jobs by number, and no paths."""
 
-    def __init__(self, jobs: list[Job]) -> None:
+    def __init__(self, jobs: list[Job], streams: int) -> None:
         self.jobs = {job["n"]: job for job in jobs}
-        self.begun: dict[int, bool] = {}
-        self.bytes = sum(size_of_part(job) for job in jobs if "base" in job)
-        self._counting = threading.Lock()
+        self.begun: set[int] = set()
+        self.before = sum(size_of_part(job) for job in jobs if "base" in job)
+        self.counts = memoryview(mmap.mmap(-1, 8 * streams)).cast("q")  # of all processes
+        self.number = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.before + sum(self.counts)
 
     def seen(self, count: int) -> None:
-        with self._counting:
-            self.bytes += count
+        self.counts[self.number] += count
 
-    def serve(self, stream: Stream, lane: int) -> None:
+    def serve(self, stream: Stream, number: int) -> None:
+        self.number = number
         while True:
-            (number,) = struct.unpack(">i", stream.take(4))
-            if number == -1:
+            (wanted,) = struct.unpack(">i", stream.take(4))
+            if wanted == -1:
                 return None
-            job = self.jobs.get(number)
-            with self._counting:
-                if job is None or number in self.begun:
-                    raise Broken("the other end sends what nobody asked for")
-                self.begun[number] = True
+            job = self.jobs.get(wanted)
+            if job is None or wanted in self.begun:
+                raise Broken("the other end sends what nobody asked for")
+            self.begun.add(wanted)
             if "image" in job:
                 self._image(stream, job)
             elif "seconds" in job:
-                return self._load(stream.strip(), job, lane)
+                return self._load(stream.strip(), job)
             elif "echoes" in job:
                 return self._echo(stream.strip())
             else:
@@ -568,6 +587,10 @@ class Receiver:
             number = open_plain(part_name(job), os.O_RDWR | os.O_CREAT, folder)
         sha = hashlib.sha256()
         with open(number, "r+b", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Broken("the other end sends a file twice at a time") from None
             have = os.fstat(file.fileno()).st_size
             if have > job["size"]:
                 file.truncate(0)
@@ -622,14 +645,14 @@ class Receiver:
         status, words, refused = load.end(is_refused=length < 0)
         tell(got=job["n"], status=status if length >= 0 else -1, said=words, refused=refused)
 
-    def _load(self, link: socket.socket, job: Job, lane: int) -> None:
+    def _load(self, link: socket.socket, job: Job) -> None:
         buffer = bytearray(CHUNK)
         count, began = 0, time.monotonic()
         with stream_errors():
             while got := link.recv_into(buffer):
                 count += got
                 self.seen(got)
-        tell(got=job["n"], bytes=count, took=time.monotonic() - began, lane=lane)
+        tell(got=job["n"], bytes=count, took=time.monotonic() - began)
 
     def settle(self, words: dict[str, Any]) -> None:
         """Do what the operator decides about what has come."""
@@ -834,8 +857,6 @@ def one_at_a_time(name: str | None) -> Any:
     """Hold a lock for as long as we live, so that two receivers never write the same part."""
     if name is None:
         return None
-    import fcntl
-
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     folder = os.path.join(base, "sparkctl")
     os.makedirs(folder, exist_ok=True)
@@ -850,46 +871,86 @@ def one_at_a_time(name: str | None) -> Any:
 
 def run(request: dict[str, Any], other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
     """Be one end until all is done and settled."""
-    if request["role"] == "sum":
-        return sums(request["files"])
-    is_sender = request["role"] == "send"
+    is_sender, count = request["role"] == "send", request["streams"]
     held = one_at_a_time(request.get("lock"))
-    end: Any = Sender(request["jobs"]) if is_sender else Receiver(request["jobs"])
-    count = request["streams"]
-    found: queue.Queue[Any] = queue.Queue()
+    end: Any = Sender(request["jobs"]) if is_sender else Receiver(request["jobs"], count)
     handshake = Handshake(request["tls"], is_sender)
-    if "listen" in request:
-        Listener(request["listen"], request["peers"], count, handshake, found)
-    else:
-        threading.Thread(target=dial, args=(request["dial"], count, handshake, found), daemon=True).start()
-    threads = []
+    servers = [open_port(address) for address in request.get("listen", ())]
+    if servers:
+        tell(ports=[server.getsockname()[1] for server in servers])
 
-    def serve(stream: Stream, lane: int) -> None:
+    def work(number: int) -> None:
+        """Be one stream, from its first byte to its last."""
         try:
-            end.serve(stream, lane)
+            if servers:
+                stream = Listener(servers[number], request["peers"], handshake).accept(request.get("meeting", MEETING))
+            else:
+                stream = dial(request["dial"][number], handshake)
+            try:
+                end.serve(stream, number)
+            finally:
+                stream.close()
         except (Broken, OSError) as error:
             tell_error(error)
             leave(5)
-        finally:
-            stream.close()
 
-    for _ in range(count):
-        try:
-            stream, lane = found.get(timeout=request.get("meeting", MEETING))
-        except queue.Empty:
-            tell_error(Lost("the other end did not come"))
-            leave(5)
-        thread = threading.Thread(target=serve, args=(stream, lane), daemon=True)
-        thread.start()
-        threads.append(thread)
-    if is_sender:
-        for thread in threads:
-            thread.join()
+    if count == 1:
+        workers = [threading.Thread(target=work, args=(0,), daemon=True)]
     else:
-        _receive(end, threads, other_words)
+        pids = fork_workers(count, work, servers, [end.feed] if is_sender else [])
+        workers = [threading.Thread(target=await_worker, args=(pid,), daemon=True) for pid in pids]
+    for worker in workers:
+        worker.start()
+    threading.Thread(target=hear, args=(other_words,), daemon=True).start()
+    if is_sender:
+        end.distribute()
+        for worker in workers:
+            worker.join()
+    else:
+        _receive(end, workers, other_words)
     tell(done=True)
     del held
-    return None
+
+
+def fork_workers(count: int, work: Any, servers: list[socket.socket], others: list[int]) -> list[int]:
+    """Start a process for each stream while there is no thread yet; each ends with us. ``others``: what it does not need."""
+    alive, ours = os.pipe()
+    pids = []
+    for number in range(count):
+        pid = os.fork()
+        if pid:
+            pids.append(pid)
+            continue
+        try:
+            for descriptor in (ours, *others):
+                os.close(descriptor)
+            for each in servers:
+                if each is not servers[number]:
+                    each.close()
+            threading.Thread(target=leave_with, args=(alive,), daemon=True).start()
+            work(number)
+            os._exit(0)
+        finally:  # an error that nobody expected
+            sys.excepthook(*sys.exc_info())
+            os._exit(7)
+    for server in servers:
+        server.close()
+    return pids
+
+
+def leave_with(alive: int) -> None:
+    """End when the process that has started us does, however it ends."""
+    os.read(alive, 1)
+    leave(6)
+
+
+def await_worker(pid: int) -> None:
+    """Return when a stream is done; where it was not, end as it did: it has told why, if it could."""
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 7:
+        tell_error(Broken(f"one of its processes was ended (status {status})"))
+    if status:
+        leave(5)
 
 
 def _receive(end: Receiver, threads: list[threading.Thread], other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -928,9 +989,12 @@ def main() -> None:
     threading.excepthook = end_of_thread
     request = json.loads(sys.stdin.buffer.readline())
     other_words: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=hear, args=(other_words,), daemon=True).start()
     try:
-        run(request, other_words)
+        if request["role"] == "sum":
+            threading.Thread(target=hear, args=(other_words,), daemon=True).start()
+            sums(request["files"])
+        else:
+            run(request, other_words)
     except (Broken, OSError) as error:
         tell_error(error)
         leave(5)

@@ -132,7 +132,7 @@ def _meeting(certificate: str) -> _Meeting:
 async def _send(node: SimNode, request: Json, stdin: Reader, tell: Any) -> int:
     meeting = _meeting(request["tls"]["peer"])
     own = request["dial"][0][0] if "dial" in request else ""
-    meeting.sender.set_result((node, ",".join(way[0] for way in request.get("dial", [])) or own))
+    meeting.sender.set_result((node, ",".join(dict.fromkeys(way[0] for way in request.get("dial", []))) or own))
     ending = asyncio.ensure_future(_until_gone(stdin))
     done = asyncio.ensure_future(meeting.done.wait())
     try:

@@ -159,7 +159,8 @@ async def meet(
     ``alone``: no second one receives on the target meanwhile. Raises `NoRoad` inside where the sender cannot get through.
     """
     tls = make_pair()
-    own = [far.address for _, far in road.lanes] or [_LOOPBACK]
+    ways = [road.lanes[number % len(road.lanes)] for number in range(streams)] if road.lanes else []
+    own = [far.address for _, far in ways] or [_LOOPBACK] * streams
     peers = [near.address for near, _ in road.lanes] or [_LOOPBACK]  # the sender binds to one of these
     send: dict[str, Any] = {"role": "send", "tls": tls[0], "streams": streams, "jobs": list(jobs[0])}
     take = {"role": "take", "tls": tls[1], "streams": streams, "jobs": list(jobs[1]), "listen": own, "peers": peers,
@@ -169,16 +170,16 @@ async def meet(
     sender: Held | None = None
     try:
         ports = await _ports(target, receiver)
-        if road.lanes:
-            pairs = zip(road.lanes, ports, strict=True)
+        if ways:
+            pairs = zip(ways, ports, strict=True)
             send["dial"] = [[near.address, far.address, port, near.interface] for (near, far), port in pairs]
         else:
-            send |= {"listen": [_LOOPBACK], "peers": [_LOOPBACK]}
+            send |= {"listen": own, "peers": peers}
         sender = await start(source, send)
         pair = Pair(sender, receiver, {"send": source.node.name, "take": target.node.name})
-        if not road.lanes:
-            port = (await _ports(source, sender))[0]
-            tasks += [asyncio.create_task(_through_us(source, target, port, ports[0], pair)) for _ in range(streams)]
+        if not ways:
+            joined = zip(await _ports(source, sender), ports, strict=True)
+            tasks += [asyncio.create_task(_through_us(source, target, *each, pair)) for each in joined]
         tasks += [asyncio.create_task(pair.listen("take", receiver)), asyncio.create_task(pair.listen("send", sender))]
         yield pair
     finally:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,11 @@ class Proxy:
 
     def __init__(self, change: Change) -> None:
         self.change = change
-        self.port = 0
-        self.target = 0
+        self.elsewhere: int | None = None
 
-    async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, target: int) -> None:
         try:
-            back, onward = await asyncio.open_connection(HERE, self.target)
+            back, onward = await asyncio.open_connection(HERE, self.elsewhere or target)
             await asyncio.gather(
                 self._pump(reader, onward, self.change), self._pump(back, writer, lambda data, _: data)
             )
@@ -102,9 +102,11 @@ def man_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], Pro
 
         async def start_elsewhere(session: Session, request: dict[str, Any]) -> Any:
             if "dial" in request:
-                server = await asyncio.start_server(proxy.pass_on, HERE, 0)
-                proxy.port, proxy.target = server.sockets[0].getsockname()[1], request["dial"][0][2]
-                request = {**request, "dial": [[HERE, HERE, proxy.port, "lo"]]}
+                ways = []
+                for *_, port, name in request["dial"]:
+                    server = await asyncio.start_server(partial(proxy.pass_on, target=port), HERE, 0)
+                    ways.append([HERE, HERE, server.sockets[0].getsockname()[1], name])
+                request = {**request, "dial": ways}
             return await real(session, request)
 
         monkeypatch.setattr(carrying, "start", start_elsewhere)
@@ -125,19 +127,20 @@ def flip(first: int) -> Change:
     return change
 
 
-@pytest.mark.parametrize("first", [0, 700, 5_000, 400_000])
+@pytest.mark.parametrize(("first", "files"), [(0, 1), (700, 1), (5_000, 1), (400_000, 1), (400_000, 3)])
 async def test_one_bit_that_is_changed_on_the_way_ends_the_transfer(
-    tmp_path: Path, man_in_the_middle: Callable[[Change], Proxy], first: int
+    tmp_path: Path, man_in_the_middle: Callable[[Change], Proxy], first: int, files: int
 ) -> None:
     source, target = tmp_path / "a", tmp_path / "b"
     source.mkdir()
-    (source / "w").write_bytes(os.urandom(3_000_000))
+    for number in range(files):
+        (source / f"w{number}").write_bytes(os.urandom(3_000_000))
     man_in_the_middle(flip(first))
     async with here() as (one, two):
         found = course([await look(one, source, target)])
         with pytest.raises(TransferTampered, match="changes the transfer"):
             await move_files(one, two, found, DIRECT, progress())
-    assert not (target / "w").exists()
+    assert all(path.name.endswith(".sparkctl-part") for path in target.glob("*"))
 
 
 async def test_who_puts_an_end_of_his_own_in_between_is_not_spoken_to(
@@ -160,14 +163,7 @@ async def test_who_puts_an_end_of_his_own_in_between_is_not_spoken_to(
 
     proxy = man_in_the_middle(lambda data, _: data)
     async with await asyncio.start_server(listen, HERE, 0, ssl=context) as server:
-        port = server.sockets[0].getsockname()[1]
-        real = proxy.pass_on
-
-        async def to_us(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            proxy.target = port
-            await real(reader, writer)
-
-        proxy.pass_on = to_us  # type: ignore[method-assign]
+        proxy.elsewhere = server.sockets[0].getsockname()[1]
         async with here() as (one, two):
             found = course([await look(one, source, target)])
             with pytest.raises(TransferTampered, match="somebody else answers in place of the other end"):
@@ -375,6 +371,7 @@ async def test_a_stranger_with_a_certificate_of_his_own_is_turned_away() -> None
         own, other = make_pair()
         said = await finish(one, port, {**own, "peer": other["certificate"]})
         assert said["kind"] == "tampered"  # to him, we are the wrong one, too
+        assert json.loads(await held.readline()) == {"at": 0}
         assert json.loads(await held.readline())["error"] == "the other end did not come"
 
 
