@@ -233,12 +233,16 @@ async def test_a_file_behind_a_directory_that_is_a_link_elsewhere_is_sent_as_a_f
     (source / "blobs").mkdir(parents=True)
     (source / "blobs/w").write_bytes(b"weights")
     (tmp_path / "disk/shared/w").symlink_to(source / "blobs/w")  # a link into the place, from outside of it
-    (source / "shared").symlink_to(tmp_path / "disk/shared")
+    (tmp_path / "disk/shared/back").symlink_to(source / "blobs")
+    (tmp_path / "disk/shared/loop").symlink_to(tmp_path / "disk/shared")
+    for name in ("another", "shared"):
+        (source / name).symlink_to(tmp_path / "disk/shared")
     async with here() as (one, two):
         await move_files(one, two, await between(one, source, target), DIRECT, progress([]))
         assert (await between(one, source, target)).is_done
-    assert contents(target) == {"blobs/w": b"weights", "shared/w": b"weights"}
-    assert not (target / "shared/w").is_symlink()
+    names = ("blobs/w", "another/w", "another/back/w", "shared/w", "shared/back/w")
+    assert contents(target) == dict.fromkeys(names, b"weights")
+    assert not any(path.is_symlink() for path in target.rglob("*"))
 
 
 async def test_a_base_that_is_a_link_of_the_owner_is_followed(tmp_path: Path) -> None:
