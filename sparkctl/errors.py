@@ -111,6 +111,10 @@ class ChangedHostKey(Untrusted):
     """Another key than the known one: a reinstalled node, or somebody in between. Never accepted from here."""
 
 
+class TransferTampered(NodeError):
+    """Bytes between two nodes are not from the node that they should be from, or were changed on their way."""
+
+
 class LoginRefused(NodeError):
     """The node is there and trusted, and does not let this user in. Never retried in a loop."""
 

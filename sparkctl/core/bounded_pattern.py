@@ -82,7 +82,7 @@ def _never_takes(body: Any, char: int) -> bool:
         return False
     value = body[0][1]
     if operation != "IN":
-        return (value == char) == (operation == "NOT_LITERAL")
+        return bool((value == char) == (operation == "NOT_LITERAL"))
     is_negated, fits = False, False
     for kind, item in value:
         match str(kind):

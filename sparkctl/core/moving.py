@@ -18,16 +18,22 @@ _SECOND = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A file, where it is and where it goes. ``have``: bytes of it that an earlier transfer has left there."""
+    """A file, where it is and where it goes: ``name`` below ``base``. ``have``: bytes of it that an earlier transfer has left
+    there."""
 
     number: int
     name: str
     source: str
-    target: str
+    base: str
     size: int
     mtime: int
     mode: int
     have: int = 0
+
+    @property
+    def target(self) -> str:
+        """Where it goes."""
+        return f"{self.base.rstrip('/')}/{self.name}"
 
     @property
     def part(self) -> str:
@@ -36,15 +42,23 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link to make: ``name`` below ``base``, and what it leads to."""
+
+    base: str
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class Course:
     """``send``: what differs. ``doubtful``: as large there as here but of another time, so their contents decide.
-    ``links``: (path, what it leads to). ``touch``: (path, time) of what only its time is wrong. ``same``: how many files are
-    there already."""
+    ``touch``: what only its time is wrong of. ``same``: how many files are there already."""
 
     send: tuple[Carried, ...] = ()
     doubtful: tuple[Carried, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
-    touch: tuple[tuple[str, int], ...] = ()
+    links: tuple[Link, ...] = ()
+    touch: tuple[Carried, ...] = ()
     same: int = 0
 
     @property
@@ -78,16 +92,15 @@ def course(pairs: Iterable[tuple[Surveyed, Surveyed]]) -> Course:
     """Return what has to go for each (source, target) of the same place."""
     send: list[Carried] = []
     doubtful: list[Carried] = []
-    links: list[tuple[str, str]] = []
+    links: list[Link] = []
     same = 0
     for source, target in pairs:
         there = {entry.name: entry for entry in target.entries}
         for entry in source.entries:
             found = there.get(entry.name)
-            path = f"{target.base.rstrip('/')}/{entry.name}"
             if entry.link is not None:
                 if found is None or found.link != entry.link:
-                    links.append((path, entry.link))
+                    links.append(Link(target.base, entry.name, entry.link))
                 else:
                     same += 1
                 continue
@@ -97,7 +110,7 @@ def course(pairs: Iterable[tuple[Surveyed, Surveyed]]) -> Course:
             have = min(entry.size, target.parts.get(part_name(entry.name, entry.size, entry.mtime), 0))
             origin = f"{source.base.rstrip('/')}/{entry.name}"
             number = len(send) + len(doubtful)
-            one = Carried(number, entry.name, origin, path, entry.size, entry.mtime, entry.mode, have)
+            one = Carried(number, entry.name, origin, target.base, entry.size, entry.mtime, entry.mode, have)
             (doubtful if found is not None and found.link is None and found.size == entry.size else send).append(one)
     return Course(tuple(send), tuple(doubtful), tuple(links), (), same)
 
@@ -111,7 +124,7 @@ def _is_same(entry: Entry, found: Entry | None) -> bool:
 def settled(one: Course, equal: Mapping[int, bool]) -> Course:
     """Return the course once the contents of the doubtful are known: those that differ are sent."""
     differing = tuple(each for each in one.doubtful if not equal.get(each.number, False))
-    touch = tuple((each.target, each.mtime) for each in one.doubtful if equal.get(each.number, False))
+    touch = tuple(each for each in one.doubtful if equal.get(each.number, False))
     return Course((*one.send, *differing), (), one.links, touch, one.same + len(touch))
 
 

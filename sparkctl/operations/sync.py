@@ -212,6 +212,11 @@ def _refuse_unreadable(node: NodeName, source: Surveyed) -> None:
     if source.denied or source.kind == "denied":
         some = ", ".join(source.denied[:3])
         raise Refused(f"{node}: {source.place} cannot be read whole" + (f" ({some})" if some else ""), "see its rights")
+    if source.unsafe:
+        raise Refused(
+            f"{node} lists what leads out of {source.place} ({', '.join(map(repr, source.unsafe[:3]))}): nothing was sent",
+            f"no model has that: see who can change {source.place} and python3 on {node}",
+        )
     if not source.entries:
         raise Refused(f"{node} has nothing at {source.place}", "download the model there first")
 

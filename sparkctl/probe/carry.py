@@ -1,21 +1,24 @@
 """Runs on a Spark, from stdin: one end of a stream of files, of an image, or of nothing but bytes, to another Spark.
 
-Both ends are started and told what to do over SSH, one line of JSON on stdin; they find each other by an address and
-know each other by a secret that is never sent. Words on stdout are JSON lines. An end that stdin leaves ends at once.
-Standard library only, Python 3.8 on.
+Both ends are started and told what to do over SSH, one line of JSON on stdin. They find each other by an address and
+talk TLS 1.3: each has a certificate that was made for this one transfer, and accepts the other's and no further one.
+Several streams are a process each: Python decrypts 16 KiB at a time, and threads would wait for each other in between.
+Words on stdout are JSON lines. An end that stdin leaves ends at once. Standard library only, Python 3.8 on.
 """
 
 from __future__ import annotations
 
 import contextlib
-import glob
+import errno
+import fcntl
 import hashlib
-import hmac
 import json
+import mmap
 import os
 import queue
-import secrets
+import re
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -24,146 +27,405 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself would cost the node a megabyte
+    import ssl
+    from collections.abc import Iterator
     from typing import Any
 
+    Job = dict[str, Any]
+
 PART = ".sparkctl-part"
-CHUNK = 4 << 20
+CHUNK = 1 << 20
+PIECE = 1 << 18  # bytes that have to go within PATIENCE
 FLUSH = 256 << 20  # bytes after which what was written goes to the disk, and out of the page cache
 PATIENCE = 20.0  # seconds without a byte after which a stream is broken
 SUMMING = 3600.0  # seconds that the other end may take to go through what it has of a file
 BUSY = 5.0  # seconds after which it is told that this goes on
 MEETING = 20.0  # seconds within which the other end has to come
+HANDSHAKE = 10.0  # seconds for a whole handshake
+HANDSHAKES = 32  # at a time; one more, and the oldest is ended
+LOADING = 900.0  # seconds that Docker may take for an image that has come, after the operator is gone
 _TOLD = threading.Lock()
 _children: list[subprocess.Popen[bytes]] = []
+_loads: list[ImageLoad] = []
 
 
 class Broken(Exception):
-    """The other end is gone, or is not who we wait for."""
+    """A stream cannot go on. ``errno`` as of an OSError, where there is one that says as much."""
+
+    errno: int | None = None
+    kind = "broken"
+
+
+class Lost(Broken):
+    """The other end is gone; it knows better why."""
+
+    kind = "lost"
+
+
+class Tampered(Broken):
+    """What came is not from the other end, or was changed on its way."""
+
+    kind = "tampered"
+
+
+class Unsafe(Broken):
+    """Something lies in the way that nothing is written through."""
+
+    errno = errno.ELOOP
 
 
 def tell(**words: Any) -> None:
     """Print one line for the operator."""
+    line = json.dumps(words).encode() + b"\n"
     with _TOLD:
-        sys.stdout.write(json.dumps(words) + "\n")
-        sys.stdout.flush()
+        while line:
+            line = line[os.write(1, line) :]  # what a pipe takes at once stays one line beside those of other processes
+
+
+def tell_error(error: Broken | OSError) -> None:
+    """Print what went wrong."""
+    tell(error=str(error)[:2000], number=error.errno, kind=getattr(error, "kind", "broken"))
 
 
 def leave(status: int) -> None:
-    """End, with whatever we started."""
+    """End, with whatever we started; what Docker has made of an image is looked at before."""
+    for load in _loads:
+        load.leave()
     for child in _children:
         with contextlib.suppress(OSError):
             child.kill()
     os._exit(status)
 
 
-# --- meeting ----------------------------------------------------------------------------------------------------------
+# --- streams ----------------------------------------------------------------------------------------------------------
 
 
-def shake(link: socket.socket, secret: bytes, is_sender: bool) -> None:
-    """Prove to each other that both know the secret. Raises Broken."""
-    own = secrets.token_bytes(32)
-    link.sendall(own)
-    theirs = take(link, 32)
-    mine, other = (b"send", b"take") if is_sender else (b"take", b"send")
-    link.sendall(hmac.new(secret, mine + theirs, "sha256").digest())
-    if not hmac.compare_digest(take(link, 32), hmac.new(secret, other + own, "sha256").digest()):
-        raise Broken("the other end does not know the secret")
+class Stream:
+    """A connection to the other end: every byte is its own and as it was sent, or `Tampered` is raised. `Lost` where it
+    is gone."""
+
+    def __init__(self, link: ssl.SSLSocket) -> None:
+        self.link = link
+        self.wait(PATIENCE)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.setsockopt(
+            socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
+        )  # while an end makes sums, no byte says that it lives
+        with contextlib.suppress(AttributeError, OSError):
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+    def wait(self, seconds: float) -> None:
+        """Let silence last so long."""
+        self.link.settimeout(seconds)
+
+    def send(self, data: bytes) -> None:
+        """Send all of it."""
+        view = memoryview(data)
+        with stream_errors():
+            for at in range(0, len(view), PIECE):
+                self.link.sendall(view[at : at + PIECE])
+
+    def fill(self, buffer: memoryview) -> None:
+        """Receive as many bytes as there is room for."""
+        at = 0
+        with stream_errors():
+            while at < len(buffer):
+                count = self.link.recv_into(buffer[at:])
+                if not count:
+                    raise Lost("the other end has gone")
+                at += count
+
+    def take(self, count: int) -> bytes:
+        """Return exactly so many bytes."""
+        data = bytearray(count)
+        self.fill(memoryview(data))
+        return bytes(data)
+
+    def strip(self) -> socket.socket:
+        """Return the bare connection, for bytes of no meaning whose speed is measured; both ends have to ask for it."""
+        with stream_errors():
+            return self.link.unwrap()
+
+    def close(self) -> None:
+        """End it."""
+        self.link.close()
 
 
-def take(link: socket.socket, count: int) -> bytes:
-    """Return exactly so many bytes. Raises Broken."""
-    got = b""
-    while len(got) < count:
-        try:
-            more = link.recv(count - len(got))
-        except OSError as error:
-            raise Broken(f"nothing came any more ({error})") from error
-        if not more:
-            raise Broken("the other end has gone")
-        got += more
-    return got
+@contextlib.contextmanager
+def stream_errors() -> Iterator[None]:
+    """Raise what goes wrong with a connection as `Lost` or `Tampered`."""
+    import ssl
+
+    try:
+        yield
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+        raise Lost("the other end has gone") from error
+    except ssl.SSLError as error:
+        if error.reason == "UNEXPECTED_EOF_WHILE_READING":  # before Python 3.10
+            raise Lost("the other end has gone") from error
+        if isinstance(error, ssl.SSLCertVerificationError):
+            raise Tampered(f"somebody else answers in place of the other end ({error.verify_message})") from error
+        raise Tampered(f"what came is not as the other end sent it ({error.reason or error})") from error
+    except OSError as error:
+        raise Lost(f"nothing goes over the connection any more ({error})") from error
 
 
-def tuned(link: socket.socket) -> socket.socket:
-    """Return it with a limit on silence, and room for a fast way."""
-    link.settimeout(PATIENCE)
-    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # while an end makes sums, no byte says that it lives
-    with contextlib.suppress(AttributeError, OSError):
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    return link
+@contextlib.contextmanager
+def file_in_memory(text: str) -> Iterator[str]:
+    """Yield the path of a file that lies on no disk and that nobody else can open: the ssl module takes a key from a file only."""
+    file: Any
+    try:
+        file = open(os.memfd_create("sparkctl"), "w")  # noqa: SIM115  closed below
+        path = f"/proc/self/fd/{file.fileno()}"
+    except (AttributeError, OSError):  # a Python that was built for an older C library
+        import tempfile
+
+        file = tempfile.NamedTemporaryFile("w", dir="/dev/shm")  # noqa: SIM115  closed below
+        path = file.name
+    with file:
+        file.write(text)
+        file.flush()
+        yield path
 
 
-def listen(addresses: list[str], count: int, secret: bytes, is_sender: bool, found: queue.Queue[Any]) -> None:
-    """Open a port on each address, tell them, and put ``count`` streams whose other end knows the secret into ``found``.
+class Handshake:
+    """Makes streams of connections: with our own certificate, to whoever holds the key of the other's."""
 
-    A stranger is turned away in his own thread and keeps nobody waiting.
+    def __init__(self, tls: dict[str, str], is_sender: bool) -> None:
+        import ssl
+
+        self.is_sender = is_sender
+        self.peer = ssl.PEM_cert_to_DER_cert(tls["peer"])
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if is_sender else ssl.PROTOCOL_TLS_SERVER)
+        self.context.check_hostname = False  # it is one certificate that we want, and no name
+        self.context.verify_mode = ssl.CERT_REQUIRED
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_3
+        self.context.load_verify_locations(cadata=tls["peer"])
+        if not is_sender:
+            self.context.num_tickets = 0
+        with file_in_memory(tls["certificate"] + tls["key"]) as path:
+            self.context.load_cert_chain(path)
+
+    def wrap(self, link: socket.socket) -> ssl.SSLSocket:
+        """Return a connection of which nothing is known yet. Raises OSError."""
+        return self.context.wrap_socket(link, server_side=not self.is_sender, do_handshake_on_connect=False)
+
+    def greet(self, link: ssl.SSLSocket) -> Stream:
+        """Return a stream once the other end has proved who it is. Raises `Tampered` for another one, else `Lost`."""
+        link.settimeout(HANDSHAKE)  # for all of it
+        with stream_errors():
+            link.do_handshake()
+        if link.getpeercert(binary_form=True) != self.peer:
+            raise Tampered("somebody else answers in place of the other end (another certificate)")
+        return Stream(link)
+
+
+class Listener:
+    """Accepts one stream on a port, from one of the addresses ``peers``.
+
+    Strangers keep nobody waiting: each has a thread and one time limit, there are only so many of them, and the oldest
+    makes room.
     """
 
-    def greet(link: socket.socket, lane: int) -> None:
+    def __init__(self, server: socket.socket, peers: list[str], handshake: Handshake) -> None:
+        self.server, self.peers, self.handshake = server, set(peers), handshake
+        self.found: queue.Queue[Stream] = queue.Queue()
+        self.has_found = threading.Event()
+        self.greeting: list[ssl.SSLSocket] = []
+        self.lock = threading.Lock()
+
+    def accept(self, within: float) -> Stream:
+        """Return the stream and close the port. Raises `Lost` where the other end does not come in time."""
+        threading.Thread(target=self.attend, daemon=True).start()
         try:
-            link.settimeout(5.0)
-            shake(link, secret, is_sender)
-            found.put((tuned(link), lane))
-        except (Broken, OSError):
+            return self.found.get(timeout=within)
+        except queue.Empty:
+            raise Lost("the other end did not come") from None
+        finally:
+            self.has_found.set()
+
+    def attend(self) -> None:
+        """Let connections in until the right one is there."""
+        self.server.settimeout(0.25)
+        with self.server:
+            while not self.has_found.is_set():
+                try:
+                    link, (host, _) = self.server.accept()
+                except socket.timeout:  # noqa: UP041  another class before Python 3.10
+                    continue
+                except OSError:  # no descriptor is left, or it has gone again: a moment later there may be one
+                    time.sleep(0.1)
+                    continue
+                try:
+                    if host not in self.peers:
+                        raise OSError("a stranger")
+                    self.admit(self.handshake.wrap(link))
+                except OSError:
+                    link.close()
+
+    def admit(self, link: ssl.SSLSocket) -> None:
+        """Begin a handshake; end the oldest where there are too many."""
+        with self.lock:
+            self.greeting.append(link)
+            oldest = self.greeting.pop(0) if len(self.greeting) > HANDSHAKES else None
+        if oldest is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # its own thread closes it
+        try:
+            threading.Thread(target=self.greet, args=(link,), daemon=True).start()
+        except RuntimeError:  # there is no room for one more thread
+            self.forget(link)
             link.close()
 
-    def attend(server: socket.socket, lane: int) -> None:
-        while True:
-            try:
-                link, _ = server.accept()
-            except OSError:
-                return
-            threading.Thread(target=greet, args=(link, lane), daemon=True).start()
-
-    ports = []
-    for lane, address in enumerate(addresses):
-        server = socket.socket()
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind((address, 0))
-        server.listen(count + 8)
-        ports.append(server.getsockname()[1])
-        threading.Thread(target=attend, args=(server, lane), daemon=True).start()
-    tell(ports=ports)
-
-
-def dial(ways: list[list[Any]], count: int, secret: bytes, is_sender: bool, found: queue.Queue[Any]) -> None:
-    """Connect ``count`` streams, over each way [own address, address, port, own interface] in turn."""
-    for number in range(count):
-        lane = number % len(ways)
-        own, address, port, interface = ways[lane]
-        link = socket.socket()
+    def greet(self, link: ssl.SSLSocket) -> None:
+        """Take whoever proves to be the other end."""
         try:
-            link.settimeout(5.0)
-            link.bind((own, 0))
-            with contextlib.suppress(AttributeError, OSError):  # two interfaces of one network: this one is meant
-                link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
-            link.connect((address, port))
-            shake(link, secret, is_sender)
-        except (OSError, Broken) as error:
-            tell(unreachable=f"{own} to {address}:{port}: {error}")
-            leave(3)
-        found.put((tuned(link), lane))
+            stream = self.handshake.greet(link)
+        except (Broken, OSError):
+            link.close()
+            return
+        finally:
+            self.forget(link)
+        with self.lock:
+            is_first = not self.has_found.is_set()
+            self.has_found.set()
+        if is_first:
+            self.found.put(stream)
+        else:
+            stream.close()
+
+    def forget(self, link: ssl.SSLSocket) -> None:
+        """A handshake is over."""
+        with self.lock, contextlib.suppress(ValueError):
+            self.greeting.remove(link)
+
+
+def open_port(address: str) -> socket.socket:
+    """Return a listening socket."""
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind((address, 0))
+    server.listen(2 * HANDSHAKES)
+    return server
+
+
+def dial(way: list[Any], handshake: Handshake) -> Stream:
+    """Connect by a way [own address, address, port, own interface]. Raises `Tampered`; where nobody is reached, it tells
+    and ends."""
+    own, address, port, interface = way
+    link = socket.socket()
+    try:
+        link.settimeout(5.0)
+        link.bind((own, 0))
+        with contextlib.suppress(AttributeError, OSError):  # two interfaces of one network: this one is meant
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        link.connect((address, port))
+        return handshake.greet(handshake.wrap(link))
+    except Tampered as error:
+        raise Tampered(f"{own} to {address}:{port}: {error}") from error
+    except (Lost, OSError) as error:
+        tell(unreachable=f"{own} to {address}:{port}: {error}")
+        leave(3)
+        raise
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+def is_safe_name(name: str) -> bool:
+    """Tell whether a relative name leads nowhere but below its place, however it is written."""
+    return "\0" not in name and all(word not in ("", ".", "..") for word in name.split("/"))
+
+
+def is_safe_link(name: str, target: str) -> bool:
+    """Tell whether a link of this name leads nowhere but below its place.
+
+    ``..`` may stand only in front, where it goes up through true directories: behind a link it leads anywhere.
+    """
+    words = target.split("/")
+    ups = 0
+    while ups < len(words) and words[ups] == "..":
+        ups += 1
+    return is_safe_name(name) and ups <= name.count("/") and is_safe_name("/".join(words[ups:]))
+
+
+@contextlib.contextmanager
+def parent_of(job: Job, create: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the directory of what a job names, open, and the name in it.
+
+    The base is the owner's choice, links included; below it no link is followed. Raises `Unsafe` for one, else OSError.
+    """
+    base, name = job["base"], job["name"]
+    if not is_safe_name(name):
+        raise Unsafe(f"{name} leads out of {base}")
+    if create:
+        os.makedirs(base, exist_ok=True)
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    at, path = os.open(base, flags), base
+    try:
+        *folders, leaf = name.split("/")
+        for folder in folders:
+            path = os.path.join(path, folder)
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, dir_fd=at)
+            try:
+                below = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=at)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                    raise Unsafe(f"{path} is a link or a file, and nothing is written through it") from error
+                raise
+            os.close(at)
+            at = below
+        yield at, leaf
+    finally:
+        os.close(at)
+
+
+def open_plain(name: str, flags: int, folder: int | None = None) -> int:
+    """Open what has to be a plain file, in a directory without following a link. Raises `Unsafe`, or OSError."""
+    flags |= os.O_NONBLOCK | (0 if folder is None else os.O_NOFOLLOW)
+    try:
+        number = os.open(name, flags, 0o600, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise Unsafe(f"{name} is no plain file") from error
+        raise
+    about = os.fstat(number)
+    is_shared = folder is not None and flags & os.O_RDWR and about.st_nlink > 1
+    if is_shared or not stat.S_ISREG(about.st_mode):
+        os.close(number)
+        raise Unsafe(f"{name} is {'a second name of another file' if is_shared else 'no plain file'}")
+    return number
+
+
+def part_name(job: Job) -> str:
+    """Return the name that a file has until it is whole: it tells of which state of the source it is a part."""
+    return f".{job['name'].rpartition('/')[2]}.{job['size']}-{job['mtime'] // 10**9}{PART}"
+
+
+def size_of_part(job: Job) -> int:
+    """Return the bytes that there are of a file, as far as they count."""
+    try:
+        with parent_of(job) as (folder, _):
+            about = os.stat(part_name(job), dir_fd=folder, follow_symlinks=False)
+    except (Unsafe, OSError):
+        return 0
+    return about.st_size if stat.S_ISREG(about.st_mode) and about.st_size <= job["size"] else 0
+
+
+def remove_stale_parts(folder: int, job: Job) -> None:
+    """Remove the parts of other states of a file."""
+    own = part_name(job)
+    stale = re.compile(re.escape(f".{job['name'].rpartition('/')[2]}.") + r"\d+--?\d+" + re.escape(PART))
+    for name in os.listdir(folder):
+        if name != own and stale.fullmatch(name):
+            os.unlink(name, dir_fd=folder)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
-
-
-def part_of(job: dict[str, Any]) -> str:
-    """Return where a file lies until it is whole: its name tells of which state of the source it is a part."""
-    folder, name = os.path.split(job["path"])
-    return os.path.join(folder, f".{name}.{job['size']}-{job['mtime'] // 10**9}{PART}")
-
-
-def size_of(path: str, most: int) -> int:
-    """Return the bytes of a part, as far as they count."""
-    try:
-        size = os.stat(path).st_size
-    except OSError:
-        return 0
-    return size if size <= most else 0
 
 
 def forget(file: Any, start: int, length: int) -> None:
@@ -188,244 +450,382 @@ def digest(file: Any, upto: int, sha: Any) -> None:
 
 
 class Sender:
-    """Sends what its streams ask for: each takes the next job until none is left."""
+    """Sends what it has: each stream takes the next number from a pipe, until none is left."""
 
-    def __init__(self, jobs: list[dict[str, Any]]) -> None:
-        self.jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        for job in jobs:
-            self.jobs.put(job)
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs = {job["n"]: job for job in jobs}
+        self.numbers, self.feed = os.pipe()
 
-    def serve(self, link: socket.socket, _lane: int) -> None:
+    def distribute(self) -> None:
+        """Write the numbers of all jobs; each is read whole, whoever reads it."""
+        with open(self.feed, "wb", buffering=0) as feed:
+            for number in self.jobs:
+                feed.write(struct.pack(">i", number))
+
+    def serve(self, stream: Stream, _number: int) -> None:
         while True:
-            try:
-                job = self.jobs.get_nowait()
-            except queue.Empty:
-                link.sendall(struct.pack(">i", -1))
-                return
-            link.sendall(struct.pack(">i", job["n"]))
+            word = os.read(self.numbers, 4)
+            if not word:
+                return stream.send(struct.pack(">i", -1))
+            job = self.jobs[struct.unpack(">i", word)[0]]
+            stream.send(struct.pack(">i", job["n"]))
             if "image" in job:
-                self._image(link, job)
+                self._image(stream, job)
             elif "seconds" in job:
-                self._load(link, job)
-                return
+                return self._load(stream.strip(), job)
             elif "echoes" in job:
-                self._echo(link, job)
+                return self._echo(stream.strip(), job)
             else:
-                self._file(link, job)
+                self._file(stream, job)
 
-    def _echo(self, link: socket.socket, job: dict[str, Any]) -> None:
+    def _echo(self, link: socket.socket, job: Job) -> None:
         """Tell the median time that a byte takes there and back."""
         took = []
         for _ in range(job["echoes"]):
             began = time.perf_counter()
-            link.sendall(b".")
-            take(link, 1)
+            with stream_errors():
+                link.sendall(b".")
+                if not link.recv(1):
+                    raise Lost("the other end has gone")
             took.append(time.perf_counter() - began)
         tell(sent=job["n"], median=sorted(took)[len(took) // 2])
 
-    def _file(self, link: socket.socket, job: dict[str, Any]) -> None:
-        (offset,) = struct.unpack(">q", take(link, 8))
+    def _file(self, stream: Stream, job: Job) -> None:
+        (offset,) = struct.unpack(">q", stream.take(8))
+        if not 0 <= offset <= job["size"]:
+            raise Broken("the other end asks for what a file does not have")
         sha = hashlib.sha256()
-        with open(job["path"], "rb") as file:
+        with open(open_plain(job["path"], os.O_RDONLY), "rb") as file:
             about = os.fstat(file.fileno())
             if (about.st_size, about.st_mtime_ns) != (job["size"], job["mtime"]):
                 raise Broken(f"{job['path']} has changed since it was looked at")
             digest(file, offset, sha)
-            link.settimeout(SUMMING)
-            take(link, 1)  # the other end has gone through what it has, too
-            link.settimeout(PATIENCE)
+            stream.wait(SUMMING)
+            stream.take(1)  # the other end has gone through what it has, too
+            stream.wait(PATIENCE)
             at = offset
             while at < job["size"]:
                 data = file.read(min(CHUNK, job["size"] - at))
                 if not data:
                     raise Broken(f"{job['path']} became shorter while it was read")
-                link.sendall(data)
+                stream.send(data)
                 sha.update(data)
                 forget(file, at, len(data))
                 at += len(data)
         tell(sent=job["n"], sum=sha.hexdigest())
 
-    def _image(self, link: socket.socket, job: dict[str, Any]) -> None:
+    def _image(self, stream: Stream, job: Job) -> None:
         child = subprocess.Popen(["docker", "save", job["image"]], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         _children.append(child)
         assert child.stdout is not None
         assert child.stderr is not None
-        while data := os.read(child.stdout.fileno(), 1 << 20):
-            link.sendall(struct.pack(">i", len(data)))
-            link.sendall(data)
+        while data := os.read(child.stdout.fileno(), CHUNK):
+            stream.send(struct.pack(">i", len(data)))
+            stream.send(data)
         said = child.stderr.read().decode("utf-8", "replace")[-400:].strip()
         status = child.wait()
-        link.sendall(struct.pack(">i", 0 if status == 0 else -1))
+        stream.send(struct.pack(">i", 0 if status == 0 else -1))
         tell(sent=job["n"], status=status, said=said)
 
-    def _load(self, link: socket.socket, job: dict[str, Any]) -> None:
+    def _load(self, link: socket.socket, job: Job) -> None:
         """Bytes of no meaning for so many seconds, and no more than so many."""
         data, sent = bytes(1 << 20), 0
         end = time.monotonic() + job["seconds"]
         began = time.monotonic()
-        while time.monotonic() < end and sent < job["most"]:
-            link.sendall(data)
-            sent += len(data)
+        with stream_errors():
+            while time.monotonic() < end and sent < job["most"]:
+                link.sendall(data)
+                sent += len(data)
+            link.shutdown(socket.SHUT_WR)
         tell(sent=job["n"], bytes=sent, took=time.monotonic() - began)
-        link.shutdown(socket.SHUT_WR)
 
 
 class Receiver:
     """Writes what comes to where the operator has said: the other end names jobs by number, and no paths."""
 
-    def __init__(self, jobs: list[dict[str, Any]]) -> None:
+    def __init__(self, jobs: list[Job], streams: int) -> None:
         self.jobs = {job["n"]: job for job in jobs}
-        self.begun: dict[int, bool] = {}
-        self.bytes = sum(size_of(part_of(job), job["size"]) for job in jobs if "path" in job)
-        self._counting = threading.Lock()
+        self.begun: set[int] = set()
+        self.before = sum(size_of_part(job) for job in jobs if "base" in job)
+        self.counts = memoryview(mmap.mmap(-1, 8 * streams)).cast("q")  # of all processes
+        self.number = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.before + sum(self.counts)
 
     def seen(self, count: int) -> None:
-        with self._counting:
-            self.bytes += count
+        self.counts[self.number] += count
 
-    def serve(self, link: socket.socket, lane: int) -> None:
+    def serve(self, stream: Stream, number: int) -> None:
+        self.number = number
         while True:
-            (number,) = struct.unpack(">i", take(link, 4))
-            if number == -1:
-                return
-            job = self.jobs.get(number)
-            with self._counting:
-                if job is None or number in self.begun:
-                    raise Broken("the other end sends what nobody asked for")
-                self.begun[number] = True
+            (wanted,) = struct.unpack(">i", stream.take(4))
+            if wanted == -1:
+                return None
+            job = self.jobs.get(wanted)
+            if job is None or wanted in self.begun:
+                raise Broken("the other end sends what nobody asked for")
+            self.begun.add(wanted)
             if "image" in job:
-                self._image(link, job)
+                self._image(stream, job)
             elif "seconds" in job:
-                self._load(link, job, lane)
-                return
+                return self._load(stream.strip(), job)
             elif "echoes" in job:
-                for _ in range(job["echoes"]):
-                    link.sendall(take(link, 1))
+                return self._echo(stream.strip())
             else:
-                self._file(link, job)
+                self._file(stream, job)
 
-    def _file(self, link: socket.socket, job: dict[str, Any]) -> None:
-        part = part_of(job)
-        os.makedirs(os.path.dirname(part), exist_ok=True)
-        folder, name = os.path.split(job["path"])
-        for stale in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*{PART}")):
-            if stale != part:
-                os.unlink(stale)
+    def _echo(self, link: socket.socket) -> None:
+        with stream_errors():
+            while data := link.recv(1):
+                link.sendall(data)
+
+    def _file(self, stream: Stream, job: Job) -> None:
+        with parent_of(job, create=True) as (folder, _):
+            remove_stale_parts(folder, job)
+            number = open_plain(part_name(job), os.O_RDWR | os.O_CREAT, folder)
         sha = hashlib.sha256()
-        with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b", buffering=0) as file:
+        with open(number, "r+b", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Broken("the other end sends a file twice at a time") from None
             have = os.fstat(file.fileno()).st_size
             if have > job["size"]:
                 file.truncate(0)
                 have = 0
-            link.sendall(struct.pack(">q", have))
+            stream.send(struct.pack(">q", have))
             digest(file, have, sha)
-            link.sendall(b"g")
-            link.settimeout(SUMMING)
-            self._fill(link, file, have, job["size"], sha)
+            stream.send(b"g")
+            stream.wait(SUMMING)  # until the other end has gone through as much
+            self._fill(stream, file, have, job["size"], sha)
+            stream.wait(PATIENCE)
             os.fsync(file.fileno())
             forget(file, 0, 0)
         tell(got=job["n"], sum=sha.hexdigest())
 
-    def _fill(self, link: socket.socket, file: Any, at: int, size: int, sha: Any) -> None:
+    def _fill(self, stream: Stream, file: Any, at: int, size: int, sha: Any) -> None:
         buffer = memoryview(bytearray(CHUNK))
         flushed = at
         while at < size:
-            try:
-                count = link.recv_into(buffer[: min(CHUNK, size - at)])
-            except OSError as error:
-                raise Broken(f"nothing came any more ({error})") from error
-            if not count:
-                raise Broken("the other end has gone")
-            link.settimeout(PATIENCE)
+            data = buffer[: min(CHUNK, size - at)]
+            stream.fill(data)
+            stream.wait(PATIENCE)
             done = 0
-            while done < count:
-                done += file.write(buffer[done:count])
-            sha.update(buffer[:count])
-            at += count
-            self.seen(count)
+            while done < len(data):
+                done += file.write(data[done:])
+            sha.update(data)
+            at += len(data)
+            self.seen(len(data))
             if at - flushed >= FLUSH:
                 os.fdatasync(file.fileno())
                 forget(file, flushed, at - flushed)
                 flushed = at
 
-    def _image(self, link: socket.socket, job: dict[str, Any]) -> None:
-        child = subprocess.Popen(
-            ["docker", "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        _children.append(child)
-        assert child.stdin is not None
-        assert child.stdout is not None
-        said: list[bytes] = []
-        listening = threading.Thread(target=lambda: said.append(child.stdout.read()), daemon=True)  # type: ignore[union-attr]
-        listening.start()
+    def _image(self, stream: Stream, job: Job) -> None:
+        load = ImageLoad(job["image"])
+        buffer = memoryview(bytearray(CHUNK))
         length = 1
         try:
             while True:
-                (length,) = struct.unpack(">i", take(link, 4))
+                (length,) = struct.unpack(">i", stream.take(4))
                 if length <= 0:
                     break
-                left = length
-                while left:
-                    data = link.recv(min(left, 1 << 20))
-                    if not data:
-                        raise Broken("the other end has gone")
-                    child.stdin.write(data)
-                    left -= len(data)
+                for at in range(0, length, CHUNK):
+                    data = buffer[: min(CHUNK, length - at)]
+                    stream.fill(data)
+                    load.write(data)
                     self.seen(len(data))
         except BrokenPipeError:
             pass  # docker load has ended, and says why
-        if length < 0:
-            child.kill()
-        with contextlib.suppress(OSError):
-            child.stdin.close()
-        status = child.wait()
-        listening.join(5)
-        words = b"".join(said).decode("utf-8", "replace")[-400:].strip()
-        tell(got=job["n"], status=status if length >= 0 else -1, said=words)
+        except Broken:
+            load.end(is_refused=True)
+            raise
+        status, words, refused = load.end(is_refused=length < 0)
+        tell(got=job["n"], status=status if length >= 0 else -1, said=words, refused=refused)
 
-    def _load(self, link: socket.socket, job: dict[str, Any], lane: int) -> None:
+    def _load(self, link: socket.socket, job: Job) -> None:
         buffer = bytearray(CHUNK)
         count, began = 0, time.monotonic()
-        while True:
-            got = link.recv_into(buffer)
-            if not got:
-                break
-            count += got
-            self.seen(got)
-        tell(got=job["n"], bytes=count, took=time.monotonic() - began, lane=lane)
+        with stream_errors():
+            while got := link.recv_into(buffer):
+                count += got
+                self.seen(got)
+        tell(got=job["n"], bytes=count, took=time.monotonic() - began)
 
     def settle(self, words: dict[str, Any]) -> None:
         """Do what the operator decides about what has come."""
         if "keep" in words:
             job = self.jobs[words["keep"]]
-            part = part_of(job)
-            os.chmod(part, job["mode"] | 0o600)
-            os.utime(part, ns=(job["mtime"], job["mtime"]))
-            os.replace(part, job["path"])
+            with parent_of(job) as (folder, leaf):
+                with open(open_plain(part_name(job), os.O_RDWR, folder), "rb") as part:
+                    os.fchmod(part.fileno(), job["mode"] | 0o600)
+                    os.utime(part.fileno(), ns=(job["mtime"], job["mtime"]))
+                os.replace(part_name(job), leaf, src_dir_fd=folder, dst_dir_fd=folder)
             tell(kept=words["keep"])
         elif "drop" in words:
-            os.unlink(part_of(self.jobs[words["drop"]]))
+            job = self.jobs[words["drop"]]
+            with parent_of(job) as (folder, _):
+                os.unlink(part_name(job), dir_fd=folder)
             tell(dropped=words["drop"])
         elif "touch" in words:
-            for path, mtime in words["touch"]:
-                os.utime(path, ns=(mtime, mtime))
+            for each in words["touch"]:
+                with parent_of(each) as (folder, leaf):
+                    os.utime(leaf, ns=(each["mtime"], each["mtime"]), dir_fd=folder, follow_symlinks=False)
             tell(touched=len(words["touch"]))
         elif "links" in words:
-            for path, target in words["links"]:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                made = f"{path}.{os.getpid()}{PART}"
-                os.symlink(target, made)
-                os.replace(made, path)
+            for each in words["links"]:
+                make_link(each)
             tell(linked=len(words["links"]))
+
+
+def make_link(link: Job) -> None:
+    """Make a link in place of what has its name. Raises `Unsafe` for one that leads out of the base."""
+    if not is_safe_link(link["name"], link["target"]):
+        raise Unsafe(f"the link {link['name']} leads out of {link['base']} ({link['target']})")
+    with parent_of(link, create=True) as (folder, leaf):
+        made = f".{leaf}.link{PART}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(made, dir_fd=folder)
+        os.symlink(link["target"], made, dir_fd=folder)
+        os.replace(made, leaf, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+# --- images -----------------------------------------------------------------------------------------------------------
+
+
+def list_image_names() -> dict[str, str]:
+    """Return the id of the image behind each name that Docker knows here. Raises `Broken`."""
+    names = {}
+    for line in ask_docker("images", "--no-trunc", "--format", "{{.Repository}}:{{.Tag}} {{.ID}}").splitlines():
+        name, _, number = line.strip().rpartition(" ")
+        if "<none>" not in name:
+            names[name] = number
+    return names
+
+
+def ask_docker(*words: str) -> str:
+    """Return what a docker command prints. Raises `Broken`."""
+    try:
+        done = subprocess.run(["docker", *words], capture_output=True, timeout=120)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Broken(f"docker {words[0]}: {error}") from error
+    if done.returncode:
+        raise Broken(f"docker {words[0]}: {done.stderr.decode('utf-8', 'replace')[-400:].strip()}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def list_names_of_others(since: float) -> set[str]:
+    """Return the names that somebody else has pulled, tagged or imported since then: `docker load` is none of these."""
+    names = set()
+    window = ("--since", f"{since:.3f}", "--until", f"{time.time():.3f}")
+    for line in ask_docker("events", *window, "--filter", "type=image", "--format", "{{json .}}").splitlines():
+        event = json.loads(line) if line.startswith("{") else {}
+        if event.get("Action") in ("pull", "tag"):
+            actor = event.get("Actor") or {}
+            names |= {str(actor.get("ID")), str((actor.get("Attributes") or {}).get("name"))}
+    return names
+
+
+def familiar_name(image: str) -> str:
+    """Return the name by which `docker images` lists an image."""
+    for prefix in ("index.docker.io/", "docker.io/"):
+        if image.startswith(prefix):
+            image = image[len(prefix) :]
+    if image.startswith("library/") and image.count("/") == 1:
+        image = image[len("library/") :]
+    return image if ":" in image.rpartition("/")[2] else f"{image}:latest"
+
+
+class ImageLoad:
+    """``docker load`` of an archive that has to hold one image and no name but its own.
+
+    Docker takes whatever names an archive brings. If there is another than the wanted one, all that it brought are put
+    back to what they were before.
+    """
+
+    def __init__(self, image: str) -> None:
+        self.wanted = familiar_name(image)
+        self.began = time.time()
+        self.before = list_image_names()
+        self.child = subprocess.Popen(
+            ["docker", "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        self.said: list[bytes] = []
+        self.listening = threading.Thread(target=self._listen, daemon=True)
+        self.listening.start()
+        self.is_ending = False
+        self._lock = threading.Lock()
+        self._result: tuple[int, str, list[str]] | None = None
+        _loads.append(self)
+
+    def _listen(self) -> None:
+        assert self.child.stdout is not None
+        self.said.append(self.child.stdout.read())
+
+    def write(self, data: memoryview) -> None:
+        """Hand on a part of the archive. Raises BrokenPipeError where Docker wants no more."""
+        assert self.child.stdin is not None
+        self.child.stdin.write(data)
+
+    def end(self, is_refused: bool) -> tuple[int, str, list[str]]:
+        """Let Docker finish, or give up, and return its exit status, its words, and the names that were put back."""
+        self.is_ending = True
+        with self._lock:
+            if self._result is None:
+                if is_refused:
+                    self.child.kill()
+                assert self.child.stdin is not None
+                with contextlib.suppress(OSError):
+                    self.child.stdin.close()
+                status = self.child.wait()
+                self.listening.join(5)
+                words = b"".join(self.said).decode("utf-8", "replace").strip()
+                self._result = status, words[-400:], self.put_back(words)
+            return self._result
+
+    def put_back(self, words: str) -> list[str]:
+        """Undo what the archive did to names, if it had another than the wanted one; return the others."""
+        after = list_image_names()
+        changed = {name for name in after if after[name] != self.before.get(name)}
+        changed -= list_names_of_others(self.began) - set(re.findall(r"^Loaded image: *(\S+)", words, re.MULTILINE))
+        others = sorted(changed - {self.wanted})
+        for name in sorted(changed) if others else ():
+            before = self.before.get(name)
+            ask_docker(*(("tag", before, name) if before else ("rmi", "--force", name)))
+        return others
+
+    def leave(self) -> None:
+        """See to the names before we end: an archive that has come whole is loaded whether we wait or not."""
+        worker = threading.Thread(target=self._end_quietly, daemon=True)
+        worker.start()
+        worker.join(LOADING)
+
+    def _end_quietly(self) -> None:
+        with contextlib.suppress(Broken, OSError, ValueError):
+            self.end(is_refused=not self.is_ending)
 
 
 # --- sums -------------------------------------------------------------------------------------------------------------
 
 
-def sums(paths: list[str]) -> None:
+@contextlib.contextmanager
+def open_file(job: Job) -> Iterator[Any]:
+    """Yield a file for reading: one of the source by its path, one of the receiver below its base."""
+    if "path" in job:
+        number = open_plain(job["path"], os.O_RDONLY)
+    else:
+        with parent_of(job) as (folder, leaf):
+            number = open_plain(leaf, os.O_RDONLY, folder)
+    with open(number, "rb") as file:
+        yield file
+
+
+def sums(files: list[Job]) -> None:
     """Tell the sum of each file, two at a time."""
     work: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for number in range(len(paths)):
+    for number in range(len(files)):
         work.put(number)
 
     def go() -> None:
@@ -436,7 +836,7 @@ def sums(paths: list[str]) -> None:
                 return
             sha = hashlib.sha256()
             try:
-                with open(paths[number], "rb") as file:
+                with open_file(files[number]) as file:
                     digest(file, os.fstat(file.fileno()).st_size, sha)
                 tell(summed=number, sum=sha.hexdigest())
             except (OSError, Broken):
@@ -457,8 +857,6 @@ def one_at_a_time(name: str | None) -> Any:
     """Hold a lock for as long as we live, so that two receivers never write the same part."""
     if name is None:
         return None
-    import fcntl
-
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     folder = os.path.join(base, "sparkctl")
     os.makedirs(folder, exist_ok=True)
@@ -473,45 +871,86 @@ def one_at_a_time(name: str | None) -> Any:
 
 def run(request: dict[str, Any], other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
     """Be one end until all is done and settled."""
-    if request["role"] == "sum":
-        return sums(request["files"])
-    is_sender = request["role"] == "send"
+    is_sender, count = request["role"] == "send", request["streams"]
     held = one_at_a_time(request.get("lock"))
-    end: Any = Sender(request["jobs"]) if is_sender else Receiver(request["jobs"])
-    count, secret = request["streams"], bytes.fromhex(request["secret"])
-    found: queue.Queue[Any] = queue.Queue()
-    if "listen" in request:
-        listen(request["listen"], count, secret, is_sender, found)
-    else:
-        threading.Thread(target=dial, args=(request["dial"], count, secret, is_sender, found), daemon=True).start()
-    threads = []
+    end: Any = Sender(request["jobs"]) if is_sender else Receiver(request["jobs"], count)
+    handshake = Handshake(request["tls"], is_sender)
+    servers = [open_port(address) for address in request.get("listen", ())]
+    if servers:
+        tell(ports=[server.getsockname()[1] for server in servers])
 
-    def serve(link: socket.socket, lane: int) -> None:
+    def work(number: int) -> None:
+        """Be one stream, from its first byte to its last."""
         try:
-            end.serve(link, lane)
+            if servers:
+                stream = Listener(servers[number], request["peers"], handshake).accept(request.get("meeting", MEETING))
+            else:
+                stream = dial(request["dial"][number], handshake)
+            try:
+                end.serve(stream, number)
+            finally:
+                stream.close()
         except (Broken, OSError) as error:
-            tell(error=str(error), number=getattr(error, "errno", None))
+            tell_error(error)
             leave(5)
-        finally:
-            link.close()
 
-    for _ in range(count):
-        try:
-            link, lane = found.get(timeout=request.get("meeting", MEETING))
-        except queue.Empty:
-            tell(error="the other end did not come")
-            leave(5)
-        thread = threading.Thread(target=serve, args=(link, lane), daemon=True)
-        thread.start()
-        threads.append(thread)
-    if is_sender:
-        for thread in threads:
-            thread.join()
+    if count == 1:
+        workers = [threading.Thread(target=work, args=(0,), daemon=True)]
     else:
-        _receive(end, threads, other_words)
+        pids = fork_workers(count, work, servers, [end.feed] if is_sender else [])
+        workers = [threading.Thread(target=await_worker, args=(pid,), daemon=True) for pid in pids]
+    for worker in workers:
+        worker.start()
+    threading.Thread(target=hear, args=(other_words,), daemon=True).start()
+    if is_sender:
+        end.distribute()
+        for worker in workers:
+            worker.join()
+    else:
+        _receive(end, workers, other_words)
     tell(done=True)
     del held
-    return None
+
+
+def fork_workers(count: int, work: Any, servers: list[socket.socket], others: list[int]) -> list[int]:
+    """Start a process for each stream while there is no thread yet; each ends with us. ``others``: what it does not need."""
+    alive, ours = os.pipe()
+    pids = []
+    for number in range(count):
+        pid = os.fork()
+        if pid:
+            pids.append(pid)
+            continue
+        try:
+            for descriptor in (ours, *others):
+                os.close(descriptor)
+            for each in servers:
+                if each is not servers[number]:
+                    each.close()
+            threading.Thread(target=leave_with, args=(alive,), daemon=True).start()
+            work(number)
+            os._exit(0)
+        finally:  # an error that nobody expected
+            sys.excepthook(*sys.exc_info())
+            os._exit(7)
+    for server in servers:
+        server.close()
+    return pids
+
+
+def leave_with(alive: int) -> None:
+    """End when the process that has started us does, however it ends."""
+    os.read(alive, 1)
+    leave(6)
+
+
+def await_worker(pid: int) -> None:
+    """Return when a stream is done; where it was not, end as it did: it has told why, if it could."""
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 7:
+        tell_error(Broken(f"one of its processes was ended (status {status})"))
+    if status:
+        leave(5)
 
 
 def _receive(end: Receiver, threads: list[threading.Thread], other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -539,15 +978,25 @@ def hear(other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
     leave(6)
 
 
+def end_of_thread(failure: Any) -> None:
+    """Say what nobody expected, and end: a thread that dies alone would leave the other end waiting."""
+    tell(error=f"{failure.exc_type.__name__}: {failure.exc_value}", number=None, kind="broken")
+    leave(7)
+
+
 def main() -> None:
     """Be one end of what the first line asks for."""
+    threading.excepthook = end_of_thread
     request = json.loads(sys.stdin.buffer.readline())
     other_words: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=hear, args=(other_words,), daemon=True).start()
     try:
-        run(request, other_words)
-    except OSError as error:
-        tell(error=str(error), number=error.errno)
+        if request["role"] == "sum":
+            threading.Thread(target=hear, args=(other_words,), daemon=True).start()
+            sums(request["files"])
+        else:
+            run(request, other_words)
+    except (Broken, OSError) as error:
+        tell_error(error)
         leave(5)
     leave(0)
 

@@ -82,7 +82,8 @@ def _walk(directory: str, root: str, below: str, seen: set[str], found: dict[str
     real = os.path.realpath(directory)
     if real in seen or len(found["entries"]) > MOST:
         return
-    seen.add(real)
+    seen = seen | {real}  # of the way down to here: a directory that two names lead to is listed under both
+    is_own = real == os.path.normpath(os.path.join(root, below))  # elsewhere a link would lead somewhere else there
     try:
         with os.scandir(directory) as listed:
             entries = sorted(listed, key=lambda one: one.name)
@@ -97,8 +98,7 @@ def _walk(directory: str, root: str, below: str, seen: set[str], found: dict[str
             continue
         elif entry.is_symlink():
             target = os.path.realpath(entry.path)
-            inside = target.startswith(root + os.sep)
-            if inside and os.path.exists(target):
+            if is_own and target.startswith(root + os.sep) and os.path.exists(target):
                 found["entries"].append([name, "l", 0, 0, 0, os.path.relpath(target, real)])
             elif os.path.isdir(target):
                 _walk(entry.path, root, name, seen, found)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparkctl.probe.carry import PART, is_safe_link, is_safe_name
 from sparkctl.probe.travel import BOOT, Start
 
 _HEADER = b"@@ survey "
@@ -38,7 +39,7 @@ class Room:
 @dataclass(frozen=True, slots=True)
 class Surveyed:
     """What lies at a place: kind dir, file, none or denied. ``denied``: names that may not be read; ``parts``: bytes of
-    what is not whole yet, by name."""
+    what is not whole yet, by name; ``unsafe``: names that lead out of the place, or links that do, which no survey lists."""
 
     place: str
     kind: str
@@ -47,6 +48,7 @@ class Surveyed:
     denied: tuple[str, ...]
     parts: dict[str, int]
     room: Room
+    unsafe: tuple[str, ...] = ()
 
 
 def survey(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> Start:
@@ -77,19 +79,22 @@ def decode(answer: bytes) -> tuple[tuple[Surveyed, ...], tuple[Room, ...]]:
 
 
 def _place(said: dict[str, Any]) -> Surveyed:
-    entries = tuple(
-        Entry(str(name), int(size), int(mtime), int(mode) & 0o777, None if kind == "f" else str(link))
+    found = {
+        str(name): Entry(str(name), int(size), int(mtime), int(mode) & 0o777, None if kind == "f" else str(link))
         for name, kind, size, mtime, mode, link in said["entries"]
-        if _is_below(str(name))
-    )
+    }
+    entries = tuple(entry for entry in found.values() if _is_safe(entry))
+    unsafe = tuple(entry.name for entry in found.values() if not _is_safe(entry))
     parts = {str(name): int(size) for name, size in said["parts"].items()}
     denied = tuple(map(str, said["denied"]))
-    return Surveyed(said["place"], str(said["kind"]), str(said["base"]), entries, denied, parts, _room(said))
+    return Surveyed(said["place"], str(said["kind"]), str(said["base"]), entries, denied, parts, _room(said), unsafe)
 
 
-def _is_below(name: str) -> bool:
-    """Tell whether a name leads nowhere but below its place: it is written on another machine under this very name."""
-    return not name.startswith("/") and ".." not in name.split("/") and "\0" not in name
+def _is_safe(entry: Entry) -> bool:
+    """Tell whether an entry leads nowhere but below its place: it is made on another machine under this very name."""
+    if entry.name.endswith(PART) or entry.size < 0:
+        return False
+    return is_safe_name(entry.name) if entry.link is None else is_safe_link(entry.name, entry.link)
 
 
 def _room(said: dict[str, Any]) -> Room:

@@ -44,7 +44,7 @@ _PARTS: WeakKeyDictionary[SimNode, Parts] = WeakKeyDictionary()
 
 
 class _Meeting:
-    """Two ends that know the same secret."""
+    """Two ends that were given each other's certificates."""
 
     def __init__(self) -> None:
         self.sender: asyncio.Future[tuple[SimNode, str]] = asyncio.get_running_loop().create_future()
@@ -110,8 +110,8 @@ async def carry(node: SimNode, given: Sequence[str], stdin: Reader, stdout: Outp
         stdout.write(json.dumps(words).encode() + b"\n")
 
     if request["role"] == "sum":
-        for number, path in enumerate(request["files"]):
-            tell(summed=number, sum=_sum(path))
+        for number, one in enumerate(request["files"]):
+            tell(summed=number, sum=_sum(_path(one)))
         tell(done=True)
         return 0
     if "listen" in request:
@@ -124,14 +124,15 @@ async def carry(node: SimNode, given: Sequence[str], stdin: Reader, stdout: Outp
         working.cancel()
 
 
-def _meeting(secret: str) -> _Meeting:
-    return _MEETINGS.setdefault(secret, _Meeting())
+def _meeting(certificate: str) -> _Meeting:
+    """Return where the receiver with this certificate is met."""
+    return _MEETINGS.setdefault(certificate, _Meeting())
 
 
 async def _send(node: SimNode, request: Json, stdin: Reader, tell: Any) -> int:
-    meeting = _meeting(request["secret"])
+    meeting = _meeting(request["tls"]["peer"])
     own = request["dial"][0][0] if "dial" in request else ""
-    meeting.sender.set_result((node, ",".join(way[0] for way in request.get("dial", [])) or own))
+    meeting.sender.set_result((node, ",".join(dict.fromkeys(way[0] for way in request.get("dial", []))) or own))
     ending = asyncio.ensure_future(_until_gone(stdin))
     done = asyncio.ensure_future(meeting.done.wait())
     try:
@@ -154,8 +155,8 @@ async def _send(node: SimNode, request: Json, stdin: Reader, tell: Any) -> int:
 
 
 async def _receive(node: SimNode, request: Json, stdin: Reader, tell: Any) -> int:
-    secret = request["secret"]
-    meeting = _meeting(secret)
+    certificate = request["tls"]["certificate"]
+    meeting = _meeting(certificate)
     words: asyncio.Queue[Json | None] = asyncio.Queue()
     hearing = asyncio.ensure_future(_hear(stdin, words))
     try:
@@ -167,7 +168,7 @@ async def _receive(node: SimNode, request: Json, stdin: Reader, tell: Any) -> in
         return await _settle(node, {job["n"]: job for job in jobs}, words, tell)
     finally:
         hearing.cancel()
-        _MEETINGS.pop(secret, None)
+        _MEETINGS.pop(certificate, None)
 
 
 async def _bytes(
@@ -192,22 +193,22 @@ async def _bytes(
             size = IMAGE_SIZE
         else:
             size = job["size"]
-            at += own.parts.get(job["path"], 0)
-        came = 0 if "image" in job else own.parts.get(job["path"], 0)
+            at += own.parts.get(_path(job), 0)
+        came = 0 if "image" in job else own.parts.get(_path(job), 0)
         while came < size:
             if hearing.done() or meeting.gone:
                 return False
             await node.pace.clock.sleep(_TURN)
             step = min(size - came, int(_RATE * _TURN * max(1.0, node.pace.speed / _DEMO_SPEED)))
             came, at = came + step, at + step
-            if "path" in job:
-                own.parts[job["path"]] = came
+            if "base" in job:
+                own.parts[_path(job)] = came
             tell(at=at)
         if "image" in job:
             node.images.bring(job["image"], sender.images.id_of(job["image"]))
             tell(got=job["n"], status=0, said="")
         else:
-            tell(got=job["n"], sum=_sum(job["path"]))
+            tell(got=job["n"], sum=_sum(_path(job)))
     return True
 
 
@@ -222,7 +223,7 @@ async def _settle(node: SimNode, jobs: dict[int, Json], words: asyncio.Queue[Jso
     while (said := await words.get()) is not None:
         if "keep" in said:
             job = jobs[said["keep"]]
-            own.whole[job["path"]] = own.parts.pop(job["path"], job["size"])
+            own.whole[_path(job)] = own.parts.pop(_path(job), job["size"])
             _complete(node, own)
             tell(kept=said["keep"])
         elif "touch" in said:
@@ -239,6 +240,11 @@ def _complete(node: SimNode, own: Parts) -> None:
     """What has come whole is missing no more."""
     left = tuple(place for place in node.options.missing if not _all(place).keys() <= own.whole.keys())
     node.options = replace(node.options, missing=left)
+
+
+def _path(job: Json) -> str:
+    """Return where the file of a job is: the receiver's are given below a base."""
+    return str(job["path"]) if "path" in job else f"{job['base'].rstrip('/')}/{job['name']}"
 
 
 def _sum(path: str) -> str:

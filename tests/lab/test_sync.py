@@ -58,8 +58,8 @@ def profile(sparkctl: Sparkctl, **fields: Any) -> str:
     return sparkctl.profile(**{"image": IMAGE, "mounts": ["~/models:/models"], **fields})
 
 
-def image_on(node: LabNode) -> None:
-    node.sh("sh", "-c", f"head -c 3000000 /dev/urandom >/tmp/blob; tar -C /tmp -c blob | docker import - {IMAGE}")
+def image_on(node: LabNode, size: int = 3_000_000, name: str = IMAGE) -> None:
+    node.sh("sh", "-c", f"head -c {size} /dev/urandom >/tmp/blob; tar -C /tmp -c blob | docker import - {name}")
 
 
 def id_of(node: LabNode) -> str:
@@ -141,6 +141,149 @@ def test_after_the_link_was_cut_the_same_command_goes_on(
     assert moved(done)[0]["done"] >= max(left.values())
     assert sums(one) == sums(two)
     assert parts(two) == {}
+
+
+def test_a_link_that_is_down_for_some_seconds_delays_the_transfer_and_no_more(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl
+) -> None:
+    one, two = pair
+    slow(one, "60mbit")
+    running = sparkctl.start("sync", profile(sparkctl), *TO, "--model-only", "--json")
+    await_true("some of it to be there", lambda: max(parts(two).values(), default=0) > 8 * MIB, 30.0)
+    ip(f"link set {FABRIC} down", netns=namespace("spark2"))
+    time.sleep(4)
+    ip(f"link set {FABRIC} up", netns=namespace("spark2"))
+    assert_ended(running.end(90), 0, "done")
+    assert sums(one) == sums(two)
+
+
+def test_a_link_that_stays_down_leaves_the_way_through_this_machine(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl, faults: Faults
+) -> None:
+    one, two = pair
+    name = profile(sparkctl)
+    slow(one, "60mbit")
+    running = sparkctl.start("sync", name, *TO, "--model-only", "--json")
+    await_true("some of it to be there", lambda: max(parts(two).values(), default=0) > 8 * MIB, 30.0)
+    faults.cut_fabric(two)
+    broken = running.end(60)
+    assert_ended(broken, 3, "unreachable")
+    assert "the transfer broke off" in broken.result["message"]
+    done = sparkctl("sync", name, *TO, "--model-only", "--json")
+    assert_ended(done, 0, "done")
+    said = [event["message"] for event in done.events if event["event"] == "warning"]
+    assert any("through this machine" in words and FABRIC in words for words in said), said
+    assert moved(done)[0]["done"] > 8 * MIB
+    assert sums(one) == sums(two)
+
+
+def test_a_disk_that_becomes_full_on_the_way_is_said_and_the_same_command_goes_on(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl
+) -> None:
+    one, two = pair
+    name = profile(sparkctl)
+    as_milo(two, f"mkdir -p {MODEL}")
+    two.sh("mount", "-t", "tmpfs", "-o", "size=200m,uid=1000,mode=755", "tmpfs", MODEL)
+    try:
+        two.sh("chown", "milo:", MODEL)
+        slow(one, "60mbit")
+        running = sparkctl.start("sync", name, *TO, "--model-only", "--json")
+        await_true("some of it to be there", lambda: max(parts(two).values(), default=0) > 8 * MIB, 30.0)
+        two.sh("sh", "-c", f"head -c 500M /dev/zero >{MODEL}/filler", check=False)
+        full = running.end(60)
+        assert_ended(full, 6, "refused")
+        assert "the disk of spark2 became full" in full.result["message"]
+        assert "make room there; the same command then goes on" in full.result["hint"]
+        left = parts(two)
+        assert max(left.values()) > 8 * MIB
+        assert set(sums(two)) <= {*sums(one), "./filler", *(f"./{part}" for part in left)}
+        assert "./model-00001-of-00002.safetensors" not in sums(two)
+        await_true("both ends to be gone", lambda: not remains(one) and not remains(two))
+        two.sh("rm", f"{MODEL}/filler")
+        run("tc", "-n", namespace("spark1"), "qdisc", "del", "dev", FABRIC, "root")
+        done = sparkctl("sync", name, *TO, "--model-only", "--json")
+        assert_ended(done, 0, "done")
+        assert moved(done)[0]["done"] > 8 * MIB
+        assert sums(one) == sums(two)
+    finally:
+        two.sh("umount", "-l", MODEL)
+
+
+def test_a_disk_of_docker_that_becomes_full_on_the_way_is_said(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl, faults: Faults
+) -> None:
+    one, two = pair
+    image_on(one, 40_000_000)
+    name = profile(sparkctl)
+    slow(one, "60mbit")
+    running = sparkctl.start("sync", name, *TO, "--image-only", "--json")
+    await_true("docker load to be at work", lambda: bool(remains(two)), 30.0)
+    time.sleep(1.5)
+    faults.fill_disk(two, 1024)
+    full = running.end(60)
+    assert_ended(full, 6, "refused")
+    assert "docker load failed on spark2" in full.result["message"]
+    assert "no space left on device" in full.result["message"]
+    assert "docker system df" in full.result["hint"]
+    assert id_of(two) == ""
+    await_true("both ends to be gone", lambda: not remains(one) and not remains(two))
+    faults.undo()
+    run("tc", "-n", namespace("spark1"), "qdisc", "del", "dev", FABRIC, "root")
+    assert_ended(sparkctl("sync", name, *TO, "--image-only", "--json"), 0, "done")
+    assert id_of(one) == id_of(two)
+
+
+OTHER = "sync-lab/other:1"
+EXTRA = "sync-lab/extra:1"
+
+
+@pytest.fixture
+def other_images(pair: tuple[LabNode, LabNode]) -> Iterator[str]:
+    """Images of other names on the source; one of these names has another image on the target; returns that one's id."""
+    one, two = pair
+    for node in pair:
+        image_on(node, 100_000, OTHER)
+    one.docker("tag", OTHER, EXTRA)
+    yield two.docker("images", "-q", "--no-trunc", OTHER)
+    for node in pair:
+        node.docker("rmi", "-f", OTHER, EXTRA, check=False)
+
+
+def test_a_source_that_sends_more_than_the_wanted_image_changes_no_name(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl, other_images: str, faults: Faults
+) -> None:
+    one, two = pair
+    image_on(one)
+    name = profile(sparkctl)
+    as_milo(one, "mkdir -p ~/bin; echo 'PATH=$HOME/bin:$PATH' >~/.bashrc; real=$(command -v docker); "
+                 f"""printf '#!/bin/sh\\nif [ "$1" = save ]; then set -- "$@" {OTHER} {EXTRA}; fi\\nexec %s "$@"\\n' $real >~/bin/docker; """
+                 "chmod +x ~/bin/docker")  # fmt: skip
+    try:
+        refused = sparkctl("sync", name, *TO, "--image-only", "--json")
+    finally:
+        as_milo(one, "rm -rf ~/bin ~/.bashrc")
+    assert_ended(refused, 1, "failed")
+    assert f"spark1 sent more than the image {IMAGE}: {EXTRA}, {OTHER}" in refused.result["message"]
+    assert two.docker("images", "-q", "--no-trunc", OTHER) == other_images
+    assert two.docker("images", "-q", EXTRA) == ""
+    assert id_of(two) == ""
+    assert_ended(sparkctl("sync", name, *TO, "--image-only", "--json"), 0, "done")
+
+
+def test_a_name_that_somebody_gives_on_the_target_meanwhile_stays(
+    pair: tuple[LabNode, LabNode], sparkctl: Sparkctl, other_images: str
+) -> None:
+    one, two = pair
+    image_on(one, 20_000_000)
+    name = profile(sparkctl)
+    slow(one, "60mbit")
+    running = sparkctl.start("sync", name, *TO, "--image-only", "--json")
+    await_true("the receiver to be at work", lambda: bool(remains(two)), 30.0)
+    time.sleep(1.0)
+    two.docker("tag", OTHER, EXTRA)
+    assert_ended(running.end(60), 0, "done")
+    assert two.docker("images", "-q", "--no-trunc", EXTRA) == other_images
+    assert id_of(one) == id_of(two)
 
 
 def test_after_ctrl_c_and_with_a_damaged_part_what_arrives_is_whole(

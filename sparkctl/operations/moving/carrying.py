@@ -1,7 +1,7 @@
 """Two ends of a stream between two nodes, started and told what to do over SSH; no key lies between the nodes.
 
 They meet at an address of the receiver on the way between them, or, where they do not reach each other, each listens on
-its own loopback and we pass the bytes on. A secret made for the one transfer reaches both over SSH and is never sent.
+its own loopback and we pass the bytes on. They talk TLS 1.3, each with a certificate that is made for the one transfer.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from sparkctl.core.session import Session
-from sparkctl.errors import DiskFull, NodeError, Refused, SparkctlError, Unreachable
+from sparkctl.errors import DiskFull, NodeError, Refused, SparkctlError, TransferTampered, Unreachable
 from sparkctl.model.fabric import Lane
 from sparkctl.model.text import clean
+from sparkctl.operations.moving.certificates import make_pair
 from sparkctl.probe import surveyed
 from sparkctl.wire.link import ByteReader, ByteWriter, Held
 
@@ -70,7 +70,7 @@ class Pair:
             if said is None and side in done:
                 continue
             if said is None:
-                raise await self._broken(side, {"error": "its end of the transfer has gone"})
+                raise await self._broken(side, {"error": "its end of the transfer has gone", "kind": "lost"})
             if "error" in said or "unreachable" in said or "taken" in said:
                 raise await self._broken(side, said)
             if "done" in said:
@@ -85,10 +85,10 @@ class Pair:
         if "taken" in said:
             return Refused(f"another sync to {self.names[side]} is under way", "wait for it, or end it with Ctrl-C")
         best = (side, said)
-        if _is_only_left(said):
+        if _is_lost(said):
             try:
                 async with asyncio.timeout(_FAREWELL):
-                    while _is_only_left(best[1]):
+                    while _is_lost(best[1]):
                         other, words = await self._said.get()
                         if words is not None and "unreachable" in words:
                             return NoRoad(clean(str(words["unreachable"])))
@@ -113,18 +113,25 @@ class Pair:
                 if isinstance(said, dict):
                     self._said.put_nowait((side, said))
         except NodeError as lost:
-            self._said.put_nowait((side, {"error": lost.message, "lost": True}))
+            self._said.put_nowait((side, {"error": lost.message}))
         self._said.put_nowait((side, None))
 
 
-def _is_only_left(said: dict[str, Any]) -> bool:
-    words = str(said.get("error", ""))
-    return words.startswith(("the other end", "nothing came", "its end of", "[Errno 32]", "[Errno 104]"))
+def _is_lost(said: dict[str, Any]) -> bool:
+    """Whether an end says no more than that the other one is gone."""
+    return said.get("kind") == "lost"
 
 
 def _error(node: str, said: dict[str, Any]) -> SparkctlError:
     words = clean(str(said["error"]))
-    if said.get("number") == errno.ENOSPC:
+    if said.get("kind") == "tampered":
+        return TransferTampered(
+            node,
+            f"somebody or something between the nodes changes the transfer, {node} says: {words}; it was ended",
+            "see what lies between them (another machine with an address of one of them? a proxy?); "
+            "nothing of what was changed is kept, and the same command goes on where it was",
+        )
+    if said.get("number") in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
             node, f"the disk of {node} became full: {words}", "make room there; the same command then goes on"
         )
@@ -132,6 +139,8 @@ def _error(node: str, said: dict[str, Any]) -> SparkctlError:
         return Refused(
             f"{node}: {words}", f"give its user the right to write there: on {node}: sudo chown -R $USER DIRECTORY"
         )
+    if said.get("number") == errno.ELOOP:
+        return Refused(f"{node}: {words}", f"take it away on {node}; the same command then goes on")
     return Unreachable(node, f"the transfer broke off, {node} says: {words}", "the same command goes on where it was")
 
 
@@ -149,25 +158,28 @@ async def meet(
 
     ``alone``: no second one receives on the target meanwhile. Raises `NoRoad` inside where the sender cannot get through.
     """
-    shared = {"secret": secrets.token_hex(32), "streams": streams}
-    own = [far.address for _, far in road.lanes] or [_LOOPBACK]
-    take = {**shared, "role": "take", "jobs": list(jobs[1]), "listen": own, "lock": _LOCK if alone else None}
-    send: dict[str, Any] = {**shared, "role": "send", "jobs": list(jobs[0])}
+    tls = make_pair()
+    ways = [road.lanes[number % len(road.lanes)] for number in range(streams)] if road.lanes else []
+    own = [far.address for _, far in ways] or [_LOOPBACK] * streams
+    peers = [near.address for near, _ in road.lanes] or [_LOOPBACK]  # the sender binds to one of these
+    send: dict[str, Any] = {"role": "send", "tls": tls[0], "streams": streams, "jobs": list(jobs[0])}
+    take = {"role": "take", "tls": tls[1], "streams": streams, "jobs": list(jobs[1]), "listen": own, "peers": peers,
+            "lock": _LOCK if alone else None}  # fmt: skip
     tasks: list[asyncio.Task[None]] = []
     receiver = await start(target, take)
     sender: Held | None = None
     try:
         ports = await _ports(target, receiver)
-        if road.lanes:
-            pairs = zip(road.lanes, ports, strict=True)
+        if ways:
+            pairs = zip(ways, ports, strict=True)
             send["dial"] = [[near.address, far.address, port, near.interface] for (near, far), port in pairs]
         else:
-            send["listen"] = [_LOOPBACK]
+            send |= {"listen": own, "peers": peers}
         sender = await start(source, send)
         pair = Pair(sender, receiver, {"send": source.node.name, "take": target.node.name})
-        if not road.lanes:
-            port = (await _ports(source, sender))[0]
-            tasks += [asyncio.create_task(_through_us(source, target, port, ports[0], pair)) for _ in range(streams)]
+        if not ways:
+            joined = zip(await _ports(source, sender), ports, strict=True)
+            tasks += [asyncio.create_task(_through_us(source, target, *each, pair)) for each in joined]
         tasks += [asyncio.create_task(pair.listen("take", receiver)), asyncio.create_task(pair.listen("send", sender))]
         yield pair
     finally:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from sparkctl.core.session import Session
-from sparkctl.errors import DockerError
+from sparkctl.errors import DockerError, SparkctlError
 from sparkctl.model.text import clean
 from sparkctl.operations.moving.carrying import NoRoad, Road, meet
 from sparkctl.operations.moving.files import Progress
+from sparkctl.wire.docker_errors import refusal
 from sparkctl.wire.docker_json import ImageInfo
 
 
@@ -37,16 +38,31 @@ async def move_image(near: Session, far: Session, name: str, image: ImageInfo, r
 
 async def _stream(near: Session, far: Session, job: dict[str, Any], road: Road, progress: Progress) -> None:
     ended: dict[str, tuple[int, str]] = {}
+    refused: list[str] = []
     async with meet(near, far, ([job], [job]), road, 1) as pair:
         async for side, said in pair.words():
             if "at" in said:
                 progress.at(said["at"])
             if "status" in said:
                 ended[side] = int(said["status"]), clean(str(said.get("said", "")))
+                refused += [clean(str(name)) for name in said.get("refused") or ()]
             if "got" in said:
                 await pair.tell(end=True)
     for side, session, what in (("send", near, "docker save"), ("take", far, "docker load")):
         status, words = ended.get(side, (0, ""))
         if status:
             node = session.node.name
-            raise DockerError(node, f"{what} failed on {node}: {words or f'exit {status}'}")
+            raise _failed(node, what, words or f"exit {status}")
+    if refused:
+        raise DockerError(
+            far.node.name,
+            f"{near.node.name} sent more than the image {job['image']}: {', '.join(refused[:5])}; all of it was put back on "
+            f"{far.node.name} to what it was before",
+            f"docker save of one image never does that: see what Docker on {near.node.name} is, and who can change it",
+        )
+
+
+def _failed(node: str, what: str, words: str) -> SparkctlError:
+    """Return the error of a docker command that failed."""
+    known = refusal(node, 0, words)
+    return type(known)(node, f"{what} failed on {node}: {words}", known.hint)

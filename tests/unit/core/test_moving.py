@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.moving import SPARE, Course, Need, Pace, course, part_name, settled, short
+from sparkctl.core.moving import SPARE, Course, Link, Need, Pace, course, part_name, settled, short
 from sparkctl.model.events import Moved
 from sparkctl.model.node import NodeName
 from sparkctl.present.moving import moved_line
-from sparkctl.probe.carry import part_of
+from sparkctl.probe import carry
 from sparkctl.probe.surveyed import Entry, Room, Surveyed
 
 SECOND = 10**9
@@ -35,7 +35,7 @@ def test_only_what_differs_is_sent() -> None:
         ("c", "/x/m/c", "/models/m/c"),
     ]
     assert [one.name for one in found.doubtful] == ["d"]
-    assert found.links == (("/models/m/l", "a"),)
+    assert found.links == (Link("/models/m", "l", "a"),)
     assert found.same == 1
     assert not found.is_done
     assert course([(source, source)]).is_done
@@ -56,7 +56,8 @@ def test_a_part_of_the_same_state_of_a_file_goes_on() -> None:
     one = file("d/model.safetensors", 1000, 77)
     name = part_name(one.name, one.size, one.mtime)
     assert name == "d/.model.safetensors.1000-77.sparkctl-part"
-    assert part_of({"path": "/m/d/model.safetensors", "size": 1000, "mtime": 77 * SECOND + 3}) == f"/m/{name}"
+    job = {"base": "/m", "name": "d/model.safetensors", "size": 1000, "mtime": 77 * SECOND + 3}
+    assert f"d/{carry.part_name(job)}" == name
     found = course([(place(one), place(parts={name: 400}))])
     assert (found.total, found.have, found.missing) == (1000, 400, 600)
     later = course([(place(replace(one, mtime=78 * SECOND)), place(parts={name: 400}))])
@@ -67,7 +68,7 @@ def test_contents_decide_about_the_doubtful() -> None:
     found = course([(place(file("a", when=1), file("b", when=1)), place(file("a"), file("b")))])
     done = settled(found, {one.number: one.name == "a" for one in found.doubtful})
     assert [one.name for one in done.send] == ["b"]
-    assert done.touch == (("/models/m/a", SECOND),)
+    assert [(one.target, one.mtime) for one in done.touch] == [("/models/m/a", SECOND)]
     assert (done.same, done.doubtful) == (1, ())
     assert {one.number for one in done.send}.isdisjoint({one.number for one in found.send})
 

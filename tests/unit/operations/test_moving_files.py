@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,6 +19,7 @@ from sparkctl.model.events import Event, Moved
 from sparkctl.model.fabric import Lane
 from sparkctl.model.node import Node, NodeName
 from sparkctl.operations.moving.carrying import NoRoad, Road, meet, start
+from sparkctl.operations.moving.certificates import make_pair
 from sparkctl.operations.moving.files import Progress, compared, move_files
 from sparkctl.probe import surveyed
 
@@ -60,7 +59,8 @@ async def look(session: Session, *places: Path) -> tuple[surveyed.Surveyed, ...]
 
 
 async def between(one: Session, source: Path, target: Path) -> Course:
-    return course([await look(one, source, target)])
+    here, there = await look(one, source, target)
+    return course([(here, there)])
 
 
 def progress(events: list[Event]) -> Progress:
@@ -166,35 +166,9 @@ async def test_only_one_receives_at_a_time() -> None:
                 pass
 
 
-async def test_a_stranger_is_turned_away_and_keeps_nobody_waiting(tmp_path: Path) -> None:
-    (tmp_path / "w").write_bytes(b"secret weights")
-    request = {
-        "role": "send", "secret": "00" * 32, "streams": 1, "listen": ["127.0.0.1"], "meeting": 3,
-        "jobs": [{"n": 0, "path": str(tmp_path / "w"), "size": 14, "mtime": (tmp_path / "w").stat().st_mtime_ns}],
-    }  # fmt: skip
-    async with here() as (one, _):
-        held = await start(one, request)
-        try:
-            port = json.loads(await held.readline())["ports"][0]
-            with (
-                socket.create_connection(("127.0.0.1", port)) as silent,
-                socket.create_connection(("127.0.0.1", port)) as liar,
-            ):
-                assert len(liar.recv(32)) == 32
-                liar.sendall(bytes(32) + hashlib.sha256(b"guessed").digest())
-                got = b""
-                while data := liar.recv(64):
-                    got += data
-                assert len(got) == 32  # its own proof, and then nothing
-                assert b"weights" not in got
-                silent.close()
-            assert json.loads(await held.readline())["error"] == "the other end did not come"
-        finally:
-            await held.release()
-
-
 async def test_an_end_without_its_operator_ends(tmp_path: Path) -> None:
-    request = {"role": "take", "secret": "00" * 32, "streams": 1, "listen": ["127.0.0.1"], "jobs": [], "lock": None}
+    request = {"role": "take", "tls": make_pair()[1], "streams": 1, "listen": ["127.0.0.1"], "peers": ["127.0.0.1"],
+               "jobs": [], "lock": None}  # fmt: skip
     async with here() as (one, _):
         held = await start(one, request)
         await held.readline()
@@ -229,7 +203,56 @@ def test_a_survey_that_leads_out_of_its_place_is_not_believed() -> None:
     place = {"place": "/m", "kind": "dir", "base": "/m", "entries": entries, "denied": [], "parts": {}, "room": "/m",
              "there": "/m", "free": 1, "device": 1, "writable": True}  # fmt: skip
     answer = b"motd\n@@ survey " + json.dumps({"places": [place], "rooms": []}).encode() + b"\n"
-    assert [entry.name for entry in surveyed.decode(answer)[0][0].entries] == ["good"]
+    found = surveyed.decode(answer)[0][0]
+    assert [entry.name for entry in found.entries] == ["good"]
+    assert found.unsafe == ("../etc/passwd", "/etc/passwd", "a/../../b")
     for broken in (b"", b"@@ survey {}\n", b"@@ survey [1]\n", b"@@ survey nonsense\n"):
         with pytest.raises(ValueError, match=r".+"):
             surveyed.decode(broken)
+
+
+async def test_a_part_of_a_file_with_a_longer_name_is_not_taken_for_stale(tmp_path: Path) -> None:
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.mkdir()
+    target.mkdir()
+    for name in ("w", "w.index.json"):
+        (source / name).write_bytes(os.urandom(1000))
+    other = target / ".w.index.json.1000-5.sparkctl-part"
+    other.write_bytes(b"what another stream writes now")
+    async with here() as (one, two):
+        found = await between(one, source, target)
+        only = Course(tuple(each for each in found.send if each.name == "w"))
+        await move_files(one, two, only, DIRECT, progress([]))
+    assert (target / "w").read_bytes() == (source / "w").read_bytes()
+    assert other.exists()
+
+
+async def test_a_file_behind_a_directory_that_is_a_link_elsewhere_is_sent_as_a_file(tmp_path: Path) -> None:
+    source, target = tmp_path / "a/m", tmp_path / "b/m"
+    (tmp_path / "disk/shared").mkdir(parents=True)
+    (source / "blobs").mkdir(parents=True)
+    (source / "blobs/w").write_bytes(b"weights")
+    (tmp_path / "disk/shared/w").symlink_to(source / "blobs/w")  # a link into the place, from outside of it
+    (tmp_path / "disk/shared/back").symlink_to(source / "blobs")
+    (tmp_path / "disk/shared/loop").symlink_to(tmp_path / "disk/shared")
+    for name in ("another", "shared"):
+        (source / name).symlink_to(tmp_path / "disk/shared")
+    async with here() as (one, two):
+        await move_files(one, two, await between(one, source, target), DIRECT, progress([]))
+        assert (await between(one, source, target)).is_done
+    names = ("blobs/w", "another/w", "another/back/w", "shared/w", "shared/back/w")
+    assert contents(target) == dict.fromkeys(names, b"weights")
+    assert not any(path.is_symlink() for path in target.rglob("*"))
+
+
+async def test_a_base_that_is_a_link_of_the_owner_is_followed(tmp_path: Path) -> None:
+    source, target = tmp_path / "a/m", tmp_path / "b/m"
+    fill(source)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "b").mkdir()
+    target.symlink_to(tmp_path / "disk")
+    async with here() as (one, two):
+        await move_files(one, two, await between(one, source, target), DIRECT, progress([]))
+        assert (await between(one, source, target)).is_done
+    assert target.is_symlink()
+    assert (tmp_path / "disk/blobs/big").read_bytes() == (source / "blobs/big").read_bytes()
