@@ -150,11 +150,10 @@ def mount(text: str) -> str:
     source, target = parts[0], parts[1]
     if not target.startswith("/"):
         raise ValueError(f"{quoted(text)}: the target is a path in the container and begins with /")
-    _refuse_misleading(text, source, target)
-    if source.startswith(("/", "~/")) or source == "~":
-        return text
-    if "/" in source or source.startswith((".", "~")) or not CONTAINER_NAME.fullmatch(source):
+    is_path = source.startswith(("/", "~/")) or source == "~"
+    if not is_path and ("/" in source or source.startswith((".", "~")) or not CONTAINER_NAME.fullmatch(source)):
         raise ValueError(f"{quoted(text)}: the source is a path on the node: begin it with / or ~/ (or name a volume)")
+    _refuse_misleading(text, source, target)
     return text
 
 
