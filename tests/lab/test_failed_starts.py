@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 
 from tests.lab.bed.node import LabNode
@@ -99,7 +96,7 @@ def test_who_ended_it_is_told_by_dockers_own_events(
     watching.await_text(LOADING)
     container = ours(spark1)[0]
     if how == "kill -9":
-        os.kill(inspect(spark1, container)["State"]["Pid"], signal.SIGKILL)
+        spark1.sh("kill", "-9", str(inspect(spark1, container)["State"]["Pid"]))
     else:
         spark1.docker(how, *(("-t", "1") if how == "stop" else ()), container)
     ended = watching.end()
