@@ -28,6 +28,11 @@ class BoundedPattern:
     expression: re.Pattern[str]
     longest: int
 
+    @property
+    def pattern(self) -> str:
+        """The expression as it was written."""
+        return self.expression.pattern
+
     def search(self, text: str) -> re.Match[str] | None:
         """Return the first match in as much of the line as is looked at."""
         if len(text) <= self.longest:
@@ -77,7 +82,7 @@ def _never_takes(body: Any, char: int) -> bool:
         return False
     value = body[0][1]
     if operation != "IN":
-        return (value == char) == (operation == "NOT_LITERAL")
+        return bool(value == char) is (operation == "NOT_LITERAL")
     is_negated, fits = False, False
     for kind, item in value:
         match str(kind):
@@ -90,7 +95,7 @@ def _never_takes(body: Any, char: int) -> bool:
             case _:
                 known = _CLASSES.get(str(item).removeprefix("CATEGORY_"))
                 fits = fits or known is None or re.fullmatch(known, chr(char)) is not None
-    return fits == is_negated
+    return bool(fits) is is_negated
 
 
 def _ways_of(operation: str, value: Any, length: float) -> tuple[float, int]:
