@@ -36,7 +36,7 @@ NAMES = [
 NO_NAMES = [
     "MONKEY", "PATH", "KV_CACHE_DTYPE", "--tokenizer-mode", "tokenizer", "num_tokens", "max_tokens", "maxTokens", "eos_token",
     "pad_token_id", "new-token", "token_embd.weight", "num_key_value_heads", "--cpu-offload-gb", "NOPASSWD", "AUTHOR", "COMPASS",
-    "--ssl-keyfile", "HOTKEY", "SSH_AUTH_SOCK", "--bucket-time-to-first-token", "embed_tokens",
+    "--ssl-keyfile", "HOTKEY", "classifier_from_token", "SSH_AUTH_SOCK", "--bucket-time-to-first-token", "embed_tokens",
 ]  # fmt: skip
 SHAPES = {
     "Tailscale": "tskey-auth-" + "kAbc12" * 3, "Hugging Face": "hf_" + "aB3" * 8, "NVIDIA": "nvapi-" + "aB3_" * 8,
