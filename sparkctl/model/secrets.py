@@ -203,6 +203,9 @@ _SUSPECT = re.compile(
 )
 _HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
 _LONGEST_NAME = 200
+_LONGEST_UNMASKED = (
+    1024  # of what stands behind a flag of a secret and does not look like one: more would be read again and again
+)
 _SHORTEST = 6  # a shorter value cannot be masked by value: it would take innocent text with it
 
 
@@ -409,11 +412,15 @@ def _flagged(text: str, form: re.Pattern[str], *, own: bool) -> Iterator[Span]:
         if not is_secret_name(name):
             continue
         spans, end = values.word(found.end(), own=own)
+        looked_through = found.end()
         for start, stop in spans:
             value = text[start:stop].strip("[]<>{}()`.,:")
             if own or (value.lower() not in _PROSE and value != _plain(name) and not _REFERENCE.fullmatch(value)):
                 yield start, stop
-                at = end
+                at = looked_through = stop
+        if end - looked_through > _LONGEST_UNMASKED:
+            yield looked_through, end
+            at = end
 
 
 def _named(text: str, *, own: bool) -> Iterator[Span]:

@@ -46,6 +46,7 @@ SHAPES = {
 }  # fmt: skip
 LONG = {
     "a word": "a", "names": "a_token=['x", "lists": "[(", "heads": "a: ", "keys": '"a_token": "x", ', "flags": "--api-key x ",
+    "flags of references": "--api-key [$( ", "flags of formats": "setenv API_KEY (%( ", "flags of nothing": '--api-key ["" ',
     "colours": "a\x1b[0m", "backslashes": "\\", "quotes": '\\"', "cores": "pass", "addresses": "https://a:b",
     "PEM": "-----BEGIN RSA PRIVATE KEY-----",
     "bearer": "Bearer ", "web tokens": "-eyJaaaaaaaaa", "JSON": '{"api_key":', "pairs": "('api_key', ",
