@@ -242,6 +242,10 @@ def _reaches(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Reach]:
             "",
             "without the usual guard nothing stops a start that takes all of the node's memory",
         )
+    if one.floor_memory is not None and one.floor_memory < GuardRule().floor:
+        yield Reach(
+            "guard", "memory.floor", str(one.floor_memory), "less than usual would be left for the node's own programs"
+        )
     if one.nodes > 1 and one.engine in _LOGS_IN:
         why = "its ranks log in to each other by your ~/.ssh, which each container would get; without it, it is for one Spark"
         yield Reach("ssh", "nodes", str(one.nodes), why)
@@ -265,6 +269,7 @@ def _without(one: Profile, withheld: frozenset[tuple[str, str]]) -> Profile:
         ),
         env_file=kept("env_file", one.env_file),
         nodes=1 if ("nodes", str(one.nodes)) in withheld else one.nodes,
+        floor_memory=None if ("memory.floor", str(one.floor_memory)) in withheld else one.floor_memory,
         start=replace(one.start, guard=GuardRule() if ("start.guard", "") in withheld else guard),
         container=replace(
             box,

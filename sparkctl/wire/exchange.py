@@ -48,7 +48,7 @@ def _question(
 ) -> bytes:
     length = [("Content-Length", str(len(body)))] if body is not None else []
     named = [("Host", host), ("Connection", "close"), ("Accept", "*/*"), *length, *headers]
-    whole = [(name, value.encode("utf-8")) for name, value in named]
+    whole = [(name.encode(), value.encode("utf-8")) for name, value in named]
     message = connection.send(h11.Request(method=method, target=path, headers=whole)) or b""
     if body:
         message += connection.send(h11.Data(data=body)) or b""

@@ -307,6 +307,9 @@ def test_the_guard_stays_on() -> None:
         text, origin = form("docker", {"engine": "container", "start": {"guard": guard}})
         assert imported(text, origin).profile.start.guard == GuardRule()
         assert imported(text, origin, allow={"guard"}).profile.start.guard != GuardRule()
+    text, origin = form("docker", {"engine": "container", "floor_memory": 1 << 20})
+    assert imported(text, origin).profile.floor_memory is None
+    assert imported(text, origin, allow={"guard"}).profile.floor_memory == 1 << 20
 
 
 def test_a_running_container_is_held_to_the_same() -> None:
