@@ -30,9 +30,9 @@ from sparkctl.operations.following.follow import Follower
 from sparkctl.operations.logs import LogsRequest, logs
 from sparkctl.operations.measure_fabric import measure
 from sparkctl.operations.plan import PlanRequest, plan
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.status import status
 from sparkctl.operations.sync import SyncRequest, sync
-from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.up import up
 from sparkctl.sim import NodeOptions, SimulatedSparks
 from tests.sim import clients, garbage
