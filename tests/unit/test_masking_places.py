@@ -24,6 +24,8 @@ PLACES = [
     f'\\\\\\"api_key\\\\\\": \\\\\\"{V}\\\\\\"', f"os.environ['HF_TOKEN'] = '{V}'", f"[('api_key', '{V}')]",
     f"['--api-key', '{V}']", f"\x1b[36mapi_key\x1b[0m=\x1b[35m{V}\x1b[0m", f"HF_TOKEN: {V}", f"apiKey: '{V}'",
     f"Cookie: session={V}", f"Set-Cookie: id={V}; Path=/", f"X-Auth-Token: {V}", f"?token={V}&x=1", f"HF_TOKEN%3D{V}",
+    f"HF_TOKEN=$'{V}'", f"hf auth login --token={V}", f"Cookie: theme=dark; id={V}", f"Authorization: Custom {V}",
+    f"-H 'Authorization: Key {V}' x", f"WIFI_PSK={V}",
     f"curl -H 'X-Api-Key:{V}'", f"<password>{V}</password>", f"https://{V}@github.com/x.git", f"https://{V}:@h/",
     f"https://{V}:x-oauth-basic@github.com/", f"https:\\/\\/{V}@h\\/x", f"https://hooks.slack.com/services/T0/B0/{V}",
     f"x -----BEGIN RSA PRIVATE KEY-----\\n{V}\\n-----END RSA PRIVATE KEY----- y",
@@ -31,7 +33,7 @@ PLACES = [
 NAMES = [
     "TS_AUTHKEY", "DOCKER_AUTH_CONFIG", "COOKIE", "AUTH_HEADER", "GIT_CREDS", "DBPASS", "USERPASS", "MYPASS", "DB_PW", "PASSKEY",
     "ENCRYPTIONKEY", "LITELLM_MASTERKEY", "SENTRY_DSN", "AZURE_STORAGE_CONNECTION_STRING", "SLACK_WEBHOOK_URL", "SMTP_PASS_2",
-    "--api-k", "--hf-tok", "--admin-api-k", "apiKey", "clientSecret", "DBPWD",
+    "--api-k", "--hf-tok", "--admin-api-k", "apiKey", "clientSecret", "DBPWD", "WIFI_PSK", "TOTP_SEED", "WALLET_MNEMONIC",
 ]  # fmt: skip
 NO_NAMES = [
     "MONKEY", "PATH", "KV_CACHE_DTYPE", "--tokenizer-mode", "tokenizer", "num_tokens", "max_tokens", "maxTokens", "eos_token",
@@ -46,11 +48,12 @@ SHAPES = {
 }  # fmt: skip
 LONG = {
     "a word": "a", "names": "a_token=['x", "lists": "[(", "heads": "a: ", "keys": '"a_token": "x", ', "flags": "--api-key x ",
+    "flags of references": "--api-key [$( ", "flags of formats": "setenv API_KEY (%( ", "flags of nothing": '--api-key ["" ',
     "colours": "a\x1b[0m", "backslashes": "\\", "quotes": '\\"', "cores": "pass", "addresses": "https://a:b",
     "PEM": "-----BEGIN RSA PRIVATE KEY-----",
     "bearer": "Bearer ", "web tokens": "-eyJaaaaaaaaa", "JSON": '{"api_key":', "pairs": "('api_key', ",
     "unclosed": "api_key=\"x api_key='x ",
-    "blanks": "key      ", "hook": "hooks.slack.com/services/",
+    "blanks": "key      ", "hook": "hooks.slack.com/services/", "cookies": "cookie: a=b; ", "dollars": "api_key=$'",
 }  # fmt: skip
 
 
