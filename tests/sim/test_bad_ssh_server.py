@@ -201,7 +201,7 @@ async def test_garbage_behind_the_keys_ends_the_connection_and_no_more(kind: int
 async def _say_behind_the_keys(sparks: SimulatedSparks, kind: int, payload: bytes) -> None:
     link = SshLink(node_at(sparks.ports["spark1"], sparks, "spark1"), Nobody(), LIMITS)
     await link.connect()
-    held = await link.hold(["sh", "-c", "x", "sparkctl-lock", "/tmp/l", "me"])
+    held = await link.hold(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
     assert (await held.readline()).startswith(b"@@ ")
     (login,) = sparks.sshd["spark1"].logins
     waiting = asyncio.ensure_future(held.readline())
