@@ -135,7 +135,6 @@ _URL_TOKEN = re.compile(
     r"""(?P<head>\b(?:https?|wss?)(?:://|:\\/\\/|%3A%2F%2F))(?!\$\{\w++\}@)(?P<value>[^\s/:@"'<>?\#\\]++)(?=(?::(?:x-oauth-basic|••••••)?)?@)""",
     re.IGNORECASE,
 )
-_LONGEST_USER = 20  # of a URL, whose password stands beside it: a longer one is a token
 # A name with what assigns it: name=, "name": and \"name\": within a text that is quoted itself, os.environ["name"] = .
 _NAMED = re.compile(
     rf"""(?<![\w.-])(?P<name>[\w.-]++){_COLOUR}(?P<close>\\*+["']?)\]?{_COLOUR}[ \t]*+"""
