@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sparkctl.model.secrets import MASK, is_secret_name, redact_word, redact_words
+from sparkctl.model.secrets import MASK, is_key_line, is_secret_name, redact_word, redact_words
 
 # name = value, as INI files write it, and name: value behind another name; what follows is masked to the line's end.
 _NAMED = re.compile(
@@ -38,7 +38,13 @@ class Scrubber:
             inset = len(line) - len(line.lstrip())
             if within is not None and line.strip() and inset <= within:
                 within = None
-            ends = in_key and _PEM_END.search(line) is not None
+            ends = _PEM_END.search(line) is not None
+            if ends and not in_key and _PEM_BEGIN.search(line) is None:  # its beginning is not in this text
+                for at in range(len(found) - 1, -1, -1):
+                    if not is_key_line(found[at]):
+                        break
+                    found[at] = MASK
+            ends = ends and in_key
             if line.strip() and ((in_key and not ends) or within is not None):
                 found.append(line[:inset] + MASK)
             else:

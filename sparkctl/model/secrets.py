@@ -119,6 +119,7 @@ _SHAPED_SECRET = re.compile(
 _PEM = re.compile(
     r"-----BEGIN (?P<kind>[A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]++|-(?!----))*+(?P<end>-----END (?P=kind)-----)?"
 )
+_KEY_LINE = re.compile(r"\s*+[A-Za-z\d+/]{2,100}+={0,2}+\s*+")
 # An address whose path is the secret.
 _HOOK = re.compile(
     r"(?P<head>hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
@@ -288,6 +289,11 @@ def findable(values: Iterable[str]) -> frozenset[str]:
 
             found |= {quote(value.encode("utf-8", "replace"), safe=""), quote_plus(value.encode("utf-8", "replace"))}
     return frozenset(value for value in found if len(value) >= _SHORTEST)
+
+
+def is_key_line(text: str) -> bool:
+    """Tell whether a line looks like one out of the middle of a private key."""
+    return _KEY_LINE.fullmatch(text) is not None
 
 
 def may_hold_secret(text: str, secrets: Iterable[str] = ()) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from sparkctl.model.log import LogLine
-from sparkctl.model.secrets import MASK, may_hold_secret, redact
+from sparkctl.model.secrets import MASK, is_key_line, may_hold_secret, redact
 
 _PIECE = 64 << 10  # characters that are masked at once
 _LONGEST_KEY = 200  # lines of a private key whose end does not come
@@ -44,7 +44,19 @@ class LineMasker:
     def _mask_piece(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
         if not self._key_lines and not any("PRIVATE KEY-----" in line.text for line in lines):
             return masked(lines, self._secrets)
-        return tuple(self._mask_one(line) for line in lines)
+        found: list[LogLine] = []
+        for line in lines:
+            if not self._key_lines and "-----END " in line.text and "-----BEGIN " not in line.text:
+                self._mask_headless_key(found)
+            found.append(self._mask_one(line))
+        return tuple(found)
+
+    def _mask_headless_key(self, found: list[LogLine]) -> None:
+        """Mask the last lines as far as they are of a private key, of which the log was asked for the end only."""
+        for at in range(len(found) - 1, -1, -1):
+            if not is_key_line(found[at].text):
+                return
+            found[at] = replace(found[at], text=MASK)
 
     def _mask_one(self, line: LogLine) -> LogLine:
         if self._key_lines:

@@ -177,3 +177,11 @@ async def test_a_long_batch_is_masked_with_turns_for_others_and_no_secret_at_a_s
     assert turns >= 4
     assert [line.number for line in found] == [0, 1, 2, 3]
     assert all(V not in line.text and len(line.text) > (256 << 10) for line in found)
+
+
+async def test_a_private_key_whose_beginning_was_not_asked_for_is_masked_too() -> None:
+    texts = ["12 lines loaded", "aB3/" * 16, "cD4+" * 16, "Qw==", "-----END RSA PRIVATE KEY-----", "ready to serve"]
+    lines = [LogLine("2026-11-22T12:00:00Z", text, number) for number, text in enumerate(texts, 1)]
+    kept = [line.text for line in await LineMasker(()).mask(lines)]
+    assert kept == [texts[0], MASK, MASK, MASK, *texts[4:]]
+    assert Scrubber().text("\n".join(texts)).split("\n") == kept

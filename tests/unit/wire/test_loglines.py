@@ -158,8 +158,8 @@ def test_a_secret_at_the_cut_of_a_long_line_does_not_show_by_half(secret: str, s
         (line,) = LineJoiner().take([Piece(1, stamp(5), part, at == len(parts) - 1) for at, part in enumerate(parts)])
         (line,) = masked([line], [secret])
         assert line.cut > 0
-        assert secret[:2] not in line.text
-        assert secret[-3:] not in line.text
+        is_shown = secret[:2] in line.text or secret[-3:] in line.text
+        assert not is_shown, shown
 
 
 def test_the_last_words_without_newline_are_a_line() -> None:
