@@ -174,7 +174,9 @@ _LIMIT = 10.0  # seconds; who waits that long for a better answer has not stumbl
 @pytest.mark.parametrize("part", tuple(USUAL))
 @pytest.mark.parametrize("seed", range(SEEDS or 1))
 async def test_garbage_ends_what_changes_a_node_with_a_sentence(part: str, seed: int, tmp_path: Path) -> None:
-    await asyncio.gather(*(_change_everything(part, kind, seed, tmp_path / kind) for kind in (WRONG_TYPES if SEEDS else WRONG_TYPES[:2])))
+    await asyncio.gather(
+        *(_change_everything(part, kind, seed, tmp_path / kind) for kind in (WRONG_TYPES if SEEDS else WRONG_TYPES[:2]))
+    )
 
 
 async def _change_everything(part: str, kind: str, seed: int, place: Path) -> None:
