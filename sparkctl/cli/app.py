@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -15,6 +16,7 @@ from sparkctl.cli import narrate, output
 from sparkctl.errors import ExitCode, SparkctlError
 
 _DEFECT = 70  # EX_SOFTWARE of sysexits.h
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 _READER_GONE = 141  # what a shell makes of SIGPIPE
 
 # verb: (module in cli.verbs, what it does)
@@ -170,6 +172,16 @@ def invoke(arguments: list[str]) -> int:
             if isinstance(error, output.CannotWrite):
                 raise
             code = _refused(arguments, error.message, error.hint, int(error.exit_code), getattr(error, "node", None))
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            import tempfile
+
+            from sparkctl.model.text import clean
+
+            place = f" ({clean(str(error.filename))})" if error.filename else ""
+            hint = f"make room (df -h); temporary files go to {tempfile.gettempdir()}, TMPDIR names another directory"
+            code = _refused(arguments, f"no space is left on a disk of this machine{place}", hint, int(ExitCode.USAGE))
         output.finish()
         return code
     except output.ReaderGone:

@@ -48,10 +48,10 @@ def _faults_told() -> Iterator[None]:
 
 
 def take_over() -> None:
-    """Make both streams fit for what comes: closed ones go nowhere, any terminal gets every line it can show."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the shell (`>&-`): what nobody wants goes nowhere
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+    """Make the streams fit for what comes: closed ones are empty or go nowhere, any terminal gets every line it can show."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by the shell (`<&-`, `>&-`)
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding, line_buffering = sys.stdout.encoding, sys.stdout.line_buffering
         sys.stdout = _Stdout(sys.stdout.detach(), encoding=encoding, errors="replace", line_buffering=line_buffering)

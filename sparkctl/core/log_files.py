@@ -28,6 +28,7 @@ from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict
 
 _KEPT_LOGS = 20  # per instance and node
+_LONGEST_NAME = 200  # of a directory: file systems take 255 bytes
 _LOG_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{12}\.log")
 _STAMPED = re.compile(r"[0-8]\d{7}-\d{6}-")
 _STAMP, _STAMP_FORM = 15, "%Y%m%d-%H%M%S"
@@ -244,5 +245,5 @@ def _size(path: Path) -> int:
 
 
 def _safe(name: str) -> str:
-    """Return a file name for a name that may hold anything (an ad hoc node is user@host)."""
-    return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".") or "_"
+    """Return a file name for a name that may hold anything (an ad hoc node is user@host), and be of any length."""
+    return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".")[:_LONGEST_NAME] or "_"

@@ -69,8 +69,9 @@ class Docker:
     async def list(self) -> tuple[Container, ...]:
         """Return all containers, whoever made them and whether they run or not."""
         data = await self._read_any("/containers/json?all=1")
-        entries = data if isinstance(data, list) else []
-        return tuple(docker_json.listed(entry) for entry in entries if isinstance(entry, dict))
+        if not isinstance(data, list):  # not known is not none
+            raise self._unexpected()
+        return tuple(docker_json.listed(entry) for entry in data if isinstance(entry, dict))
 
     async def inspect(self, ref: str) -> Container:
         """Return everything about one container, by id or name. Raises NoSuchContainer."""
@@ -188,8 +189,15 @@ class Docker:
     def _object(self, answer: http.Response) -> docker_json.Json:
         data = self._decoded(answer)
         if not isinstance(data, dict):
-            raise DockerError(self.node, f"Docker on {self.node} answered with something unexpected")
+            raise self._unexpected()
         return data
+
+    def _unexpected(self) -> DockerError:
+        return DockerError(
+            self.node,
+            f"Docker on {self.node} answered with something unexpected",
+            "see on the node whether it is Docker that answers there: docker version",
+        )
 
     async def _change(self, call: Callable[[APIClient], T], limit: float = CHANGE_LIMIT) -> T:
         """Make one call of the SDK, in a thread with a client of its own."""

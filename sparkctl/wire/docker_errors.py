@@ -17,6 +17,7 @@ from sparkctl.errors import (
     NoSuchContainer,
     PortBusy,
 )
+from sparkctl.model.secrets import redact
 from sparkctl.model.text import clean, shorten
 
 _LONGEST = 4096  # characters of what Docker says
@@ -83,4 +84,4 @@ def sentence(said: str) -> str:
         data = None
     if isinstance(data, dict) and isinstance(data.get("message"), str):
         said = data["message"]
-    return shorten(" ".join(clean(line) for line in said[:_LONGEST].split("\n")).strip(), _LONGEST)
+    return shorten(redact(" ".join(clean(line) for line in said[:_LONGEST].split("\n")).strip()), _LONGEST)

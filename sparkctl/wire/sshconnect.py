@@ -23,6 +23,7 @@ from sparkctl.errors import (
 from sparkctl.files import refuse_irregular
 from sparkctl.model.ask import ConfirmHostKey
 from sparkctl.model.node import Node
+from sparkctl.model.text import clean, shorten
 from sparkctl.wire import hostkeys, ssherrors
 from sparkctl.wire.challenge import LoginQuestions, Questioning
 from sparkctl.wire.dial import dial
@@ -293,15 +294,18 @@ class _Hop:
                 self.node.name, f"{self.where}{self.route.host}: no connection: {error or 'it took too long'}", hint
             )
         if not greeter.heard_banner:
+            if isinstance(error, (asyncssh.ProtocolError, asyncssh.ProtocolNotSupported)):
+                return ssherrors.no_proper_ssh(self.node.name, self.route, self.where, error)
             closed = "timeout" not in str(error).lower() and not isinstance(error, TimeoutError)
             return ssherrors.silent(self.node.name, self.route, self.where, closed)
         if isinstance(error, TimeoutError) or "timeout" in str(error).lower():
             return ssherrors.sluggish(self.node.name, self.route, self.where, self.limits.login)
         hint = f"try it by hand: {self.route.ssh_command}"
-        return Unreachable(self.node.name, f"{self.where}{self.route.host} broke off the login: {error}", hint)
+        reason = shorten(clean(str(error)), 200)
+        return Unreachable(self.node.name, f"{self.where}{self.route.host} broke off the login: {reason}", hint)
 
     def _no_common_ground(self, error: Exception) -> Unreachable:
-        hint = f"see what both sides offer: ssh -v {self.route.target}"
+        hint = f"see what both sides offer: {self.route.ssh_command} -v"
         return Unreachable(self.node.name, f"{self.where}{self.route.host}: no common SSH algorithm: {error}", hint)
 
     def _remember(self, line: str) -> None:

@@ -45,12 +45,12 @@ def tcp_error(node: str, route: Route, error: OSError, where: str) -> NodeError:
 
 def silent(node: str, route: Route, where: str, closed: bool) -> Starved:
     """Return the error for a TCP connection on which no SSH server spoke."""
-    what = "closes connections before saying a word" if closed else "takes connections and says nothing"
+    what = "closes connections before an SSH greeting" if closed else "takes connections and does not greet as SSH does"
     return Starved(
         node,
-        f"{where}{route.host}:{route.port} {what}: the machine is probably out of memory",
-        "it may come back by itself; otherwise look at its console, or switch it off and on. "
-        "(If several logins were made at once, sshd's MaxStartups does the same.)",
+        f"{where}{route.host}:{route.port} {what}: the machine is probably out of memory, or something else listens there",
+        f"see what it says: {route.ssh_command}   An SSH server may come back by itself; otherwise look at the machine's "
+        "console, or switch it off and on. (If several logins were made at once, sshd's MaxStartups does the same.)",
     )
 
 
@@ -133,7 +133,7 @@ def unverified_key(node: str, route: Route, where: str, reason: str) -> Untruste
         if reason.startswith(mark):
             return Untrusted(node, f"{where}the certificate of the host key of {route.host} {what}", hint)
     message = f"{where}the host key of {route.host} cannot be verified: {clean(reason)}"
-    return Untrusted(node, message, f"see what ssh says of it: ssh -v {route.target}")
+    return Untrusted(node, message, f"see what ssh says of it: {route.ssh_command} -v")
 
 
 def no_proper_ssh(node: str, route: Route, where: str, error: Exception) -> Unreachable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.cli.app import invoke
 from tests.sim.test_command import QUICK, demo, result
 
 DEMO = [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "--scenario", "two-stacks"]
@@ -39,6 +41,26 @@ def test_talk_that_nobody_can_hear_does_not_end_the_work(closed: str) -> None:
     words = [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "up", "qwen36", "--node", "spark1"]
     ran = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *words], stdout=subprocess.PIPE, text=True, timeout=60)
     assert (ran.returncode, ran.stdout) == (0, "http://127.0.0.1:8003\n")
+
+
+@pytest.mark.parametrize("verb", ["status", "top --once", "metrics", "plan qwen36 --node spark1"])
+def test_a_closed_stdin_is_an_empty_one(verb: str) -> None:
+    words = [*DEMO[:-2], *verb.split()]
+    ran = subprocess.run(["sh", "-c", '"$@" <&-', "sh", *words], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, "defect" in ran.stderr) == (0, False), ran.stderr
+    assert "spark1" in ran.stdout
+
+
+def test_no_room_for_temporary_files_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
+
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    told: list[tuple[object, ...]] = []
+    monkeypatch.setattr("sparkctl.cli.narrate.error", lambda *words: told.append(words))
+    assert invoke(["demo", "status"]) == 2
+    assert "no space is left" in str(told)
+    assert "TMPDIR" in str(told)
 
 
 EARLY = [

@@ -398,3 +398,7 @@ def test_failures_are_in_the_order_in_which_they_came(history: History) -> None:
     fail(history, 900.0, "crashed", "a" * 64)
     fail(history, 300.0, "guard-stopped", "b" * 64)
     assert [how for _, how in history.failures_since_ready("qwen36", "spark1", 0.0)] == ["crashed", "guard-stopped"]
+
+
+def test_an_instance_of_any_length_has_no_saved_logs_and_is_no_defect(tmp_path: Path) -> None:
+    assert History(tmp_path).saved_logs("a" * 5000, ["milo@" + "b" * 5000]) == []

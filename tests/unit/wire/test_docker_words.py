@@ -10,7 +10,7 @@ from sparkctl import errors
 from sparkctl.model.container import ContainerState
 from sparkctl.wire import docker_json
 from sparkctl.wire.docker import negotiate
-from sparkctl.wire.docker_errors import refusal
+from sparkctl.wire.docker_errors import refusal, sentence
 
 
 @pytest.mark.parametrize(
@@ -149,3 +149,9 @@ def test_a_rule_on_a_label_is_whole_up_to_what_a_rule_is() -> None:
 def test_a_number_out_of_all_range_is_none(value: object) -> None:
     listed = docker_json.listed({"Id": "a", "Created": value, "Ports": [{"PublicPort": value}]})
     assert (listed.created, listed.ports) == (0.0, ())
+
+
+def test_a_secret_in_what_docker_says_is_masked() -> None:
+    said = sentence('{"message":"bad env api_key=Hunter2Pass, see https://milo:Hunter2Pass@registry/v2"}')
+    assert "Hunter2Pass" not in said
+    assert said.startswith("bad env api_key=")

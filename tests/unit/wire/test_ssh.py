@@ -321,9 +321,10 @@ async def test_an_unknown_name_is_unreachable(home: Path) -> None:
 @pytest.mark.parametrize(
     ("banner", "close", "words"),
     [
-        (b"", False, "says nothing"),
-        (b"", True, "before saying a word"),
-        (b"Exceeded MaxStartups\r\n", True, "before saying a word"),
+        (b"", False, "does not greet as SSH does"),
+        (b"", True, "before an SSH greeting"),
+        (b"Exceeded MaxStartups\r\n", True, "before an SSH greeting"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", True, "or something else listens there"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", False, "did not finish .* large packets are lost"),
     ],
 )
@@ -333,6 +334,13 @@ async def test_a_server_that_does_not_speak_is_starved(home: Path, banner: bytes
         with pytest.raises(Starved, match=words):
             await link.connect()
     assert link.status.state is NodeState.STARVED
+
+
+@pytest.mark.parametrize("said", [b"SSH-1.5-x\r\n", b"A" * 100_000, b"hello\r\n" * 5000])
+async def test_what_is_surely_no_ssh_server_is_not_called_a_machine_without_memory(home: Path, said: bytes) -> None:
+    async with listener(said, False) as port:
+        with pytest.raises(Unreachable, match="speaks no proper SSH"):
+            await SshLink(node_at(home, port), limits=QUICK).connect()
 
 
 async def test_a_jump_host_is_crossed_with_its_own_key_check(home: Path, server: Server) -> None:
