@@ -163,7 +163,9 @@ def allowed_names(texts: Iterable[str]) -> frozenset[str]:
         name = allow_name(written)
         if name is None:
             near = did_you_mean(written, ALLOW_NAMES)
-            raise ValueError(f"nothing is withheld under the name `{written[:40]}`{near}; the report says each name")
+            raise ValueError(
+                f"no such name: `{written[:40]}`{near}; run it without --allow to see what is withheld, and as what"
+            )
         found.add(f"{name}={value}" if equals else name)
     return frozenset(found)
 
@@ -190,6 +192,8 @@ def apply_policy(imported: Imported, is_beside: Callable[[str], bool]) -> Import
         if not ledger.has(field, value):
             ledger.mapped(f"{imported.kind.value}'s own {field}", field, value)
     _remark_tokens(profile, ledger)
+    for text in ledger.unused_values():
+        ledger.remark(f"--allow {text} took nothing: the source has nothing of that name with exactly this value.")
     gone = {one.field for one in withheld}
     comments = tuple(comment for comment in imported.comments if comment[0] not in gone)
     return replace(imported, profile=profile, comments=comments)
@@ -214,7 +218,10 @@ def _reaches(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Reach]:
     for name, value in box.ulimits:
         if name not in _ULIMITS:
             yield Reach(
-                "ulimit", f"container.ulimits.{name}", value, "it lets the container go before the node's own programs"
+                "ulimit",
+                f"container.ulimits.{name}",
+                value,
+                "it gives the container precedence over the node's own programs",
             )
     if box.gpus is not None and not _is_gpus(box.gpus):
         yield Reach("gpus", "container.gpus", box.gpus, f"{box.gpus} asks for more than GPUs")
@@ -225,7 +232,7 @@ def _reaches(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Reach]:
     if one.env_file is not None and not _is_env_file(one.env_file, is_beside):
         yield Reach(
             "env-file", "env_file", one.env_file,
-            f"{one.env_file} is no file beside the source and the profile: what stands in it would go into the container",
+            f"{one.env_file} does not lie beside the source and the profile: its variables would go into the container",
         )  # fmt: skip
     for name, value in one.env:
         for variable in unlisted_variables(value):
@@ -240,10 +247,12 @@ def _reaches(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Reach]:
             "guard",
             "start.guard",
             "",
-            "without the usual guard nothing stops a start that takes all of the node's memory",
+            "without the usual guard nothing stops a start that uses up the node's memory",
         )
     if one.nodes > 1 and one.engine in _LOGS_IN:
-        why = "its ranks log in to each other by your ~/.ssh, which each container would get; without it, it is for one Spark"
+        why = (
+            "its ranks log in to each other with your ~/.ssh, which each container would get; else it is for one Spark"
+        )
         yield Reach("ssh", "nodes", str(one.nodes), why)
 
 
@@ -315,7 +324,7 @@ def mount_fault(mount: str) -> str | None:
     if source.rstrip("/") == "/dev/shm" or _DEVICE.fullmatch(source):  # noqa: S108  what --ipc host shares as well
         return None
     if _CODE.search(source.rstrip("/")) or not _is_model_directory(source):
-        return f"{source} on the node is no directory of models or caches"
+        return f"{source} on the node is not a directory for models or caches"
     return None
 
 
@@ -369,11 +378,11 @@ def _option_fault(option: str, value: str) -> str | None:
     if option == "privileged":
         return "a privileged container is root on the node"
     if option == "pid":
-        return "it sees every process of the node" if value == "host" else "it sees the processes of another container"
+        return f"the container would see every process of {'the node' if value == 'host' else 'another container'}"
     if option == "cap-add":
         return f"{value} reaches beyond the container; engines need IPC_LOCK at most"
     if option == "security-opt":
-        return f"{value} takes away what keeps a container apart from the node"
+        return f"{value} weakens the isolation of the container from the node"
     if option == "log-driver" or option == "log-opt":
         return f"{value} may send the log away from the node, or write into it what is not to be seen"
     return f"{value} is not among the values of --{option} that are known to be harmless"
@@ -428,7 +437,7 @@ def _variable_fault(variable: str, text: str) -> str:
         left = "; its default stands"
     else:
         left = "" if is_secret_name(variable) else f"; --define {variable}=VALUE gives it a value"
-    return f"it would take {variable} of your own environment into the container{left}"
+    return f"{variable} of your own environment would go into the container{left}"
 
 
 def _with_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) -> str | None:
