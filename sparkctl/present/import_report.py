@@ -67,7 +67,7 @@ def _allow(ledger: Ledger, account: Account) -> str | None:
 def _told(account: Account, allow: str | None) -> str:
     to = f" → {account.to}" if account.to else ""
     allow = f" (--allow {shlex.quote(allow)})" if allow else ""
-    # Each by itself: a reason behind a variable's name is not its value.
+    # Redacted one by one: together, the reason after a variable's name would look like its value.
     return f"{_shown(account.key)}{to}{f': {_shown(account.why)}' if account.why else ''}{allow}"
 
 

@@ -49,7 +49,7 @@ class Ledger:
         self._used: set[str] = set()  # of these, what something goes by
         self.accounts: list[Account] = []
         self._noted: set[Account] = set()
-        self._places: dict[tuple[str, str | None], list[int]] = {}  # of what is mapped: field and value to accounts
+        self._places: dict[tuple[str, str | None], list[int]] = {}  # (field, value): indexes of its mapped accounts
         self.remarks: list[Remark] = []
         self.extra: dict[str, object] = {}
 

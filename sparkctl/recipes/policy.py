@@ -1,4 +1,4 @@
-"""The import policy: a list of what is harmless in a profile of somebody else's. Everything else is withheld.
+"""The import policy: a list of what is harmless in somebody else's profile. Everything else is withheld.
 
 `apply_policy` is the one gate: it looks at the finished profile, so no form of source has a way around it. A profile that
 passed is written to a file, and from then on it is the operator's own: no mark in the file says where it came from.
@@ -140,8 +140,8 @@ _LOGS_IN = ("trtllm",)  # engines whose ranks log in to each other: sparkctl mou
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Something of a profile that is not known to be harmless.
+class Risk:
+    """A value in a profile that is not known to be harmless.
 
     ``name`` is what `--allow` calls it; ``field`` and ``value`` say where it stands (``container.options.cap-add``).
     """
@@ -184,7 +184,7 @@ def apply_policy(imported: Imported, is_beside: Callable[[str], bool]) -> Import
     ``is_beside``: tells whether a file of this name lies beside the source, and will lie beside the profile.
     """
     ledger, profile = imported.ledger, imported.profile
-    withheld = [one for one in find_reaches(profile, is_beside) if not ledger.allows(one.name, one.value)]
+    withheld = [one for one in find_risks(profile, is_beside) if not ledger.allows(one.name, one.value)]
     for one in withheld:
         ledger.withhold(one.field, one.value, one.name, one.why)
     profile = _without(profile, frozenset((one.field, one.value) for one in withheld))
@@ -199,51 +199,51 @@ def apply_policy(imported: Imported, is_beside: Callable[[str], bool]) -> Import
     return replace(imported, profile=profile, comments=comments)
 
 
-def find_reaches(profile: Profile, is_beside: Callable[[str], bool]) -> tuple[Reach, ...]:
+def find_risks(profile: Profile, is_beside: Callable[[str], bool]) -> tuple[Risk, ...]:
     """Return everything in a profile that is not on the list of what is harmless."""
-    return tuple(_reaches(profile, is_beside))
+    return tuple(_list_risks(profile, is_beside))
 
 
-def _reaches(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Reach]:
+def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Risk]:
     box = one.container
     for mount in one.mounts:
-        if why := mount_fault(mount):
-            yield Reach("mount", "mounts", mount, why)
+        if why := explain_mount_risk(mount):
+            yield Risk("mount", "mounts", mount, why)
     for device in box.devices:
-        if why := _device_fault(device):
-            yield Reach("device", "container.devices", device, why)
+        if why := _explain_device_risk(device):
+            yield Risk("device", "container.devices", device, why)
     for option, value in box.options:
-        if why := _option_fault(option, value):
-            yield Reach(option, f"container.options.{option}", value, why)
+        if why := _explain_option_risk(option, value):
+            yield Risk(option, f"container.options.{option}", value, why)
     for name, value in box.ulimits:
         if name not in _ULIMITS:
-            yield Reach(
+            yield Risk(
                 "ulimit",
                 f"container.ulimits.{name}",
                 value,
                 "it gives the container precedence over the node's own programs",
             )
     if box.gpus is not None and not _is_gpus(box.gpus):
-        yield Reach("gpus", "container.gpus", box.gpus, f"{box.gpus} asks for more than GPUs")
+        yield Risk("gpus", "container.gpus", box.gpus, f"{box.gpus} asks for more than GPUs")
     if box.ipc is not None and not _IPC.fullmatch(box.ipc):
-        yield Reach("ipc", "container.ipc", box.ipc, "it shares the memory of another container")
+        yield Risk("ipc", "container.ipc", box.ipc, "it shares the memory of another container")
     if box.network is not None and not _NETWORK.fullmatch(box.network):
-        yield Reach("network", "container.network", box.network, "it shares the network of another container")
+        yield Risk("network", "container.network", box.network, "it shares the network of another container")
     if one.env_file is not None and not _is_env_file(one.env_file, is_beside):
-        yield Reach(
+        yield Risk(
             "env-file", "env_file", one.env_file,
             f"{one.env_file} does not lie beside the source and the profile: its variables would go into the container",
         )  # fmt: skip
     for name, value in one.env:
         for variable in unlisted_variables(value):
-            yield Reach("env", f"env.{name}", variable, _variable_fault(variable, value))
+            yield Risk("env", f"env.{name}", variable, _explain_variable_risk(variable, value))
     for name, arg in one.args:
         for text in _texts(arg):
             for variable in unlisted_variables(text):
-                yield Reach("env", f"args.{name}", variable, _variable_fault(variable, text))
+                yield Risk("env", f"args.{name}", variable, _explain_variable_risk(variable, text))
     guard = one.start.guard
     if guard is None or guard.floor < GuardRule().floor or guard.limit is not None:
-        yield Reach(
+        yield Risk(
             "guard",
             "start.guard",
             "",
@@ -253,7 +253,7 @@ def _reaches(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Reach]:
         why = (
             "its ranks log in to each other with your ~/.ssh, which each container would get; else it is for one Spark"
         )
-        yield Reach("ssh", "nodes", str(one.nodes), why)
+        yield Risk("ssh", "nodes", str(one.nodes), why)
 
 
 def _without(one: Profile, withheld: frozenset[tuple[str, str]]) -> Profile:
@@ -310,7 +310,7 @@ def _entries(one: Profile) -> Iterator[tuple[str, str | None]]:
 # --- one rule for each kind of thing ---
 
 
-def mount_fault(mount: str) -> str | None:
+def explain_mount_risk(mount: str) -> str | None:
     """Return why a mount is not harmless, None where it is: a directory below one of models or caches, or their volume."""
     source, _, rest = mount.partition(":")
     if _SOCKET.search(source):
@@ -345,20 +345,20 @@ def _is_model_directory(path: str) -> bool:
 def is_model_name(name: str) -> bool:
     """Tell whether a directory's or a volume's name speaks of models or their caches: hf-cache, LLMs, my_models_2."""
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name[:255])
-    return any(_speaks_of_models(word) for word in (*(word.lower() for word in words), *_folded(name)))
+    return any(_names_models(word) for word in (*(word.lower() for word in words), *_folded(name)))
 
 
 def _folded(name: str) -> list[str]:
     return re.findall(r"[a-z]+", name[:255].lower())
 
 
-def _speaks_of_models(word: str) -> bool:
+def _names_models(word: str) -> bool:
     if word in _MODEL_WORDS:
         return True
     return any(word[:at] in _MODEL_PREFIXES and word[at:] in _MODEL_WORDS for at in range(2, len(word) - 1))
 
 
-def _device_fault(device: str) -> str | None:
+def _explain_device_risk(device: str) -> str | None:
     if _CDI.fullmatch(device):
         return None
     outside, *rest = device.split(":")
@@ -370,7 +370,7 @@ def _device_fault(device: str) -> str | None:
     return f"{device} is neither a GPU nor a network adapter"
 
 
-def _option_fault(option: str, value: str) -> str | None:
+def _explain_option_risk(option: str, value: str) -> str | None:
     harmless = _OPTIONS.get(option)
     found = None if harmless is None else harmless.fullmatch(value)
     if found is not None and not (option == "tmpfs" and misleading_part(found["target"])):
@@ -431,7 +431,7 @@ def unlisted_variables(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names_in(text) if not is_listed_variable(name)))
 
 
-def _variable_fault(variable: str, text: str) -> str:
+def _explain_variable_risk(variable: str, text: str) -> str:
     has_default = any(match["name"] == variable and match["default"] is not None for match in REFERENCE.finditer(text))
     if has_default:
         left = "; its default stands"

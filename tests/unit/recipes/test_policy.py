@@ -76,7 +76,7 @@ def test_what_stands_beside_a_form_brings_nothing_in(kind: str) -> None:
     ("beside", "field", "words"),
     [
         ({"engine": "container", "mounts": ["/:/host"]}, "", ""),
-        ({"engine": 5}, "", "engine has to be a text"),
+        ({"engine": 5}, "", "engine must be a text"),
         ({"engine": "vllm", "stop_grace": "x"}, "stop_grace", "must be a number of seconds"),
         ({"engine": "vllm", "nodes": {"a": 1}}, "nodes", "must be 1 to 8"),
         ({"engine": "vllm", "title": ["a"]}, "title", "must be text"),
