@@ -45,6 +45,7 @@ while [ -n "$(exec 8<&- 9<&-; timeout 30 dd bs=1 count=1 2>/dev/null)" ]; do :; 
 _SCRIPT = r"""place=$1 old=$2 token=$3 about=$4 hold=$5
 command -v flock >/dev/null || { echo "@@ missing"; exit 69; }
 exec 8<"$place"
+held="sparkctl-held $(stat -L -c %d:%i "$place")"  # of this very directory: a container may have one of its own
 if ! [ -e "$old" ] && ! [ -h "$old" ]; then (umask 0; set -C; : >"$old") 2>/dev/null; fi
 if [ -f "$old" ] && [ -r "$old" ] && ! [ -h "$old" ]; then exec 9<"$old"; fi
 # what was opened is a file with one name, and that is its name
@@ -57,17 +58,17 @@ until flock -n 8 && { [ -z "$opened" ] || flock -n 9; }; do
   if [ $tries -gt 5 ]; then
     if flock -n 8; then echo "@@ taken before"; head -c 4096 <&9; exit 75; fi
     echo "@@ taken"
-    grep -shz -A 1 '^sparkctl-held [0-9a-f]*$' /proc/[0-9]*/cmdline | tr '\0' '\n' | grep -m 1 '^{' | head -c 4096
+    grep -shz -A 1 "^$held [0-9a-f]*\$" /proc/[0-9]*/cmdline | tr '\0' '\n' | grep -m 1 '^{' | head -c 4096
     exit 75
   fi
   # the process that a lost connection left with a lock for this very token; nobody else's can be ended
-  for left in $(grep -slz "^sparkctl-held $token\$" /proc/[0-9]*/cmdline); do
+  for left in $(grep -slz "^$held $token\$" /proc/[0-9]*/cmdline); do
     left=${left#/proc/}; kill "${left%/cmdline}"
   done 2>/dev/null
   sleep 0.1
 done
 [ -z "$opened" ] || printf %s "$about" | dd of=/proc/self/fd/9 conv=nocreat 2>/dev/null
-exec sh -c "$hold" "sparkctl-held $token" "$about"
+exec sh -c "$hold" "$held $token" "$about"
 """
 
 

@@ -71,6 +71,11 @@ def _jobs(cache: Path, install: Install, recipes: tuple[str, ...]) -> Iterator[J
         (*pytest, "--timeout=1800", "--hypothesis-profile=hunt", "tests/unit"), passed, 2 * _HOUR,
     )  # fmt: skip
     yield Job(
+        "garbage", "a node that answers with garbage, every way with every part of it",
+        (*pytest, "--timeout=1800", "-n", "2", "tests/sim/test_garbage.py"), passed, _HOUR,
+        env=(("SPARKCTL_GARBAGE_SEEDS", "3"),),
+    )  # fmt: skip
+    yield Job(
         "ray", "a model over two nodes by a real Ray", (python, "-m", "tests.nightly.ray_cluster", "--cache", str(cache)),
         r" s  down: ", _HOUR, why_not,
     )  # fmt: skip

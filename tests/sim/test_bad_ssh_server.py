@@ -64,6 +64,7 @@ SERVERS = {
     "a packet of the wrong stage": BANNER + packet(b"\x5e" + NOISE[:40]),
     "an extension that is cut": BANNER + USUAL + packet(b"\x07\0\0\0\x09\0\0"),
 }  # fmt: skip
+WITHOUT_BANNER = ("noise without a banner", "a web server", "telnet")  # the time limit ends these
 
 
 @asynccontextmanager
@@ -103,7 +104,8 @@ def debugging(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_what_is_no_ssh_server_is_a_node_that_is_unreachable(kind: str) -> None:
     async with listening(SERVERS[kind]) as port:
-        link = SshLink(node_at(port), Nobody(), LIMITS)
+        limits = Limits(connect=10.0, login=1.0) if kind in WITHOUT_BANNER else LIMITS
+        link = SshLink(node_at(port), Nobody(), limits)
         with pytest.raises(NodeError) as caught:
             await link.connect()
     assert caught.value.node == "bad"
@@ -201,7 +203,7 @@ async def test_garbage_behind_the_keys_ends_the_connection_and_no_more(kind: int
 async def _say_behind_the_keys(sparks: SimulatedSparks, kind: int, payload: bytes) -> None:
     link = SshLink(node_at(sparks.ports["spark1"], sparks, "spark1"), Nobody(), LIMITS)
     await link.connect()
-    held = await link.hold(["sh", "-c", "x", "sparkctl-lock", "/tmp/l", "me"])
+    held = await link.hold(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
     assert (await held.readline()).startswith(b"@@ ")
     (login,) = sparks.sshd["spark1"].logins
     waiting = asyncio.ensure_future(held.readline())

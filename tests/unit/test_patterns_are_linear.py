@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 
@@ -36,15 +36,13 @@ MADE_ELSEWHERE = {
     "engines/_vocabulary.py": "the engines' rules: timed below",
     "engines/base.py": "a literal of an engine",
     "present/doctor_rows.py": "an escaped name between constants",
-    "probe/travel.py": "our own source",
     "probe/pings.py": "a constant",
     "recipes/launch.py": "one of our own words between constants",
     "recipes/references.py": "an escaped character before a constant that is timed",
-    "sim/": "the simulation reads what we wrote",
     "tui/notices.py": "an escaped name between constants",
     "tui/room.py": "an escaped name between constants",
 }
-SIZES = (1 << 8, 1 << 12, 1 << 16)
+SIZES = (1 << 12, 1 << 16)
 LARGE = 1 << 20
 GROWTH = 60.0  # for 16 times the text: 16 in proportion, 256 where it grows with the square
 USED_AS = {"model/docker_options.py": frozenset(["fullmatch"])}  # where no name tells it; elsewhere it is searched
@@ -73,7 +71,7 @@ def _files() -> list[Path]:
     return [
         path
         for path in sorted(ROOT.rglob("*.py"))
-        if "import re" in path.read_text("utf-8") and path.parent.name != "sim"
+        if "import re" in path.read_text("utf-8") and path.parent.name != "sim" and path.name != "travel.py"
     ]
 
 
@@ -168,7 +166,7 @@ def test_every_pattern_is_found_or_named_here() -> None:
 def test_the_test_knows_what_is_not_linear() -> None:
     for pattern in (r"(\w+)\s*=", r"(?:a|b|ab)+$", r"(\w+\s?)+:", r".*foo", r"[\[(]\s?[\"'][^\])\n]+[\])]"):
         assert _slow(Found("", re.compile(pattern), frozenset(["search"]))), pattern
-    for pattern in (r"(?<![\w])(\w++)\s*+=", r"(?:ab|c)*+$", r"^a.*b"):
+    for pattern in (r"(?<![\w])(\w++)\s*+=", r"^(?:ab|c)*+$", r"^a.*b"):
         assert not _slow(Found("", re.compile(pattern), frozenset(["search"]))), pattern
 
 
@@ -178,19 +176,15 @@ def test_time_grows_with_the_text(file: str) -> None:
     assert not slow
 
 
-@pytest.mark.parametrize("name", names())
-def test_the_rules_of_an_engine_are_no_slower(name: str) -> None:
-    module = importlib.import_module(f"sparkctl.engines.{name}")
-    vocabularies = [value for value in vars(module).values() if isinstance(value, Vocabulary)]
+def test_the_rules_of_the_engines_are_no_slower() -> None:
+    """They see no more of a line than `_vocabulary` gives them."""
+    modules = [importlib.import_module(f"sparkctl.engines.{name}") for name in names()]
+    vocabularies = [value for module in modules for value in vars(module).values() if isinstance(value, Vocabulary)]
     patterns = {rule.pattern for one in vocabularies for rule in (*one.rules, *one.facts)}
-    signs = module.ENGINE.signs
-    patterns |= {signs.marks} if signs.marks else set()
-    assert patterns or name == "container"
-    slow = [
-        words
-        for one in sorted(patterns)
-        if (words := _slow(Found(one, re.compile(one), frozenset(["search"])), most=4096))
-    ]
+    patterns |= {module.ENGINE.signs.marks for module in modules if module.ENGINE.signs.marks}
+    assert len(patterns) > 200
+    every = [Found("engines", re.compile(one), frozenset(["search"])) for one in sorted(patterns)]
+    slow = [words for one in every if (words := _slow(one, most=SIZES[0]))]
     assert not slow
 
 
@@ -247,11 +241,9 @@ def _text(begin: str, repeated: str, size: int, binary: bool) -> str | bytes:
 
 def _cost(one: Found, method: str, begin: str, repeated: str, size: int) -> float:
     text = _text(begin, repeated, size, isinstance(one.pattern.pattern, bytes))
+    is_single = method in ("search", "match", "fullmatch")
     run: Callable[[str | bytes], object]
-    if method in ("search", "match", "fullmatch"):
-        run = getattr(one.pattern, method)
-    else:
-        run = lambda text: sum(1 for _ in one.pattern.finditer(text))  # type: ignore[arg-type]  # noqa: E731
+    run = getattr(one.pattern, method) if is_single else partial(one.pattern.sub, text[:0])  # type: ignore[arg-type]
     signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
     began = time.process_time()
     run(text)

@@ -15,6 +15,7 @@ from tests.lab.bed.shell import BedError
 from tests.lab.command import StillRunning
 from tests.lab.faults import page
 from tests.lab.faults.rows import ROWS
+from tests.lab.faults.tested import TESTED, Tested
 from tests.lab.faults.trial import Failure, Result, Row, Trial, Verdict, judge
 from tests.nightly.jobs import jobs
 
@@ -45,6 +46,12 @@ def test_every_row_says_what_is_done_and_what_is_expected_under_a_name_of_its_ow
         assert re.fullmatch(r"[a-z0-9.-]+", row.name), row.name
         assert row.fault, row.name
         assert row.expected, row.name
+
+
+@pytest.mark.parametrize("one", TESTED, ids=lambda one: one.test)
+def test_what_ci_causes_is_on_the_page_with_a_test_that_is_there(one: Tested) -> None:
+    assert re.search(rf"^(async )?def {one.test}\(", (ROOT / one.file).read_text("utf-8"), re.MULTILINE)
+    assert f"| `{one.file}::{one.test}` |" in PAGE.read_text("utf-8")
 
 
 def test_results_go_into_the_page_and_those_of_other_rows_stay() -> None:

@@ -7,6 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from tests.lab.faults.tested import TESTED
 from tests.lab.faults.trial import Result, Row, Verdict
 
 _WIDE = 76
@@ -27,6 +28,14 @@ its time. *crashed*: a traceback, or exit 70. *not tried*: this machine, or the 
     python -m tests.lab.faults --markdown docs/what-was-tried.md   # and this page anew
 
 `.ci/nightly` runs all of them as its job `faults`. What this page says was seen is of the last run that wrote it.
+"""
+_TAIL = """
+## Caused by CI's own tests
+
+These pass whenever the tests do (`tests/run`), so no run of the table plays them again.
+
+| fault | what is expected | test |
+|---|---|---|
 """
 _COLUMNS = "| fault | what is done | what is expected | what was seen | verdict |\n|---|---|---|---|---|\n"
 _LINE = re.compile(r"^\| `([a-z0-9.-]+)` \| .* \| (.*) \| \**([a-z ]+)\** \|$", re.MULTILINE)
@@ -60,6 +69,8 @@ def markdown(rows: Sequence[Row], results: Sequence[Result], before: str = "") -
                 seen, verdict = known.get(row.name, _NEVER)
                 shown = verdict if verdict == Verdict.SURVIVED else f"**{verdict}**"
                 parts.append(f"| `{row.name}` | {_cell(row.fault)} | {_cell(row.expected)} | {seen} | {shown} |\n")
+    parts.append(_TAIL)
+    parts += [f"| {one.fault} | {one.expected} | `{one.file}::{one.test}` |\n" for one in TESTED]
     return "".join(parts)
 
 

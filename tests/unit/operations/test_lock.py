@@ -9,7 +9,9 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -59,15 +61,15 @@ Take = Callable[..., Lock]
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """Where the lock is on, and ``tmp``, a sticky directory, where the older one would be."""
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(parent.stat().st_mode | 0o055)
-    (tmp_path / "run").mkdir()
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "tmp").chmod(0o1777)
-    return tmp_path
+def place() -> Iterator[Path]:
+    """Where the lock is on, and ``tmp``, a sticky directory, where the older one would be; open to every user."""
+    with TemporaryDirectory(prefix="sparkctl-lock-") as directory:
+        found = Path(directory)
+        found.chmod(0o755)
+        (found / "run").mkdir()
+        (found / "tmp").mkdir()
+        (found / "tmp").chmod(0o1777)
+        yield found
 
 
 @pytest.fixture
@@ -75,10 +77,12 @@ def take(place: Path) -> Iterator[Take]:
     """Start the lock's script, or an ``older`` one."""
     started: list[Lock] = []
 
-    def begin(token: str = "a1", shell: str = "sh", *, older: bool = False, user: int | None = None) -> Lock:
+    def begin(
+        token: str = "a1", shell: str = "sh", *, older: bool = False, user: int | None = None, on: Path = place
+    ) -> Lock:
         about = json.dumps({"operator": f"{token}@laptop", "doing": "testing", "since": 1, "token": token})
-        old = str(place / "tmp/lock")
-        words = [old, about] if older else [str(place / "run"), old, token, about, lock._HOLD]
+        old = str(on / "tmp/lock")
+        words = [old, about] if older else [str(on / "run"), old, token, about, lock._HOLD]
         script = OLDER if older else lock._SCRIPT
         started.append(Lock([*shell.split(), "-c", script, "sparkctl-lock", *words], user))
         return started[-1]
@@ -207,6 +211,23 @@ def test_our_own_lock_is_ours_where_its_file_is_another_users(place: Path, take:
     assert lock.read_holder(second.line()).operator == "a1@laptop"
 
 
+@contextmanager
+def held_by_another_program(directory: Path) -> Iterator[None]:
+    """Hold the lock on a directory without a word of who does."""
+    squatter = subprocess.Popen(
+        ["sh", "-c", 'exec 8<"$1"; flock 8; echo held; exec sleep 60', "squatter", str(directory)],
+        stdout=subprocess.PIPE,
+    )
+    assert squatter.stdout
+    assert squatter.stdout.readline() == b"held\n"
+    try:
+        yield
+    finally:
+        squatter.kill()
+        squatter.wait(10)
+        squatter.stdout.close()
+
+
 def test_another_programs_lock_is_waited_out_for_an_instant_and_then_named(place: Path, take: Take) -> None:
     instant = subprocess.Popen(["flock", "-s", str(place / "run"), "sleep", "0.2"])
     time.sleep(0.05)
@@ -214,19 +235,22 @@ def test_another_programs_lock_is_waited_out_for_an_instant_and_then_named(place
     assert one.line() == "@@ held", "as of a status that looks"
     instant.wait(10)
     one.end()
-    squatter = subprocess.Popen(
-        ["sh", "-c", 'exec 8<"$1"; flock 8; echo held; exec sleep 60', "squatter", str(place / "run")],
-        stdout=subprocess.PIPE,
-    )
-    assert squatter.stdout
-    assert squatter.stdout.readline() == b"held\n"
-    try:
+    with held_by_another_program(place / "run"):
         one = take("b2")
         assert (one.line(), one.line()) == ("@@ taken", "")
-    finally:
-        squatter.kill()
-        squatter.wait(10)
-        squatter.stdout.close()
+
+
+def test_a_lock_of_another_place_is_neither_named_nor_ended(place: Path, take: Take) -> None:
+    """A container, or a node of the lab, has a /run of its own, and processes that are seen from outside."""
+    other = place / "container"
+    for name in ("run", "tmp"):
+        (other / name).mkdir(parents=True)
+    apart = take("a1", on=other)
+    after(apart, "@@ held")
+    with held_by_another_program(place / "run"):
+        one = take("a1")
+        assert (one.line(), one.line()) == ("@@ taken", "")
+        assert apart.process.poll() is None
 
 
 @pytest.fixture
