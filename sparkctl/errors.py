@@ -42,11 +42,11 @@ class Refused(SparkctlError):
     exit_code = ExitCode.REFUSED
 
 
-class UnusableAnswer(SparkctlError):
-    """What was asked answered with something else than its protocol allows. Whoever knows the node says which."""
+class ProtocolViolation(SparkctlError):
+    """A server's answer breaks its protocol. The caller, which knows the node, makes a `NodeError` of it."""
 
 
-class MetricsUnreadable(UnusableAnswer):
+class MetricsUnreadable(ProtocolViolation):
     """An engine's /metrics page is not what Prometheus' format allows. Says nothing about the engine's health."""
 
     exit_code = ExitCode.UNHEALTHY
@@ -70,8 +70,8 @@ class Starved(NodeError):
     """TCP opens but the SSH server does not speak: a machine out of memory, not one that is switched off."""
 
 
-class StoodStill(NodeError):
-    """This very process did not run for longer than its time limit: of the node nothing is known by that."""
+class LocalStall(NodeError):
+    """This process itself was suspended for longer than a time limit, which says nothing about the node."""
 
 
 class LinkLost(NodeError):
@@ -91,7 +91,7 @@ class UnreadableAnswer(NodeError):
 
 
 class GuardSilent(GuardTrouble):
-    """A guard is there, and does not answer: whether it acts is not known."""
+    """A guard runs, but does not answer: whether it acts is not known."""
 
 
 class Untrusted(NodeError):

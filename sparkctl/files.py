@@ -60,7 +60,7 @@ def read_regular(path: str | Path, most: int) -> bytes:
     return data
 
 
-def open_named(path: str | Path) -> io.FileIO:
+def open_user_file(path: str | Path) -> io.FileIO:
     """Open what the user named on the command line for reading: a regular file, a pipe or a terminal; unbuffered.
 
     A named FIFO that nobody opens for writing is refused after some seconds. Raises OSError for that and for devices.

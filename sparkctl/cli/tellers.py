@@ -31,8 +31,8 @@ from sparkctl.model.units import GIB, spoken
 from sparkctl.present.fit_rows import sum_lines
 from sparkctl.present.sentences import (
     caches_line,
+    guard_coverage_warning,
     guard_line,
-    guarding_words,
     node_line,
     phase_line,
     phase_word,
@@ -220,7 +220,7 @@ class WordTeller:
                 narrate.say(line)
         elif event.message and event.message not in self._warned:
             narrate.error(_of_its_node(event, event.message), event.hint)
-        if event.outcome is Outcome.READY and (unguarded := guarding_words(event.guard)) is not None:
+        if event.outcome is Outcome.READY and (unguarded := guard_coverage_warning(event.guard)) is not None:
             narrate.warning(event.node, f"{event.instance}: {unguarded}", f"sparkctl guard status --node {event.node}")
         if event.log and event.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
             narrate.say(f"  log     {event.log}", _VERDICT_HANG)

@@ -1,4 +1,4 @@
-"""Regular expressions that somebody else than sparkctl wrote: a profile's ready line, a filter that was typed.
+"""Regular expressions from outside of sparkctl (a profile's ready line, a typed filter), limited in the time that they take.
 
 Python's ``re`` tries every way in which an expression may match and cannot be stopped while it does. So the ways are counted
 before: for a text of a thousand characters ``.*a.*b`` has some millions, ``(\\w+ )+b`` more than there is time. A line is
@@ -15,10 +15,10 @@ from math import factorial
 from typing import Any
 
 _LENGTHS = (16384, 8192, 4096, 2048, 1024, 512, 256, 128, 64)  # characters of a line
-_MOST_STEPS = 1e9  # some seconds, on the worst line that can be thought of
+_MOST_STEPS = 1e9  # some seconds on the worst possible line
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _CLASSES = {"DIGIT": r"\d", "NOT_DIGIT": r"\D", "SPACE": r"\s", "NOT_SPACE": r"\S", "WORD": r"\w", "NOT_WORD": r"\W"}
-TOO_SLOW = "a repetition within a repetition may take for ever on some line: write it without"
+TOO_SLOW = "a repetition inside a repetition can take extremely long on some lines: write the expression without it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,9 @@ class BoundedPattern:
         if len(text) <= self.longest:
             return self.expression.search(text)
         found = self.expression.search(text, 0, self.longest)
-        is_cut = (
-            found is not None and found.end() == self.longest and "$" in self.expression.pattern
-        )  # there is no end of the line
-        return None if is_cut else found
+        # `$` would match where the line is cut off, which is not its end.
+        is_false_end = found is not None and found.end() == self.longest and "$" in self.expression.pattern
+        return None if is_false_end else found
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
         """Return every match in as much of the line as is looked at."""
@@ -70,14 +69,14 @@ def _count_ways(tree: Iterable[tuple[Any, Any]], length: float) -> tuple[float, 
     ways, repeats, items = 1.0, 0, list(tree)
     for (operation, value), (after, char) in zip(items, [*items[1:], (None, None)], strict=False):
         if str(operation) in _REPEATS and str(after) == "LITERAL" and _never_takes(value[2], char):
-            continue  # it ends where the next character begins: one way
+            continue  # it must end at the next character: there is one way
         found, within = _ways_of(str(operation), value, length)
         ways, repeats = min(ways * found, 1e300), repeats + within
     return ways, repeats
 
 
 def _never_takes(body: Any, char: int) -> bool:
-    """Tell whether what is repeated is one character, and never this one."""
+    """Tell whether a repetition is of single characters of which ``char`` is none."""
     if len(body) != 1 or (operation := str(body[0][0])) not in ("IN", "LITERAL", "NOT_LITERAL"):
         return False
     value = body[0][1]
@@ -105,7 +104,7 @@ def _ways_of(operation: str, value: Any, length: float) -> tuple[float, int]:
             most = min(float(most), length)
             inner, within = _count_ways(body, length)
             if operation == "POSSESSIVE_REPEAT" and inner == 1:
-                return 1.0, within  # it gives nothing back
+                return 1.0, within  # it never backtracks
             if inner > 1 and most > 1:
                 return (inner**most if most * inner < 900 else 1e300) * (most - least + 1), within
             return inner * (most - least + 1), within + (most - least > 32)

@@ -25,14 +25,14 @@ class LineWindow:
         self._lines: deque[Stamped] = deque()
         self._last: dict[str, Stamped] = {}  # of each engine or slot, its newest word on speed
         self._pulse = Pulse()
-        self._stirred = float("-inf")  # when the last line came that tells of work
+        self._last_work = float("-inf")  # when the last line came that tells of work
         self._began = False  # a request began on an empty engine since the last beat
 
     def add(self, when: float, line: StatsLine) -> None:
         """Take a line, at seconds of the clock that ``numbers`` is asked with."""
         self._lines.append((when, line))
         if line.kind is not LineKind.HEALTH:
-            self._stirred = when
+            self._last_work = when
         while when - self._lines[0][0] > 6 * self.seconds:
             self._lines.popleft()
         if line.kind is LineKind.PREFILL and not line.running:
@@ -55,7 +55,7 @@ class LineWindow:
             return replace(
                 seen, activity=Activity.PREFILL, generation_rate=0.0, prompt_rate=self._prompt_rate(told, now)
             )
-        if self._in_strides() and now - self._stirred < self._pulse.patience(self.seconds):
+        if self._in_strides() and now - self._last_work < self._pulse.patience(self.seconds):
             return Numbers()  # not silent for long enough to call it idle
         return Numbers(Activity.IDLE, self.seconds, Estimator.LOG, generation_rate=0.0, prompt_rate=0.0, steps=0.0)
 

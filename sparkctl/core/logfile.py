@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Protocol, TextIO, cast
 
 from sparkctl.errors import InvalidInput
-from sparkctl.files import open_named, open_regular, refuse_device
+from sparkctl.files import open_regular, open_user_file, refuse_device
 
 BLOCK = 256 << 10  # bytes
 _HALF = 128 << 10  # of a longer line, head and tail are kept
@@ -36,12 +36,12 @@ class Bytes(Protocol):
 
 @contextmanager
 def opened(path: Path, *, is_saved: bool = False) -> Iterator[Bytes]:
-    """Open a log. What a file grows by while it is read is left. Raises `InvalidInput` for what cannot be read.
+    """Open a log. What is appended to a file while it is read is not read. Raises `InvalidInput` for what cannot be read.
 
     ``is_saved``: it is one that sparkctl has written, so it can only be a file; what the user names may be a pipe.
     """
     try:
-        file: FileIO | BufferedReader = open_regular(path) if is_saved else open_named(path)
+        file: FileIO | BufferedReader = open_regular(path) if is_saved else open_user_file(path)
     except FileNotFoundError:
         raise InvalidInput(
             f"there is no file {path}", f"check the path: it was looked for in {path.absolute().parent}"

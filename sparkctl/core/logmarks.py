@@ -68,7 +68,7 @@ class LineMarker:
 
     def __init__(self, engine: Engine | None = None, ready_line: str | None = None) -> None:
         self._engine = engine
-        self._is_ready: Callable[[str], object] | None = _search_of(ready_line) if ready_line else None
+        self._is_ready: Callable[[str], object] | None = _compile_ready_line(ready_line) if ready_line else None
         self._preparer = LinePreparer()
         self._joining = 0  # lines that the preparer has to see, because an error is spread over them
 
@@ -95,7 +95,7 @@ class LineMarker:
         return level, mark
 
 
-def _search_of(ready_line: str) -> Callable[[str], object] | None:
+def _compile_ready_line(ready_line: str) -> Callable[[str], object] | None:
     """Return what finds the ready line, None for an expression that cannot be used: a recording may hold any."""
     try:
         return compile_bounded(ready_line).search

@@ -9,7 +9,7 @@ from sparkctl.model.verdict import Cause
 # What engines print of every good start: optional models they lack, and their settings with words like "error" in them.
 _HARMLESS = re.compile(r"^(?:Ignore import error|server_args=|non-default args|Initializing a V1)")
 _BAD = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
-# By their beginning: Python's warnings, and what log formats that no engine prefixes with call a warning.
+# Matched at the start of a line: Python's warnings, and the warnings of log formats that no engine uses.
 _IS_WARNING = re.compile(
     r"(?:[^\s:]{1,300}:\d{1,7}: )?\w{0,40}Warning: "
     r"|(?:(?!rror|RROR|atal|ATAL).){0,60}?(?<![\w-])(?:WARN|WARNING|[Ww]arning(?=:))(?![\w-])"
@@ -29,12 +29,12 @@ USED = _REQUEST + _USED
 # By anybody, us and Prometheus among them:
 ASKED = rf"{_REQUEST}(?!{_USED})[A-Z]{{3,7}} [^\"]* HTTP/[0-9.]+\" [0-9]{{3}}"
 ANSWERED = re.compile(f"(?P<used>{USED})|{ASKED}")
-# What only a request to stop makes a program say, at whatever time of its life: vLLM's, SGLang's and Python's own words.
+# Printed only after a request to stop, at any time: vLLM's, SGLang's and Python's own words.
 STOP_REQUESTS = (
     *("API server: shutdown triggered", "SIGTERM received", "Signal SIGTERM received", "Received SIGTERM"),
     *("KeyboardInterrupt", "Received KeyboardInterrupt"),
 )
-# How a server ends that was told to. Before it was ready a failure makes it say some of these, too.
+# Printed at an orderly stop. Before it is ready, a server prints some of these after a failure, too.
 STOPS = (
     *("Shutting down FastAPI HTTP server", "Shutdown initiated", "Application shutdown complete"),
     *("INFO:     Shutting down", "INFO:     Application shutdown complete"),

@@ -64,8 +64,8 @@ class ProfileLibrary:
         """Return all names, sorted. Cheap enough for shell completion."""
         return tuple(sorted({name for directory in self.directories for name in _files(directory)}))
 
-    def unreadable(self) -> str | None:
-        """Say which directory of profiles is something else than a directory; None where none is. A missing one is fine."""
+    def find_directory_fault(self) -> str | None:
+        """Return why a directory of profiles cannot be read, None where all can. A missing one is fine."""
         for directory in self.directories:
             try:
                 state = directory.stat()
@@ -74,7 +74,7 @@ class ProfileLibrary:
             except OSError as error:
                 return f"{directory} cannot be read: {error.strerror}"
             if not stat.S_ISDIR(state.st_mode):
-                return f"{directory} is no directory: it is {irregular_kind(state) or 'a file'}"
+                return f"{directory} is not a directory, but {irregular_kind(state) or 'a file'}"
         return None
 
     def list(self) -> tuple[ProfileSummary, ...]:
@@ -124,7 +124,7 @@ class ProfileLibrary:
         near = did_you_mean(name, self.names())
         from sparkctl.core.faults import quoted
 
-        trouble = self.unreadable()
+        trouble = self.find_directory_fault()
         also = "" if trouble is None else f"; {trouble}"
         raise InvalidInput(f"no profile is called {quoted(name)}{near}{also}", hint="sparkctl profiles list")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sparkctl.model.metrics import Acceptance, EngineMetrics, Estimator, Histogram, Quantiles
 
-_HEALTH_CHECKS = 4.0  # a second: each takes SGLang one, and there are a few who ask
+_HEALTH_CHECKS = 4.0  # prompt tokens a second: a health check costs SGLang one, and a few clients send them
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class LogReader:
     runs: int = 1
     run_began: int = 1  # the line at which the last run began
     before: Seen | None = None  # the root of the run before
-    stopped: Seen | None = None  # the line with which a stop began that was asked for
+    stopped: Seen | None = None  # the first line of a stop that was asked for
     _life: int = 0
     _made: int = 0
     _lived_at: int = 0  # the last line of an engine at work

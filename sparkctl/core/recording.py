@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from sparkctl.core.record import decode, encode
 from sparkctl.errors import InvalidInput
-from sparkctl.files import open_named
+from sparkctl.files import open_user_file
 from sparkctl.model.events import Event
 from sparkctl.model.secrets import redact
 from sparkctl.model.text import clean
@@ -105,7 +105,7 @@ def read(path: Path, on_cut: Callable[[str], None] | None = None) -> Iterator[Ev
     """
     number = 0
     try:
-        with BufferedReader(open_named(path)) as raw, _unpacked(raw) as file:
+        with BufferedReader(open_user_file(path)) as raw, _unpacked(raw) as file:
             while line := file.readline(_LONGEST):
                 number += 1
                 if len(line) == _LONGEST:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Self
 
 from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.errors import (
+    LocalStall,
     NodeError,
+    ProtocolViolation,
     SparkctlError,
     Starved,
-    StoodStill,
     Unreachable,
     UnreadableAnswer,
-    UnusableAnswer,
     raise_if_debugging,
 )
 from sparkctl.model.ask import Asker, Nobody
@@ -71,13 +71,13 @@ class Session:
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
         """Run a command to its end; raises `Starved` where the link lives but the node does not get it done in time, and
-        `StoodStill` where that is not the node's fault."""
+        `LocalStall` where that is not the node's fault."""
         began = self.clock.monotonic()
         try:
             return await self.link.run(argv, stdin=stdin, timeout=timeout)
         except TimeoutError as late:
             if self.clock.monotonic() - began > timeout + _STANDSTILL:
-                raise StoodStill(
+                raise LocalStall(
                     self.node.name,
                     f"sparkctl itself stood still while it waited for {self.node.name}",
                     "was it stopped (Ctrl-Z, kill -STOP), or is this machine out of memory?",
@@ -96,7 +96,7 @@ class Session:
         argv, script = probe.command(*sections), probe.script()
         try:
             done = await self.run(argv, stdin=script, timeout=timeout)
-        except StoodStill:
+        except LocalStall:
             done = await self.run(argv, stdin=script, timeout=timeout)
         try:
             seen = probe.decode(done.stdout)
@@ -135,7 +135,7 @@ def node_failures(node: Node) -> Iterator[None]:
     """
     try:
         yield
-    except UnusableAnswer as error:
+    except ProtocolViolation as error:
         raise UnreadableAnswer(node.name, f"{node.name}: {error.message}", error.hint) from error
     except SparkctlError:
         raise

@@ -35,7 +35,7 @@ def of_line(seen: Seen, plan: LaunchPlan | None = None, more: tuple[Evidence, ..
     """Return the verdict of one line that tells of a failure."""
     failure = seen.failure
     assert failure is not None
-    failure = _with_true_field(failure, seen.text, plan)
+    failure = _with_named_flag(failure, seen.text, plan)
     return Verdict(
         failure.cause,
         _said(_when(seen, failure)),
@@ -82,7 +82,7 @@ def _meant(log: LogReader, failure: Failure, plan: LaunchPlan | None) -> str:
     return f" ({_said(said)})" if said else ""
 
 
-def _with_true_field(failure: Failure, text: str, plan: LaunchPlan | None) -> Failure:
+def _with_named_flag(failure: Failure, text: str, plan: LaunchPlan | None) -> Failure:
     """Return a failure of the model's files with the flag to change, where the line names the model that a flag brings (a draft
     model, a tokenizer, an adapter) and not the model itself."""
     if plan is None or failure.field != _MODEL_PATH:

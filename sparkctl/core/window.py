@@ -84,7 +84,7 @@ class MetricsWindow:
     def _in_strides(self, change: Change, stretch: Sequence[Reading]) -> Numbers:
         newest, when = change.last, stretch[-1].when
         is_exact = newest.counts_steps and not self._is_coarse and change.generated is not None
-        # The gauge of its speed may stand at its last value for ever: where every step is counted it proves nothing.
+        # The speed gauge may keep its last value after the load stops: where every step is counted it proves nothing.
         resting = newest.running == 0 and not newest.waiting and (is_exact or not newest.generation_rate)
         if change.generated if is_exact else self._pulse.alive(when, self.seconds) and not resting:
             return self._decoding_in_strides(change, is_exact=is_exact)
@@ -99,8 +99,8 @@ class MetricsWindow:
 
     def _decoding_in_strides(self, change: Change, *, is_exact: bool) -> Numbers:
         newest = change.last
-        # Of a counter that moves in strides too few fit into a window: the engine's own average over its last stride is
-        # nearer to the truth then.
+        # A counter that moves in strides moves too rarely within a window: the engine's own average over its last stride
+        # is more accurate.
         rate = newest.generation_rate if self._pulse.trusted else None
         rate = change.generation_rate() if is_exact else rate
         batch, length = change.batch(), newest.accept_length

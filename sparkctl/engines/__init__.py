@@ -11,7 +11,7 @@ from sparkctl.errors import InvalidInput
 if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
 
-_NOT_ENGINES = frozenset({"base", "lines", "questions"})
+_NOT_ENGINES = frozenset({"base", "lines", "health_paths"})
 
 
 @cache

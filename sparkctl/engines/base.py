@@ -25,7 +25,7 @@ class Weight(IntEnum):
 
     AFTERMATH = 1  # "see above": something else went wrong before
     DYING = 2  # a part of the engine says that it ends, without the reason
-    LOST = 3  # a part says that another ended, or a worker that it ends: where a reason follows, that outweighs it
+    LOST = 3  # a process reports that it or another one ended: a reason that follows outweighs it
     EXCEPTION = 4  # the last line of a traceback that no rule knows; a client's bad request leaves one too
     DEATH = 6  # a part of the engine was killed: there is no nearer line, the reason is outside of the log
     LIKELY = 8  # names what is wrong in general terms: a flag, a status; a line that says more outweighs it

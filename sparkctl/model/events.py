@@ -11,7 +11,7 @@ from enum import StrEnum
 from sparkctl.model.engine_facts import EngineFact
 from sparkctl.model.finding import Figure, Finding, Severity
 from sparkctl.model.fit import Fit
-from sparkctl.model.guard import GuardAct, StartGuarding
+from sparkctl.model.guard import GuardAct, GuardCoverage
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
 from sparkctl.model.memory import Memory
@@ -326,7 +326,7 @@ class Ended:
     log: str | None = None  # path of the saved log
     more_logs: tuple[tuple[NodeName, str], ...] = ()  # of the other ranks, by their nodes
     file: str | None = None  # path of what was asked for as a file
-    guard: StartGuarding | None = None  # of a start
+    guard: GuardCoverage | None = None  # of a start
 
 
 Event = (

@@ -52,21 +52,16 @@ class GuardAnswer(StrEnum):
 
     RUNS = "runs"
     NONE = "none"
-    SILENT = "silent"  # one is there, and cannot be asked
+    SILENT = "silent"  # a guard runs, and does not answer
 
 
-class StartGuarding(StrEnum):
+class GuardCoverage(StrEnum):
     """How a start was guarded, as far as is known at its end."""
 
-    WHOLE = "guarded"
-    PARTLY = "partly"  # for a time it was not known to act, or another took its place
+    FULL = "guarded"
+    PARTLY = "partly"  # for part of the start it did not answer, or another guard took its place
     NONE = "unguarded"
-    OFF = "off"  # nobody wanted one
-
-    @property
-    def is_whole(self) -> bool:
-        """Tell whether it was guarded as it was meant to be."""
-        return self in (StartGuarding.WHOLE, StartGuarding.OFF)
+    OFF = "off"  # the profile or --no-guard turned it off
 
 
 @dataclass(frozen=True, slots=True)

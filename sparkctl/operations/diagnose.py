@@ -33,7 +33,7 @@ from sparkctl.operations.logs import find, of_one_start
 from sparkctl.operations.masking import LineMasker
 from sparkctl.operations.starting import judge
 from sparkctl.operations.starting.launched import read_back
-from sparkctl.operations.starting.watch import end_requests
+from sparkctl.operations.starting.watch import find_stop_signals
 from sparkctl.wire.logs import LogFollower
 
 _SIGKILLED = 137
@@ -208,7 +208,7 @@ async def _judged(ctx: Context, session: Session, container: Container, engine: 
     if not container.is_alive:
         if container.exit_code == _SIGKILLED:
             receipt = await receipts.of(session, container.id)
-        requests = await end_requests(session, container)
+        requests = await find_stop_signals(session, container)
         found = replace(found, verdict=_of_end(container, plan, reading, secrets, start, receipt, requests))
     elif reading.reader.fatal is None:
         found = replace(found, verdict=None)  # it lives: an error that it printed was not its end

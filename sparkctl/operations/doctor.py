@@ -247,7 +247,7 @@ def _disks(node: Node, look: Look, info: EngineInfo) -> Iterator[Finding]:
         )
     for path, there in look.paths:
         if there is None:
-            what = f"whether {path} is there cannot be seen: its folder may not be searched by this user"
+            what = f"cannot tell whether {path} exists: this user may not read its directory"
             yield Finding(FindingKind.MODELS, Severity.UNKNOWN, node.name, what)
         elif not there:
             yield Finding(FindingKind.MODELS, Severity.WARNING, node.name, f"{path} does not exist", f"mkdir -p {path}")

@@ -44,7 +44,7 @@ from sparkctl.operations.stream import Emit, ended_by, opened, stream
 from sparkctl.operations.switching import journal as journals
 
 _LOG_FIRST = (
-    "see why it could not be saved (is this disk full? df -h), then stop it again: what is kept is removed with its log"
+    "find out why (is this disk full? df -h), then repeat the command: it saves the log and removes the container"
 )
 _AWAY = (Unreachable, Starved, LinkLost, DockerDown)  # whatever runs there is not known, and runs on
 

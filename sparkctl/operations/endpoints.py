@@ -28,7 +28,7 @@ _PATIENCE = 3.0  # seconds: what is ready answers this at once
 _USUAL = {"vllm": 8000, "sglang": 30000}
 _REFUSED = (401, 403)
 _MOST_MODELS = 256  # of one engine: a base model with its adapters
-_LONGEST_MODEL = 1024  # characters of a name; a longer one is no name, and cut it would be another's
+_LONGEST_MODEL = 1024  # characters of a name; a longer one is left out: cut, it could be another model's
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,22 +82,22 @@ def rule_of(container: Container) -> ReadyRule | None:
         return ReadyRule(None, health, probe)
     if not isinstance(line, str):
         return None
-    default = _default_line(container)
-    if line == default or _PLAIN_LINE.fullmatch(line) or line == _line_of_profile(container):
+    default = _default_ready_line(container)
+    if line == default or _PLAIN_LINE.fullmatch(line) or line == _profile_ready_line(container):
         return ReadyRule(line, health, probe)
     if default is None and health is None:
         return None
     return ReadyRule(default, health, probe)
 
 
-def _default_line(container: Container) -> str | None:
+def _default_ready_line(container: Container) -> str | None:
     from sparkctl.engines import load, names
 
     engine = container.label(Label.ENGINE) or ""
     return load(engine).defaults.ready_line if engine in names() else None
 
 
-def _line_of_profile(container: Container) -> str | None:
+def _profile_ready_line(container: Container) -> str | None:
     """Return the ready line of the profile of that name here, None where there is none that can be read."""
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.errors import SparkctlError

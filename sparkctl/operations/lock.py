@@ -164,7 +164,7 @@ class StartLock:
             raise Starved(
                 node,
                 f"{node} did not say within {_ANSWER:.0f} s whether somebody else changes something there",
-                f"it is very busy, or something odd lies at {OLD_PLACE}; on {node}: ls -l {OLD_PLACE}",
+                f"it is very busy, or {OLD_PLACE} is not a plain file; on {node}: ls -l {OLD_PLACE}",
             ) from late
         if answer == "@@ missing":
             raise Refused(

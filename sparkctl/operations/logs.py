@@ -45,7 +45,7 @@ from sparkctl.operations.clock_offset import measure
 from sparkctl.operations.labels import nodes_of, rank_of, run_of
 from sparkctl.operations.masking import LineMasker
 from sparkctl.operations.starting.judge import fall
-from sparkctl.operations.stream import Emit, log_gap, stream
+from sparkctl.operations.stream import Emit, missing_lines_warning, stream
 from sparkctl.wire.logs import LogFollower
 
 _BATCH = 500
@@ -230,10 +230,10 @@ class _Logs:
             asked *= _FURTHER
 
     def _follower(self, session: Session, container: Container, since: float | None, tail: int | None) -> LogFollower:
-        def tell_gap() -> None:
-            self.emit(log_gap(self.ctx, session.node.name, self.request.instance))
+        def warn_missing_lines() -> None:
+            self.emit(missing_lines_warning(self.ctx, session.node.name, self.request.instance))
 
-        return LogFollower(session.link, container.id, since=since, tail=tail, on_gap=tell_gap)
+        return LogFollower(session.link, container.id, since=since, tail=tail, on_gap=warn_missing_lines)
 
     async def _follow(self, session: Session, container: Container) -> Ended:
         """Follow through breaks and restarts until the container has ended; an outage of Docker is told once."""

@@ -20,7 +20,7 @@ from sparkctl.core.session import Session
 from sparkctl.core.yamlfile import parse_yaml
 from sparkctl.engines import names as engine_names
 from sparkctl.errors import InvalidInput, NoSuchContainer, Refused
-from sparkctl.files import open_named
+from sparkctl.files import open_user_file
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.model.suggest import did_you_mean
@@ -131,7 +131,7 @@ def save(written: Written, library: ProfileLibrary, *, force: bool) -> Written:
 
 def _file(path: Path) -> str:
     try:
-        with BufferedReader(open_named(path)) as file:
+        with BufferedReader(open_user_file(path)) as file:
             raw = file.read(_LARGEST + 1)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}", "name a recipe's file") from error

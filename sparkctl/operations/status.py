@@ -14,7 +14,7 @@ from sparkctl.core.parts import with_heads
 from sparkctl.core.session import Session, node_failures
 from sparkctl.core.store import InstanceView, NodeView
 from sparkctl.core.together import together
-from sparkctl.engines.questions import quiet_questions
+from sparkctl.engines.health_paths import find_health_paths
 from sparkctl.errors import DockerError, LogUnreadable, NodeError, NoSuchContainer
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.memory import Memory
@@ -171,8 +171,8 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
         return Phase.UNKNOWN, None, f"paused (docker pause), it answers nobody until {where}"
     rule = rule_of(container)
     if rule is None:
-        return Phase.UNKNOWN, None, "its labels do not say in a way that can be used here when it is ready"
-    quiet = await _asked_quietly(session, container, rule)
+        return Phase.UNKNOWN, None, "its labels do not say in a usable form when it is ready"
+    quiet = await _ask_health_paths(session, container, rule)
     if quiet is not None:
         return quiet, None, None if quiet is Phase.READY else "it was asked to stop"
     answer = await readiness.health(session.link, Service(port_of(container), rule), _HEALTH_TIMEOUT)
@@ -184,20 +184,20 @@ async def _phase(session: Session, container: Container) -> tuple[Phase, Step | 
     return await _phase_by_log(session, container, rule, why_not)
 
 
-async def _asked_quietly(session: Session, container: Container, rule: ReadyRule) -> Phase | None:
+async def _ask_health_paths(session: Session, container: Container, rule: ReadyRule) -> Phase | None:
     """Return the phase of an engine whose health path would make it generate, by what makes it generate nothing.
 
     None where that does not prove it: then the health path has to be asked. A version without a quiet path for readiness is
     asked whether it is alive, once it was found ready; that it stops, only its log tells.
     """
     port = port_of(container)
-    paths = quiet_questions(container.label(Label.ENGINE) or "", rule.health or "")
+    paths = find_health_paths(container.label(Label.ENGINE) or "", rule.health or "")
     if paths is None or port is None:
         return None
     if container.id not in session.seen_ready:
-        status = await readiness.quiet_status(session.link, port, paths.ready, _HEALTH_TIMEOUT)
+        status = await readiness.request_status(session.link, port, paths.ready, _HEALTH_TIMEOUT)
         return Phase.READY if status is not None and 200 <= status < 300 else None
-    status = await readiness.quiet_status(session.link, port, paths.alive, _HEALTH_TIMEOUT)
+    status = await readiness.request_status(session.link, port, paths.alive, _HEALTH_TIMEOUT)
     begun = (await session.docker.inspect(container.id)).started
     if not readiness.is_alive(status) or session.seen_ready[container.id] != begun:
         del session.seen_ready[container.id]
@@ -210,7 +210,7 @@ async def _asked_quietly(session: Session, container: Container, rule: ReadyRule
 
 async def _remember_ready(session: Session, container: Container, rule: ReadyRule) -> None:
     """Keep that it was found ready, where asking again would make it generate again."""
-    if quiet_questions(container.label(Label.ENGINE) or "", rule.health or "") is not None:
+    if find_health_paths(container.label(Label.ENGINE) or "", rule.health or "") is not None:
         session.seen_ready[container.id] = (await session.docker.inspect(container.id)).started
 
 

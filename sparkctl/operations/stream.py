@@ -87,7 +87,7 @@ def told_once(emit: Emit, said: Iterable[str] = ()) -> Emit:
     return once
 
 
-def log_gap(ctx: Context, node: NodeName, instance: str) -> Warned:
+def missing_lines_warning(ctx: Context, node: NodeName, instance: str) -> Warned:
     """Return the warning that lines of a log are missing, for the place where they are."""
     return Warned(
         ctx.clock.now(), node,

@@ -214,7 +214,7 @@ def _refuse_unreadable(node: NodeName, source: Surveyed) -> None:
         raise Refused(f"{node}: {source.place} cannot be read whole" + (f" ({some})" if some else ""), "see its rights")
     if source.unsafe:
         raise Refused(
-            f"{node} lists what leads out of {source.place} ({', '.join(map(repr, source.unsafe[:3]))}): nothing was sent",
+            f"{node} lists paths outside of {source.place} ({', '.join(map(repr, source.unsafe[:3]))}): nothing was sent",
             f"no model has that: see who can change {source.place} and python3 on {node}",
         )
     if not source.entries:

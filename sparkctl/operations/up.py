@@ -15,7 +15,7 @@ from sparkctl.core.together import together
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, PlanMade, Warned
 from sparkctl.model.fabric import Way
-from sparkctl.model.guard import StartGuarding
+from sparkctl.model.guard import GuardCoverage
 from sparkctl.model.history import Kind
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
@@ -117,7 +117,7 @@ class _Gang:
         self.clocks = await guard(measure_clocks(self.ranks), _UNCHANGED)
         if self.head.decision.attach is not None:
             for rank in self.ranks:
-                withdraw(self.ctx, rank.plan.node, (rank.plan.instance,), rank.warn, "it was asked for again")
+                withdraw(self.ctx, rank.plan.node, (rank.plan.instance,), rank.warn, "a new start was asked for")
             return await guard(self._already_there(), _UNCHANGED)
         if not self.request.once_more:
             plans = [rank.plan for rank in self.ranks]
@@ -291,15 +291,15 @@ class _Gang:
         )
 
     @property
-    def _guarding(self) -> StartGuarding | None:
+    def _guard_coverage(self) -> GuardCoverage | None:
         """How the start was guarded, by the rank that was worst off; None where nothing was started."""
         wanted = [rank for rank in self.ranks if rank.plan.guard is not None]
         if not self.head.container_id:
             return None
         if not wanted:
-            return StartGuarding.OFF
-        found = {rank.guard.guarding for rank in wanted if rank.guard is not None}
-        order = (StartGuarding.NONE, StartGuarding.PARTLY, StartGuarding.WHOLE)
+            return GuardCoverage.OFF
+        found = {rank.guard.coverage for rank in wanted if rank.guard is not None}
+        order = (GuardCoverage.NONE, GuardCoverage.PARTLY, GuardCoverage.FULL)
         return next((one for one in order if one in found), None)
 
     def _caution(self) -> None:
@@ -337,5 +337,5 @@ class _Gang:
             message=message,
             verdict=None if verdict is None else self._offered(verdict),
             log=log,
-            guard=self._guarding if outcome in _STARTED else None,
+            guard=self._guard_coverage if outcome in _STARTED else None,
         )

@@ -47,7 +47,7 @@ def _node(view: GuardView, ascii_only: bool) -> list[str]:
         return [words + (f": {clean(view.detail)}" if view.detail else ""), *hint]
     if view.guard is None:
         is_silent = view.answer is GuardAnswer.SILENT
-        words = "a guard is there, and cannot be asked" if is_silent else "no guard runs"
+        words = "a guard runs, but does not answer" if is_silent else "no guard runs"
         sign = symbol(Severity.WARNING if is_silent else Phase.STOPPED, ascii_only)
         lines = [f"{sign} {view.name}   {words}", *detail, *hint]
         return lines + [_receipt(receipt, view.name) for receipt in view.receipts]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from sparkctl.core.linting import Caution
 from sparkctl.model.secrets import redact_word
 from sparkctl.model.text import clean
 from sparkctl.recipes.draft import Imported
-from sparkctl.recipes.ledger import Account, Fate
+from sparkctl.recipes.ledger import Account, Fate, Ledger
 
 _WORDS = {Fate.KEPT: "kept", Fate.UNSUPPORTED: "left out", Fate.WITHHELD: "withheld"}
 
@@ -26,7 +27,10 @@ def report_lines(imported: Imported, allows: str = " (--allow takes all of it)")
     parts += [f"{counts[Fate.WITHHELD]} withheld{allows}"] if counts[Fate.WITHHELD] else []
     lines = [f"{_shown(imported.profile.name)} from {imported.kind.value}: {', '.join(parts)}"]
     for fate in (Fate.WITHHELD, Fate.UNSUPPORTED, Fate.KEPT):
-        lines += [f"  {_WORDS[fate]:9} {_told(account, bool(allows))}" for account in ledger.of(fate)]
+        lines += [
+            f"  {_WORDS[fate]:9} {_told(account, _allow(ledger, account) if allows else None)}"
+            for account in ledger.of(fate)
+        ]
     lines += [f"  note      {_shown(remark.text)}" for remark in ledger.remarks]
     return lines
 
@@ -45,7 +49,8 @@ def report_document(
         "kept": [{"key": _shown(one.key), "to": one.to, "why": _or_none(one.why)} for one in ledger.of(Fate.KEPT)],
         "unsupported": [{"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.of(Fate.UNSUPPORTED)],
         "withheld": [
-            {"key": _shown(one.key), "why": _or_none(one.why), "allow": one.allow} for one in ledger.of(Fate.WITHHELD)
+            {"key": _shown(one.key), "why": _or_none(one.why), "allow": _allow(ledger, one)}
+            for one in ledger.of(Fate.WITHHELD)
         ],
         "notes": [_shown(remark.text) for remark in ledger.remarks],
         "cautions": [{"message": _shown(one.message), "set": _or_none(one.setting)} for one in cautions],
@@ -53,10 +58,16 @@ def report_document(
     }
 
 
-def _told(account: Account, names_allow: bool) -> str:
+def _allow(ledger: Ledger, account: Account) -> str | None:
+    """Return what takes this account alone; its name alone where its value may not be shown."""
+    argument = ledger.allow_argument(account)
+    return argument if argument is None or _shown(argument) == argument else account.allow
+
+
+def _told(account: Account, allow: str | None) -> str:
     to = f" → {account.to}" if account.to else ""
-    allow = f" (--allow {account.allow})" if account.allow and names_allow else ""
-    # Each by itself: a reason behind a variable's name is not its value.
+    allow = f" (--allow {shlex.quote(allow)})" if allow else ""
+    # Redacted one by one: together, the reason after a variable's name would look like its value.
     return f"{_shown(account.key)}{to}{f': {_shown(account.why)}' if account.why else ''}{allow}"
 
 

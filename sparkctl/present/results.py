@@ -11,7 +11,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text import clean_lines
 from sparkctl.model.units import spoken
 from sparkctl.present.fold import within
-from sparkctl.present.sentences import caches_line, guard_line, guarding_words
+from sparkctl.present.sentences import caches_line, guard_coverage_warning, guard_line
 from sparkctl.present.spans import Row, Tone, cut, row, said
 from sparkctl.present.symbols import symbol
 
@@ -32,7 +32,7 @@ def result_line(
     if ended.outcome is Outcome.READY:
         after = f" after {spoken(ended.seconds)}" if ended.message is None else ""
         words = ended.message or f"{ended.instance} is ready{where}{after}"
-        if (unguarded := guarding_words(ended.guard)) is not None:
+        if (unguarded := guard_coverage_warning(ended.guard)) is not None:
             words, tone = f"{words}; {unguarded}", Tone.ATTENTION
         return f"{sign} {words}" + (f"   {ended.endpoint}" if ended.endpoint else ""), tone
     if ended.verdict is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from sparkctl.model.events import CachesDropped, GuardActed, NodeStateChanged, PhaseChanged, Released
-from sparkctl.model.guard import GuardAct, StartGuarding
+from sparkctl.model.guard import GuardAct, GuardCoverage
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text import clean
@@ -111,12 +111,12 @@ def released_line(event: Released) -> str:
     return f"{who}: nothing of it is left{now}{then}"
 
 
-def guarding_words(guarding: StartGuarding | None) -> str | None:
+def guard_coverage_warning(coverage: GuardCoverage | None) -> str | None:
     """Return what is to be said of a start that was not guarded as it was meant to be, None of every other."""
     return {
-        StartGuarding.NONE: "no guard watched its start",
-        StartGuarding.PARTLY: "its guard was not known to act for all of its start",
-    }.get(guarding or StartGuarding.OFF)
+        GuardCoverage.NONE: "no guard watched its start",
+        GuardCoverage.PARTLY: "its guard did not answer for part of the start",
+    }.get(coverage or GuardCoverage.OFF)
 
 
 def guard_line(event: GuardActed) -> str:

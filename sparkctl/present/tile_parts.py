@@ -29,7 +29,7 @@ _WIDEST_BAR = 88
 _BESIDE = 19  # columns of what stands beside a bar: 102.8 of 121.7 GiB
 _CURVE = 24  # cells of a curve within a row
 _ROOMY = 64  # columns from which on badges have words of their own
-_VERSION_TAG = re.compile(r"v?\d+\.\d")  # a bare number is whoever's count of images
+_VERSION_TAG = re.compile(r"v?\d+\.\d")  # a bare number may be a build counter
 _LEAST_LENGTHS = 0.4  # tokens a step: accept lengths that are nearer to each other are alike
 
 
@@ -107,7 +107,7 @@ def engine_words(one: InstanceView) -> str:
         return one.image.rpartition("/")[2]
     name = engines.title(one.engine)
     version = next((fact.value for fact in one.facts if fact.name is FactName.ENGINE_VERSION), None)
-    if version is not None and " " not in version:  # SGLang's log only tells what it is like
+    if version is not None and " " not in version:  # of SGLang's log it is only `0.5.12 or like it`
         return f"{name} {version}"
     tag = one.image.rpartition(":")[2] if ":" in one.image.rpartition("/")[2] else ""
     return f"{name} {tag.removeprefix('v')}" if _VERSION_TAG.match(tag) else name

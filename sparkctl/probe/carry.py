@@ -108,9 +108,7 @@ class Stream:
         self.link = link
         self.wait(PATIENCE)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link.setsockopt(
-            socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
-        )  # while an end makes sums, no byte says that it lives
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # while an end computes checksums it sends nothing
         with contextlib.suppress(AttributeError, OSError):
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
@@ -352,7 +350,7 @@ def is_safe_link(name: str, target: str) -> bool:
 
 
 @contextlib.contextmanager
-def parent_of(job: Job, create: bool = False) -> Iterator[tuple[int, str]]:
+def open_parent(job: Job, create: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the directory of what a job names, open, and the name in it.
 
     The base is the owner's choice, links included; below it no link is followed. Raises `Unsafe` for one, else OSError.
@@ -406,10 +404,10 @@ def part_name(job: Job) -> str:
     return f".{job['name'].rpartition('/')[2]}.{job['size']}-{job['mtime'] // 10**9}{PART}"
 
 
-def size_of_part(job: Job) -> int:
+def measure_part(job: Job) -> int:
     """Return the bytes that there are of a file, as far as they count."""
     try:
-        with parent_of(job) as (folder, _):
+        with open_parent(job) as (folder, _):
             about = os.stat(part_name(job), dir_fd=folder, follow_symlinks=False)
     except (Unsafe, OSError):
         return 0
@@ -546,7 +544,7 @@ class Receiver:
     def __init__(self, jobs: list[Job], streams: int) -> None:
         self.jobs = {job["n"]: job for job in jobs}
         self.begun: set[int] = set()
-        self.before = sum(size_of_part(job) for job in jobs if "base" in job)
+        self.before = sum(measure_part(job) for job in jobs if "base" in job)
         self.counts = memoryview(mmap.mmap(-1, 8 * streams)).cast("q")  # of all processes
         self.number = 0
 
@@ -582,7 +580,7 @@ class Receiver:
                 link.sendall(data)
 
     def _file(self, stream: Stream, job: Job) -> None:
-        with parent_of(job, create=True) as (folder, _):
+        with open_parent(job, create=True) as (folder, _):
             remove_stale_parts(folder, job)
             number = open_plain(part_name(job), os.O_RDWR | os.O_CREAT, folder)
         sha = hashlib.sha256()
@@ -658,7 +656,7 @@ class Receiver:
         """Do what the operator decides about what has come."""
         if "keep" in words:
             job = self.jobs[words["keep"]]
-            with parent_of(job) as (folder, leaf):
+            with open_parent(job) as (folder, leaf):
                 with open(open_plain(part_name(job), os.O_RDWR, folder), "rb") as part:
                     os.fchmod(part.fileno(), job["mode"] | 0o600)
                     os.utime(part.fileno(), ns=(job["mtime"], job["mtime"]))
@@ -666,12 +664,12 @@ class Receiver:
             tell(kept=words["keep"])
         elif "drop" in words:
             job = self.jobs[words["drop"]]
-            with parent_of(job) as (folder, _):
+            with open_parent(job) as (folder, _):
                 os.unlink(part_name(job), dir_fd=folder)
             tell(dropped=words["drop"])
         elif "touch" in words:
             for each in words["touch"]:
-                with parent_of(each) as (folder, leaf):
+                with open_parent(each) as (folder, leaf):
                     os.utime(leaf, ns=(each["mtime"], each["mtime"]), dir_fd=folder, follow_symlinks=False)
             tell(touched=len(words["touch"]))
         elif "links" in words:
@@ -684,7 +682,7 @@ def make_link(link: Job) -> None:
     """Make a link in place of what has its name. Raises `Unsafe` for one that leads out of the base."""
     if not is_safe_link(link["name"], link["target"]):
         raise Unsafe(f"the link {link['name']} leads out of {link['base']} ({link['target']})")
-    with parent_of(link, create=True) as (folder, leaf):
+    with open_parent(link, create=True) as (folder, leaf):
         made = f".{leaf}.link{PART}"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(made, dir_fd=folder)
@@ -782,10 +780,10 @@ class ImageLoad:
                 status = self.child.wait()
                 self.listening.join(5)
                 words = b"".join(self.said).decode("utf-8", "replace").strip()
-                self._result = status, words[-400:], self.put_back(words)
+                self._result = status, words[-400:], self.restore_names(words)
             return self._result
 
-    def put_back(self, words: str) -> list[str]:
+    def restore_names(self, words: str) -> list[str]:
         """Undo what the archive did to names, if it had another than the wanted one; return the others."""
         after = list_image_names()
         changed = {name for name in after if after[name] != self.before.get(name)}
@@ -816,7 +814,7 @@ def open_file(job: Job) -> Iterator[Any]:
     if "path" in job:
         number = open_plain(job["path"], os.O_RDONLY)
     else:
-        with parent_of(job) as (folder, leaf):
+        with open_parent(job) as (folder, leaf):
             number = open_plain(leaf, os.O_RDONLY, folder)
     with open(number, "rb") as file:
         yield file
@@ -927,7 +925,7 @@ def fork_workers(count: int, work: Any, servers: list[socket.socket], others: li
             for each in servers:
                 if each is not servers[number]:
                     each.close()
-            threading.Thread(target=leave_with, args=(alive,), daemon=True).start()
+            threading.Thread(target=exit_with_parent, args=(alive,), daemon=True).start()
             work(number)
             os._exit(0)
         finally:  # an error that nobody expected
@@ -938,7 +936,7 @@ def fork_workers(count: int, work: Any, servers: list[socket.socket], others: li
     return pids
 
 
-def leave_with(alive: int) -> None:
+def exit_with_parent(alive: int) -> None:
     """End when the process that has started us does, however it ends."""
     os.read(alive, 1)
     leave(6)
@@ -978,7 +976,7 @@ def hear(other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
     leave(6)
 
 
-def end_of_thread(failure: Any) -> None:
+def report_thread_failure(failure: Any) -> None:
     """Say what nobody expected, and end: a thread that dies alone would leave the other end waiting."""
     tell(error=f"{failure.exc_type.__name__}: {failure.exc_value}", number=None, kind="broken")
     leave(7)
@@ -986,7 +984,7 @@ def end_of_thread(failure: Any) -> None:
 
 def main() -> None:
     """Be one end of what the first line asks for."""
-    threading.excepthook = end_of_thread
+    threading.excepthook = report_thread_failure
     request = json.loads(sys.stdin.buffer.readline())
     other_words: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     try:

@@ -82,36 +82,36 @@ def read(draft: Draft) -> dict[str, Any] | None:
         draft.ledger.malformed(draft.beside_key, f"what an export of sparkctl wrote cannot be read: {why}")
         return None
     if not _TEXT.holds(said.get("engine")):
-        draft.ledger.malformed(draft.beside_key, "engine has to be a text, and without it the rest counts for nothing")
+        draft.ledger.malformed(draft.beside_key, "engine must be a text; without it the other fields are not used")
         return None
     form = {key: rule for key, rule in _FIELDS.items() if draft.kind is Kind.SPARKRUN or key not in _OF_RECIPES}
-    return _checked(said, form, "", draft)
+    return _check_fields(said, form, "", draft)
 
 
-class _Wanted:
-    """What a field has to be, and the words for it."""
+class _FieldType:
+    """The type of a field: the words for it, and what tests a value."""
 
     def __init__(self, words: str, holds: Callable[[Any], bool]) -> None:
         self.words, self.holds = words, holds
 
 
-_TEXT = _Wanted("text", lambda value: isinstance(value, str) and not plain.UNWELCOME.search(value))
+_TEXT = _FieldType("text", lambda value: isinstance(value, str) and not plain.UNWELCOME.search(value))
 _CALLED = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,63}")
-_NAME = _Wanted("a name", lambda value: isinstance(value, str) and _CALLED.fullmatch(value) is not None)
-_WHOLE = _Wanted("a whole number", lambda value: type(value) is int and 0 <= value < 1 << 62)
-_SECONDS = _Wanted("a number of seconds", lambda value: type(value) in (int, float) and 0 <= value < 1e9)
-_FLAG = _Wanted("true or false", lambda value: isinstance(value, bool))
+_NAME = _FieldType("a name", lambda value: isinstance(value, str) and _CALLED.fullmatch(value) is not None)
+_WHOLE = _FieldType("a whole number", lambda value: type(value) is int and 0 <= value < 1 << 62)
+_SECONDS = _FieldType("a number of seconds", lambda value: type(value) in (int, float) and 0 <= value < 1e9)
+_FLAG = _FieldType("true or false", lambda value: isinstance(value, bool))
 
 
-def _list_of(wanted: _Wanted, length: int | None = None) -> _Wanted:
-    return _Wanted(
+def _list_of(wanted: _FieldType, length: int | None = None) -> _FieldType:
+    return _FieldType(
         f"a list of {wanted.words}",
         lambda value: isinstance(value, list) and length in (None, len(value)) and all(map(wanted.holds, value)),
     )
 
 
-def _choice(*words: str) -> _Wanted:
-    return _Wanted(" or ".join(words), lambda value: value in words and isinstance(value, str))
+def _choice(*words: str) -> _FieldType:
+    return _FieldType(" or ".join(words), lambda value: value in words and isinstance(value, str))
 
 
 def _is_guard(value: Any) -> bool:
@@ -138,27 +138,27 @@ def _is_extra(value: Any) -> bool:
 
 
 _FIELDS: dict[str, Any] = {
-    "name": _NAME, "engine": _TEXT, "port": _Wanted("a port", lambda value: type(value) is int and 0 < value < 65536),
-    "title": _TEXT, "nodes": _Wanted("1 to 8", lambda value: type(value) is int and 0 < value < 9), "engine_version": _TEXT,
+    "name": _NAME, "engine": _TEXT, "port": _FieldType("a port", lambda value: type(value) is int and 0 < value < 65536),
+    "title": _TEXT, "nodes": _FieldType("1 to 8", lambda value: type(value) is int and 0 < value < 9), "engine_version": _TEXT,
     "expected_memory": _WHOLE, "floor_memory": _WHOLE, "draft_workspace": _choice("before-weights"), "stop_grace": _SECONDS,
     "liveness": _choice("none"), "group": _NAME, "notes": _TEXT, "source": _TEXT, "patched_flags": _list_of(_TEXT),
-    "extra": _Wanted("a list of names with JSON", lambda value: isinstance(value, list) and all(map(_is_extra, value))),
+    "extra": _FieldType("a list of names with JSON", lambda value: isinstance(value, list) and all(map(_is_extra, value))),
     "model": {"path": _TEXT, "served_name": _TEXT, **dict.fromkeys(_FIGURES, _WHOLE), "experts": _list_of(_WHOLE, 3)},
     "start": {
         "drop_caches": _FLAG, "ready_line": _TEXT, "health": _TEXT, "probe": _choice("completions", "chat", "none"),
         "prompt": _TEXT, "expected": _SECONDS, "timeouts": _list_of(_SECONDS, 4),
-        "guard": _Wanted("null, or three numbers", _is_guard),
+        "guard": _FieldType("null, or three numbers", _is_guard),
     },
     "container": {"name": _NAME, "gpus": _TEXT, "network": _TEXT},
-    "mounts": _list_of(_TEXT), "env": _Wanted("a list of pairs of text", _list_of(_list_of(_TEXT, 2)).holds), "env_file": _TEXT,
-    "placeholders": _Wanted(
+    "mounts": _list_of(_TEXT), "env": _FieldType("a list of pairs of text", _list_of(_list_of(_TEXT, 2)).holds), "env_file": _TEXT,
+    "placeholders": _FieldType(
         "a map of texts", lambda value: isinstance(value, dict) and all(_TEXT.holds(one) for pair in value.items() for one in pair)
     ),
     "unsaid": _list_of(_choice("ipc", "shm_size")),
 }  # fmt: skip
 
 
-def _checked(said: dict[str, Any], form: dict[str, Any], above: str, draft: Draft) -> dict[str, Any]:
+def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft: Draft) -> dict[str, Any]:
     """Return the fields that are what an export writes."""
     found: dict[str, Any] = {}
     place = draft.ledger.locate(draft.beside_key)
@@ -170,13 +170,13 @@ def _checked(said: dict[str, Any], form: dict[str, Any], above: str, draft: Draf
         if rule is None:
             draft.ledger.unsupported(key, f"{place}: exports of sparkctl as {draft.kind.value} write no such field")
         elif isinstance(rule, dict) and isinstance(value, dict):
-            found[name] = _checked(value, rule, f"{field}.", draft)
+            found[name] = _check_fields(value, rule, f"{field}.", draft)
         elif isinstance(rule, dict) or not rule.holds(value):
             words = "a map" if isinstance(rule, dict) else rule.words
             draft.ledger.unsupported(key, f"{place}: {field} must be {words}")
         else:
             found[name] = value
-            if name not in ("mounts", "env", "env_file"):  # these go the way of all others
+            if name not in ("mounts", "env", "env_file"):  # they pass the same checks as those of the form
                 draft.ledger.mapped(key, _PLACES.get(field, field))
     return found
 

@@ -46,9 +46,10 @@ class Ledger:
         """``allow``: the names of what may come in although it is not known to be harmless, True for all of it."""
         self.locate: Callable[[str], str] = lambda key: key  # file and line of a key
         self._allow = frozenset(("all",) if allow is True else allow or ())
+        self._used: set[str] = set()  # of these, what something goes by
         self.accounts: list[Account] = []
         self._noted: set[Account] = set()
-        self._places: dict[tuple[str, str | None], list[int]] = {}  # of what is mapped: field and value to accounts
+        self._places: dict[tuple[str, str | None], list[int]] = {}  # (field, value): indexes of its mapped accounts
         self.remarks: list[Remark] = []
         self.extra: dict[str, object] = {}
 
@@ -78,7 +79,18 @@ class Ledger:
 
     def allows(self, name: str, value: str = "") -> bool:
         """Tell whether the operator takes what goes by this name, or this value of it."""
-        return not self._allow.isdisjoint(("all", name, f"{name}={value}", f"{name}={value.partition(':')[0]}"))
+        found = self._allow & {"all", name, f"{name}={value}", f"{name}={value.partition(':')[0]}"}
+        self._used |= found
+        return bool(found)
+
+    def unused_values(self) -> list[str]:
+        """Return each ``NAME=VALUE`` that the operator allows and that the source does not have."""
+        return sorted(text for text in self._allow - self._used if "=" in text)
+
+    def allow_argument(self, account: Account) -> str | None:
+        """Return what `--allow` takes for this account alone: with its value where others are withheld under the same name."""
+        alike = [one for one in self.of(Fate.WITHHELD) if one.allow == account.allow]
+        return account.allow if len(alike) == 1 or not account.value else f"{account.allow}={account.value}"
 
     def permits(self, key: str, name: str, why: str) -> bool:
         """Tell whether something dangerous that no field of a profile holds may be kept; where not, it is noted as withheld."""
@@ -91,9 +103,9 @@ class Ledger:
         """Note that what stands in a field is taken out of it again."""
         places = [at for key in {(to, value), (to, None)} for at in self._places.pop(key, ())]
         for at in places:
-            self.accounts[at] = Account(self.accounts[at].key, Fate.WITHHELD, None, why, allow=name)
+            self.accounts[at] = Account(self.accounts[at].key, Fate.WITHHELD, None, why, value, name)
         if not places:
-            self._note(Account(f"{to} {value}".strip(), Fate.WITHHELD, None, why, allow=name))
+            self._note(Account(f"{to} {value}".strip(), Fate.WITHHELD, None, why, value, name))
 
     def remark(self, text: str, path: str | None = None) -> None:
         """Note what the operator should know."""

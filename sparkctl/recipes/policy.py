@@ -1,4 +1,4 @@
-"""The import policy: a list of what is harmless in a profile of somebody else's. Everything else is withheld.
+"""The import policy: a list of what is harmless in somebody else's profile. Everything else is withheld.
 
 `apply_policy` is the one gate: it looks at the finished profile, so no form of source has a way around it. A profile that
 passed is written to a file, and from then on it is the operator's own: no mark in the file says where it came from.
@@ -140,8 +140,8 @@ _LOGS_IN = ("trtllm",)  # engines whose ranks log in to each other: sparkctl mou
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Something of a profile that is not known to be harmless.
+class Risk:
+    """A value in a profile that is not known to be harmless.
 
     ``name`` is what `--allow` calls it; ``field`` and ``value`` say where it stands (``container.options.cap-add``).
     """
@@ -163,7 +163,9 @@ def allowed_names(texts: Iterable[str]) -> frozenset[str]:
         name = allow_name(written)
         if name is None:
             near = did_you_mean(written, ALLOW_NAMES)
-            raise ValueError(f"nothing is withheld under the name `{written[:40]}`{near}; the report says each name")
+            raise ValueError(
+                f"no such name: `{written[:40]}`{near}; run it without --allow to see what is withheld, and as what"
+            )
         found.add(f"{name}={value}" if equals else name)
     return frozenset(found)
 
@@ -182,7 +184,7 @@ def apply_policy(imported: Imported, is_beside: Callable[[str], bool]) -> Import
     ``is_beside``: tells whether a file of this name lies beside the source, and will lie beside the profile.
     """
     ledger, profile = imported.ledger, imported.profile
-    withheld = [one for one in find_reaches(profile, is_beside) if not ledger.allows(one.name, one.value)]
+    withheld = [one for one in find_risks(profile, is_beside) if not ledger.allows(one.name, one.value)]
     for one in withheld:
         ledger.withhold(one.field, one.value, one.name, one.why)
     profile = _without(profile, frozenset((one.field, one.value) for one in withheld))
@@ -190,65 +192,72 @@ def apply_policy(imported: Imported, is_beside: Callable[[str], bool]) -> Import
         if not ledger.has(field, value):
             ledger.mapped(f"{imported.kind.value}'s own {field}", field, value)
     _remark_tokens(profile, ledger)
+    for text in ledger.unused_values():
+        ledger.remark(f"--allow {text} took nothing: the source has nothing of that name with exactly this value.")
     gone = {one.field for one in withheld}
     comments = tuple(comment for comment in imported.comments if comment[0] not in gone)
     return replace(imported, profile=profile, comments=comments)
 
 
-def find_reaches(profile: Profile, is_beside: Callable[[str], bool]) -> tuple[Reach, ...]:
+def find_risks(profile: Profile, is_beside: Callable[[str], bool]) -> tuple[Risk, ...]:
     """Return everything in a profile that is not on the list of what is harmless."""
-    return tuple(_reaches(profile, is_beside))
+    return tuple(_list_risks(profile, is_beside))
 
 
-def _reaches(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Reach]:
+def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Risk]:
     box = one.container
     for mount in one.mounts:
-        if why := mount_fault(mount):
-            yield Reach("mount", "mounts", mount, why)
+        if why := explain_mount_risk(mount):
+            yield Risk("mount", "mounts", mount, why)
     for device in box.devices:
-        if why := _device_fault(device):
-            yield Reach("device", "container.devices", device, why)
+        if why := _explain_device_risk(device):
+            yield Risk("device", "container.devices", device, why)
     for option, value in box.options:
-        if why := _option_fault(option, value):
-            yield Reach(option, f"container.options.{option}", value, why)
+        if why := _explain_option_risk(option, value):
+            yield Risk(option, f"container.options.{option}", value, why)
     for name, value in box.ulimits:
         if name not in _ULIMITS:
-            yield Reach(
-                "ulimit", f"container.ulimits.{name}", value, "it lets the container go before the node's own programs"
+            yield Risk(
+                "ulimit",
+                f"container.ulimits.{name}",
+                value,
+                "it gives the container precedence over the node's own programs",
             )
     if box.gpus is not None and not _is_gpus(box.gpus):
-        yield Reach("gpus", "container.gpus", box.gpus, f"{box.gpus} asks for more than GPUs")
+        yield Risk("gpus", "container.gpus", box.gpus, f"{box.gpus} asks for more than GPUs")
     if box.ipc is not None and not _IPC.fullmatch(box.ipc):
-        yield Reach("ipc", "container.ipc", box.ipc, "it shares the memory of another container")
+        yield Risk("ipc", "container.ipc", box.ipc, "it shares the memory of another container")
     if box.network is not None and not _NETWORK.fullmatch(box.network):
-        yield Reach("network", "container.network", box.network, "it shares the network of another container")
+        yield Risk("network", "container.network", box.network, "it shares the network of another container")
     if one.env_file is not None and not _is_env_file(one.env_file, is_beside):
-        yield Reach(
+        yield Risk(
             "env-file", "env_file", one.env_file,
-            f"{one.env_file} is no file beside the source and the profile: what stands in it would go into the container",
+            f"{one.env_file} does not lie beside the source and the profile: its variables would go into the container",
         )  # fmt: skip
     for name, value in one.env:
         for variable in unlisted_variables(value):
-            yield Reach("env", f"env.{name}", variable, _variable_fault(variable, value))
+            yield Risk("env", f"env.{name}", variable, _explain_variable_risk(variable, value))
     for name, arg in one.args:
         for text in _texts(arg):
             for variable in unlisted_variables(text):
-                yield Reach("env", f"args.{name}", variable, _variable_fault(variable, text))
+                yield Risk("env", f"args.{name}", variable, _explain_variable_risk(variable, text))
     guard = one.start.guard
     if guard is None or guard.floor < GuardRule().floor or guard.limit is not None:
-        yield Reach(
+        yield Risk(
             "guard",
             "start.guard",
             "",
-            "without the usual guard nothing stops a start that takes all of the node's memory",
+            "without the usual guard nothing stops a start that uses up the node's memory",
         )
     if one.floor_memory is not None and one.floor_memory < GuardRule().floor:
-        yield Reach(
+        yield Risk(
             "guard", "memory.floor", str(one.floor_memory), "less than usual would be left for the node's own programs"
         )
     if one.nodes > 1 and one.engine in _LOGS_IN:
-        why = "its ranks log in to each other by your ~/.ssh, which each container would get; without it, it is for one Spark"
-        yield Reach("ssh", "nodes", str(one.nodes), why)
+        why = (
+            "its ranks log in to each other with your ~/.ssh, which each container would get; else it is for one Spark"
+        )
+        yield Risk("ssh", "nodes", str(one.nodes), why)
 
 
 def _without(one: Profile, withheld: frozenset[tuple[str, str]]) -> Profile:
@@ -306,7 +315,7 @@ def _entries(one: Profile) -> Iterator[tuple[str, str | None]]:
 # --- one rule for each kind of thing ---
 
 
-def mount_fault(mount: str) -> str | None:
+def explain_mount_risk(mount: str) -> str | None:
     """Return why a mount is not harmless, None where it is: a directory below one of models or caches, or their volume."""
     source, _, rest = mount.partition(":")
     if _SOCKET.search(source):
@@ -320,7 +329,7 @@ def mount_fault(mount: str) -> str | None:
     if source.rstrip("/") == "/dev/shm" or _DEVICE.fullmatch(source):  # noqa: S108  what --ipc host shares as well
         return None
     if _CODE.search(source.rstrip("/")) or not _is_model_directory(source):
-        return f"{source} on the node is no directory of models or caches"
+        return f"{source} on the node is not a directory for models or caches"
     return None
 
 
@@ -341,20 +350,20 @@ def _is_model_directory(path: str) -> bool:
 def is_model_name(name: str) -> bool:
     """Tell whether a directory's or a volume's name speaks of models or their caches: hf-cache, LLMs, my_models_2."""
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name[:255])
-    return any(_speaks_of_models(word) for word in (*(word.lower() for word in words), *_folded(name)))
+    return any(_names_models(word) for word in (*(word.lower() for word in words), *_folded(name)))
 
 
 def _folded(name: str) -> list[str]:
     return re.findall(r"[a-z]+", name[:255].lower())
 
 
-def _speaks_of_models(word: str) -> bool:
+def _names_models(word: str) -> bool:
     if word in _MODEL_WORDS:
         return True
     return any(word[:at] in _MODEL_PREFIXES and word[at:] in _MODEL_WORDS for at in range(2, len(word) - 1))
 
 
-def _device_fault(device: str) -> str | None:
+def _explain_device_risk(device: str) -> str | None:
     if _CDI.fullmatch(device):
         return None
     outside, *rest = device.split(":")
@@ -366,7 +375,7 @@ def _device_fault(device: str) -> str | None:
     return f"{device} is neither a GPU nor a network adapter"
 
 
-def _option_fault(option: str, value: str) -> str | None:
+def _explain_option_risk(option: str, value: str) -> str | None:
     harmless = _OPTIONS.get(option)
     found = None if harmless is None else harmless.fullmatch(value)
     if found is not None and not (option == "tmpfs" and misleading_part(found["target"])):
@@ -374,11 +383,11 @@ def _option_fault(option: str, value: str) -> str | None:
     if option == "privileged":
         return "a privileged container is root on the node"
     if option == "pid":
-        return "it sees every process of the node" if value == "host" else "it sees the processes of another container"
+        return f"the container would see every process of {'the node' if value == 'host' else 'another container'}"
     if option == "cap-add":
         return f"{value} reaches beyond the container; engines need IPC_LOCK at most"
     if option == "security-opt":
-        return f"{value} takes away what keeps a container apart from the node"
+        return f"{value} weakens the isolation of the container from the node"
     if option == "log-driver" or option == "log-opt":
         return f"{value} may send the log away from the node, or write into it what is not to be seen"
     return f"{value} is not among the values of --{option} that are known to be harmless"
@@ -427,13 +436,13 @@ def unlisted_variables(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names_in(text) if not is_listed_variable(name)))
 
 
-def _variable_fault(variable: str, text: str) -> str:
+def _explain_variable_risk(variable: str, text: str) -> str:
     has_default = any(match["name"] == variable and match["default"] is not None for match in REFERENCE.finditer(text))
     if has_default:
         left = "; its default stands"
     else:
         left = "" if is_secret_name(variable) else f"; --define {variable}=VALUE gives it a value"
-    return f"it would take {variable} of your own environment into the container{left}"
+    return f"{variable} of your own environment would go into the container{left}"
 
 
 def _with_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) -> str | None:

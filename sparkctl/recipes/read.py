@@ -16,7 +16,9 @@ from sparkctl.recipes.finish import finish
 from sparkctl.recipes.ledger import Fate, Ledger
 
 Lookup = Callable[[str], str | None]
-_EXPORT = "It says that sparkctl exported it. Anybody can write that: what reaches beyond its container wants --allow here as well."
+_EXPORT = (
+    "It claims to be an export of sparkctl. Anybody can write that, so the same is withheld as from any other source."
+)
 
 
 @dataclass(frozen=True, slots=True)

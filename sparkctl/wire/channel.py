@@ -104,9 +104,9 @@ class HeldProcess:
             async with asyncio.timeout_at(self._due):
                 has_begun = await self._command.stdout.begin()
         except TimeoutError as late:
-            raise await self._command.not_yet_run(self._begin_within) from late
+            raise await self._command.begin_timeout_error(self._begin_within) from late
         if not has_begun and not self._dead():
-            raise await self._command.not_run()
+            raise await self._command.not_run_error()
 
     async def write(self, data: bytes) -> None:
         """Write to its stdin; LinkLost where that is the connection's fault and not the command's end."""

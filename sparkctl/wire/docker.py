@@ -77,7 +77,7 @@ class Docker:
         """Return everything about one container, by id or name. Raises NoSuchContainer."""
         return docker_json.inspected(await self._read(f"/containers/{quote(ref, safe='')}/json"))
 
-    async def end_requests(self, container: Container) -> tuple[int, ...] | None:
+    async def find_stop_signals(self, container: Container) -> tuple[int, ...] | None:
         """Return with which signals Docker was asked to end a container, the first one first; none where it was not asked.
 
         None where that is not known: Docker remembers a few hundred events, and forgets them when it restarts.
@@ -87,7 +87,7 @@ class Docker:
         wanted = quote(json.dumps({"type": ["container"], "container": [container.id], "event": ["kill", "die"]}))
         span = f"since={int(container.started)}&until={int(container.finished) + 1}"
         answer = await self._ask(f"/v{await self.api()}/events?{span}&filters={wanted}")
-        return docker_json.end_requests(answer.body) if answer.ok else None
+        return docker_json.find_stop_signals(answer.body) if answer.ok else None
 
     async def secrets(self, ref: str) -> frozenset[str]:
         """Return the secret values in a container's environment and command, for masking whatever it prints."""
@@ -210,11 +210,11 @@ class Docker:
         except docker_sdk.Refusal as error:
             raise refusal(self.node, error.status, error.said) from error
         except docker_sdk.NoAnswer as error:
-            raise await self._why_silent(limit) from error
+            raise await self._explain_timeout(limit) from error
         except docker_sdk.Broken as error:
             raise await self._why_broken(error) from error
 
-    async def _why_silent(self, limit: float) -> SparkctlError:
+    async def _explain_timeout(self, limit: float) -> SparkctlError:
         """Ask whether the daemon hangs, or only what it was asked to do."""
         try:
             await self.ping()

@@ -213,7 +213,7 @@ def _number(data: Json, key: str) -> int | None:
     return value if abs(value) < _LARGEST else None
 
 
-def end_requests(events: bytes) -> tuple[int, ...] | None:
+def find_stop_signals(events: bytes) -> tuple[int, ...] | None:
     """Return the signals of a container's `kill` events; None where its `die` is not among them: they may be gone as well."""
     signals: list[int] = []
     has_end = False

@@ -142,12 +142,12 @@ def _entries(file: Path, names: tuple[str, str]) -> str:
         text = read_regular(file, LARGEST_FILE).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ""
-    lines = [line for line in text.splitlines() if _KEY_BEGINS in line and _may_be_about(line, names)]
+    lines = [line for line in text.splitlines() if _KEY_BEGINS in line and _may_match_host(line, names)]
     whole = "\n".join(lines)
     return whole if _parses(whole) else "\n".join(line for line in lines if _parses(line))
 
 
-def _may_be_about(line: str, names: tuple[str, str]) -> bool:
+def _may_match_host(line: str, names: tuple[str, str]) -> bool:
     """Tell whether an entry is for one of ``names``, with the port and without; of a pattern only asyncssh can tell."""
     words = line.split(None, 2)
     if len(words) < 2:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.errors import ForwardingForbidden, UnusableAnswer
+from sparkctl.errors import ForwardingForbidden, ProtocolViolation
 from sparkctl.wire.link import Link
 
 LARGEST_BODY = 32 << 20
@@ -20,7 +20,7 @@ _ASK = (
 )
 
 
-class BadAnswer(UnusableAnswer):
+class BadAnswer(ProtocolViolation):
     """Whoever answered did not speak HTTP, broke off, or said more than 32 MiB."""
 
 

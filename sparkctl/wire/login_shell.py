@@ -73,8 +73,8 @@ class CommandOutput:
         """Return the command's next line, b"" at the end."""
         return await self._reader.readline() if await self.begin() else b""
 
-    async def what_came(self) -> str:
-        """Return the last line of what came in place of the command's output so far, fit to be shown."""
+    async def read_reply(self) -> str:
+        """Return the last line that the login shell itself printed so far, cleaned."""
         try:
             async with asyncio.timeout(_AT_ONCE):
                 while not self.has_begun and (more := await self._reader.read(_CHUNK)):
@@ -97,7 +97,7 @@ class RemoteCommand:
         self.stdout, self.stderr = CommandOutput(process.stdout), CommandOutput(process.stderr)
         self._node, self._user = node, user
 
-    async def not_run(self) -> CommandNotRun:
+    async def not_run_error(self) -> CommandNotRun:
         """Return the error for a login shell that ended without running it."""
         answer = await self._answer()
         return CommandNotRun(
@@ -107,7 +107,7 @@ class RemoteCommand:
             "startup files, and ForceCommand in sshd_config",
         )
 
-    async def not_yet_run(self, seconds: float) -> Starved:
+    async def begin_timeout_error(self, seconds: float) -> Starved:
         """Return the error for a login shell that did not get as far as the command in time."""
         answer = await self._answer()
         return Starved(
@@ -119,5 +119,5 @@ class RemoteCommand:
         )
 
     async def _answer(self) -> str:
-        words = [await output.what_came() for output in (self.stdout, self.stderr)]
+        words = [await output.read_reply() for output in (self.stdout, self.stderr)]
         return " and ".join(f"`{one}`" for one in words if one)

@@ -23,7 +23,7 @@ from sparkctl.wire.logframes import Piece
 LONGEST_LINE = 256 << 10  # bytes; of a longer line head and tail are kept, half of it each
 _HALF = LONGEST_LINE // 2
 _SETTLED = 1_000_000_000  # ns; stamps cross by far less
-_REPEATED = 256  # pieces among which a repeated line is looked for: one or two were seen
+_REPEATED = 256  # the last pieces, in which a repeated line is looked for; Docker was seen to repeat one or two
 _STREAMS = {1: "stdout", 2: "stderr"}
 _WORD_ENDS = re.compile(r"[\s\"',;&]")
 _LONGEST_WORD = 4096  # characters at each end of a cut

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from sparkctl.errors import LinkLost, UnusableAnswer
+from sparkctl.errors import LinkLost, ProtocolViolation
 from sparkctl.wire.link import ByteReader, ByteWriter
 
 LARGEST_OUTPUT = 16 << 20  # bytes of stdout and of stderr each
 _CHUNK = 1 << 16
 
 
-class OutputTooLong(UnusableAnswer):
+class OutputTooLong(ProtocolViolation):
     """A command said more than anybody wants to hold in memory."""
 
 

@@ -125,7 +125,7 @@ class SshLink:
             if command is None:
                 raise
             is_late = isinstance(error, TimeoutError) and not command.stdout.has_begun
-            late = await command.not_yet_run(timeout) if is_late else None
+            late = await command.begin_timeout_error(timeout) if is_late else None
             _end(command.process)
             if late is not None:
                 raise late from error
@@ -133,7 +133,7 @@ class SshLink:
         if command.process.returncode is None and self._is_dead():
             raise self._lost(None)
         if not command.stdout.has_begun:
-            raise await command.not_run()
+            raise await command.not_run_error()
         return Completed(*output, command.process.exit_status)
 
     async def hold(self, argv: Sequence[str]) -> Held:
@@ -213,7 +213,7 @@ class SshLink:
             ) from error
         except BROKEN as error:
             raise self._lost(error) from error
-        with contextlib.suppress(*BROKEN):  # whoever reads its output is told why it takes nothing
+        with contextlib.suppress(*BROKEN):  # reading its output raises the reason
             process.stdin.write(script)
         return RemoteCommand(process, self.node.name, str(ssh.get_extra_info("username")))
 

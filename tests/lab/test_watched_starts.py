@@ -84,7 +84,7 @@ def test_a_stop_that_waited_does_not_stop_what_was_asked_for_later(
     assert "is stopped at the next contact" in warnings(ran)
     ran = sparkctl("up", "tiny", "--node", "spark1", "--json")
     assert_ended(ran, 0, "ready")
-    assert "it was asked for again" in warnings(ran)
+    assert "a new start was asked for" in warnings(ran)
     assert_ended(sparkctl("up", "other", "--node", "spark1", "--json"), 0, "ready")
     assert ours(spark1) == ["sglang-other", "sglang-tiny"]
     assert inspect(spark1, "sglang-tiny")["State"]["Status"] == "running"
@@ -153,7 +153,7 @@ def test_a_guard_that_is_stopped_is_said_while_it_loads(spark1: LabNode, sparkct
     running.await_text("the guard on spark1 did not answer within 4 s", timeout=12)
     ran = sparkctl("guard", "status", "--node", "spark1")
     assert ran.code == 3, ran
-    assert "a guard is there, and cannot be asked" in ran.out
+    assert "a guard runs, but does not answer" in ran.out
     assert "no guard runs" not in ran.out
     ran = running.end()
     assert_ended(ran, 0, "ready")

@@ -13,7 +13,7 @@ from sparkctl.core.context import Context
 from sparkctl.core.record import plain
 from sparkctl.errors import NodeError
 from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, Warned
-from sparkctl.model.guard import GuardAnswer, StartGuarding
+from sparkctl.model.guard import GuardAnswer, GuardCoverage
 from sparkctl.model.phase import Phase
 from sparkctl.operations import receipts
 from sparkctl.operations.guard import status
@@ -64,13 +64,13 @@ async def test_a_guard_that_hangs_is_said_while_it_loads(sparks: SimulatedSparks
     assert isinstance(warning, Warned)
     assert "may load unguarded" in warning.message
     assert "kill -CONT" in (warning.hint or "")
-    assert (ended.outcome, ended.guard) == (Outcome.READY, StartGuarding.PARTLY)
+    assert (ended.outcome, ended.guard) == (Outcome.READY, GuardCoverage.PARTLY)
     assert json.loads(json.dumps(plain(ended)))["guard"] == "partly"
     line, _ = result_line("up", ended, [])
-    assert "its guard was not known to act for all of its start" in line
+    assert "its guard did not answer for part of the start" in line
     (view,) = await status(ctx, request(sparks).nodes)
     assert view.answer is GuardAnswer.SILENT
-    assert "a guard is there, and cannot be asked" in guard_lines([view])[0]
+    assert "a guard runs, but does not answer" in guard_lines([view])[0]
     assert any("is stopped" in line for line in guard_lines([view]))
     guard.is_hung = False
 
@@ -89,12 +89,12 @@ async def test_one_that_goes_on_is_said_too(sparks: SimulatedSparks, ctx: Contex
         seen, ended = await started(events, Phase.LOADING, hang, go_on)
     warnings = [event.message for event in seen if isinstance(event, Warned)]
     assert any("answers again, and watches qwen36-vllm" in one for one in warnings), warnings
-    assert ended.guard is StartGuarding.PARTLY
+    assert ended.guard is GuardCoverage.PARTLY
     assert not guard.watches, "its watch ended with the start"
 
 
-@pytest.mark.parametrize(("guarded", "expected"), [(True, StartGuarding.WHOLE), (False, StartGuarding.OFF)])
-async def test_the_result_tells_how_it_was_guarded(ctx: Context, guarded: bool, expected: StartGuarding) -> None:
+@pytest.mark.parametrize(("guarded", "expected"), [(True, GuardCoverage.FULL), (False, GuardCoverage.OFF)])
+async def test_the_result_tells_how_it_was_guarded(ctx: Context, guarded: bool, expected: GuardCoverage) -> None:
     async with SimulatedSparks(speed=20) as sparks, aclosing(up(ctx, request(sparks, guarded=guarded))) as events:
         _, ended = await started(events, Phase.LOADING, lambda: None)
         assert (ended.outcome, ended.guard) == (Outcome.READY, expected)
@@ -116,7 +116,7 @@ async def test_a_start_without_a_guard_says_so_at_its_end(ctx: Context, monkeypa
             or (isinstance(event, PhaseChanged) and event.phase is Phase.CREATING)
         ]
         assert kinds == ["warned", "created"]
-        assert ended.guard is StartGuarding.NONE
+        assert ended.guard is GuardCoverage.NONE
         line, _ = result_line("up", ended, [])
         assert "no guard watched its start" in line
         guard.is_hung = False

@@ -57,8 +57,8 @@ async def test_up_of_what_runs_ends_the_stop_that_is_owed(sparks: SimulatedSpark
     container = owe(sparks, ctx)
     seen, ended = await run(up(ctx, request(sparks)))
     assert (ended.outcome, ended.exit_code) == (Outcome.READY, 0)
-    assert "qwen36-vllm was to be stopped on spark1" in warnings(seen)
-    assert "asked for again" in warnings(seen)
+    assert "the stop of qwen36-vllm on spark1" in warnings(seen)
+    assert "a new start was asked for" in warnings(seen)
     assert owed(ctx) == ()
     await run(down(ctx, DownRequest(None, request(sparks).nodes, dry_run=True)))
     _, ended = await run(up(ctx, request(sparks, "port=8999", replace=False)))  # refused, under no lock

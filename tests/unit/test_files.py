@@ -69,7 +69,7 @@ def lies_there(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, st
 
 def test_what_is_no_file_is_refused_by_its_kind(lies_there: tuple[Path, str]) -> None:
     path, words = lies_there
-    for reader in (files.open_regular, files.open_named, files.refuse_irregular):
+    for reader in (files.open_regular, files.open_user_file, files.refuse_irregular):
         with pytest.raises(OSError, match=words):
             reader(path)
 
@@ -160,7 +160,7 @@ def test_a_pipe_that_is_named_with_its_writer_is_read_to_its_end(tmp_path: Path)
     os.mkfifo(path)
     writer = threading.Thread(target=lambda: path.write_bytes(b"x" * 100_000))
     writer.start()
-    with files.open_named(path) as file:
+    with files.open_user_file(path) as file:
         assert len(b"".join(iter(lambda: file.read(4096), b""))) == 100_000
     writer.join()
 
@@ -178,7 +178,7 @@ def test_a_writer_that_takes_its_time_is_waited_for(tmp_path: Path) -> None:
 
     writer = threading.Thread(target=write)
     writer.start()
-    with files.open_named(path) as file:  # the writer holds it open, and says nothing for longer than is waited
+    with files.open_user_file(path) as file:  # the writer holds it open, and says nothing for longer than is waited
         assert opens.is_set()
         may_write.set()
         assert file.read() == b"late"
@@ -224,7 +224,7 @@ def test_a_directory_of_profiles_that_is_none_is_said(tmp_path: Path) -> None:
     place = tmp_path / "profiles"
     os.mkfifo(place)
     library = ProfileLibrary(place)
-    assert "it is a FIFO" in (library.unreadable() or "")
+    assert "it is a FIFO" in (library.find_directory_fault() or "")
     with pytest.raises(InvalidInput, match="it is a FIFO"):
         library.find("mine")
-    assert ProfileLibrary(tmp_path / "missing").unreadable() is None
+    assert ProfileLibrary(tmp_path / "missing").find_directory_fault() is None

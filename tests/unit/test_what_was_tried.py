@@ -95,7 +95,7 @@ def test_what_a_row_raises_is_its_verdict(raised: Exception | None, verdict: Ver
 
     def play(trial: Trial) -> None:
         trial.faults._mend.append(lambda: undone.append("mended"))
-        trial.see("as it should be")
+        trial.note("as it should be")
         if raised is not None:
             raise raised
 

@@ -66,7 +66,7 @@ def _warn_of_default(served: Sequence[Served], default: Served | None) -> None:
         names = ", ".join(f"{one.instance} on {one.node}" for one in served)
         narrate.warning(
             None, f"no default endpoint is set: only engines that sparkctl did not start answer ({names})",
-            "take one of them by its own name, or ask again when everything answers",
+            "use the variables that begin with its name, or try again when every node answers",
         )  # fmt: skip
     elif not default.ours:
         narrate.warning(default.node, f"the default endpoint is {default.instance}, which sparkctl did not start", None)

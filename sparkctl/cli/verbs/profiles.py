@@ -32,8 +32,10 @@ def list_command(as_json: bool) -> int:
 
     library = ProfileLibrary()
     summaries = library.list()
-    if (trouble := library.unreadable()) is not None:
-        narrate.warning(None, trouble, "your own profiles are looked for there: put the directory back")
+    if (trouble := library.find_directory_fault()) is not None:
+        narrate.warning(
+            None, trouble, "sparkctl looks for your own profiles there: make it a directory that you can read"
+        )
     if as_json:
         output.document({"schema": 1, "profiles": plain(summaries)})
     else:

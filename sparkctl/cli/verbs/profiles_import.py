@@ -27,7 +27,7 @@ class _Pasted(click.Command):
 
 
 def _with_allow_values(args: list[str]) -> list[str]:
-    """Return the words with each ``--allow NAME`` as one: without a name it takes all, and what follows may be the source."""
+    """Return the words with ``--allow NAME`` as ``--allow=NAME``: a bare ``--allow`` must not take the source for a name."""
     from sparkctl.recipes.policy import ALL
 
     found: list[str] = []

@@ -50,7 +50,7 @@ async def ask(
                     link, port, method, target, body=body, headers=headers, timeout=timeout
                 )
             except ForwardingForbidden:
-                raise forbidden from None  # it has the remedy
+                raise forbidden from None  # its message has the remedy
 
     answer = await once(marked(path))
     manners.takes_queries = manners.takes_queries or answer.ok

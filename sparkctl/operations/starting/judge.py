@@ -62,7 +62,7 @@ def of_end(
     if container.oom_killed:
         return _limit_kill(plan, log, ended)
     if (log.stopped is not None or requests) and not _has_named_cause(log):
-        return _of_stop(plan, log, container, ended, again, requests)
+        return _stop_verdict(plan, log, container, ended, again, requests)
     return verdicts.of_log(log, plan, (ended,)) or _by_exit_code(plan, log, container, ended, again, requests)
 
 
@@ -221,7 +221,7 @@ def _by_exit_code(
     look = f"sparkctl logs {plan.instance} --node {plan.node}"
     code = container.exit_code
     if code in (_SIGINT, _SIGTERM) and log.last_words is None:
-        return _of_stop(plan, log, container, ended, again)
+        return _stop_verdict(plan, log, container, ended, again)
     if code == 0:
         return Verdict(
             Cause.EXITED,
@@ -232,7 +232,7 @@ def _by_exit_code(
     if code == _SIGKILL and log.last_words is None:
         return Verdict(
             Cause.KILLED,
-            f"{plan.instance} was killed (SIGKILL) {_while(log)}, and nothing in its log says by whom.",
+            f"{plan.instance} was killed (SIGKILL) {_describe_progress(log)}, and nothing in its log says by whom.",
             (ended, *(() if requests is None else (_NOT_ASKED,)), *verdicts.last_line(log.latest)),
             "Either somebody killed it, or the machine ran out of memory. "
             f"On {plan.node}: sudo dmesg -T | grep -iE 'oom|killed process'",
@@ -240,13 +240,13 @@ def _by_exit_code(
     what = f": {log.last_error.text}" if log.last_error else ", and no line of its log says why"
     return Verdict(
         Cause.CRASHED,
-        shorten(f"{plan.instance} ended with exit code {_spoken_code(code)}{what}", _WIDTH),
+        shorten(f"{plan.instance} ended with exit code {_format_exit_code(code)}{what}", _WIDTH),
         (*(verdicts.line(log.last_error) if log.last_error else verdicts.last_line(log.latest)), ended),
         f"The whole log: {look}",
     )
 
 
-def _of_stop(
+def _stop_verdict(
     plan: LaunchPlan,
     log: LogReader,
     container: Container,
@@ -255,27 +255,27 @@ def _of_stop(
     requests: tuple[int, ...] | None = None,
 ) -> Verdict:
     """Return the verdict on a start that ended because it was asked to: by Docker's word, its own, or the signal alone."""
-    asked = [Evidence(f"asked to send it {_signal(one)}", "docker") for one in requests or ()]
+    asked = [Evidence(f"asked to send it {_signal_name(one)}", "docker") for one in requests or ()]
     return Verdict(
         Cause.STOPPED_BY_OTHERS,
-        f"Somebody stopped {plan.instance} {_while(log)}: it was sent a signal to end "
-        f"(exit code {_spoken_code(container.exit_code)}), and did not fail by itself.",
+        f"Somebody stopped {plan.instance} {_describe_progress(log)}: it was sent a signal to end "
+        f"(exit code {_format_exit_code(container.exit_code)}), and did not fail by itself.",
         (*verdicts.line(log.stopped), *asked, ended, *verdicts.last_line(log.latest)),
         f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}",
     )
 
 
-def _while(log: LogReader) -> str:
-    """Return in words how far the start was."""
+def _describe_progress(log: LogReader) -> str:
+    """Return the phase and step at which it ended, in words."""
     return f"while it was {log.phase}" + (f" ({log.step.name})" if log.step else "")
 
 
-def _spoken_code(code: int | None) -> str:
+def _format_exit_code(code: int | None) -> str:
     """Return an exit code, with the signal that it stands for."""
-    return str(code) if code is None or code <= _SIGNALS else f"{code}, {_signal(code - _SIGNALS)}"
+    return str(code) if code is None or code <= _SIGNALS else f"{code}, {_signal_name(code - _SIGNALS)}"
 
 
-def _signal(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -176,7 +176,7 @@ def judge_mounts(plan: LaunchPlan, scene: Scene) -> tuple[MountCaution, ...]:
             message = f"{source} does not exist on {plan.node}: Docker will make it, empty"
             found.append(MountCaution(message, "put the model there first", is_missing=True))
         elif seen[source] is None:
-            message = f"whether {source} is there on {plan.node} cannot be judged: {user} may not search its folder"
+            message = f"cannot tell whether {source} exists on {plan.node}: {user} may not read its directory"
             found.append(MountCaution(message, None, is_missing=False))
     return tuple(found)
 

@@ -63,7 +63,7 @@ async def health(
     return Answer(False, f"GET {path} answered {response.status}", said=_line(response.body))
 
 
-async def quiet_status(link: Link, port: int, path: str, timeout: float) -> int | None:
+async def request_status(link: Link, port: int, path: str, timeout: float) -> int | None:
     """Return the status with which an engine answers a path that makes it generate nothing; None without an answer.
 
     Raises `LinkLost`.

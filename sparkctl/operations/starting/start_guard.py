@@ -14,11 +14,11 @@ from sparkctl.model.events import GuardActed, Warned
 from sparkctl.model.guard import (
     OUT_OF_TIME,
     GuardAct,
+    GuardCoverage,
     GuardEvent,
     GuardRole,
     GuardState,
     Receipt,
-    StartGuarding,
     UnwatchReason,
 )
 from sparkctl.model.node import NodeState
@@ -76,7 +76,7 @@ class StartGuard:
         self._leased = False
         self._asked = 0.0  # when it last answered, by our clock
         self._is_silent = False
-        self._was_lost = False  # for a time it was not known to act
+        self._was_lost = False  # for part of the start it did not answer
 
     @property
     def is_armed(self) -> bool:
@@ -84,11 +84,11 @@ class StartGuard:
         return self._watched and self._link is not None and not self._ended and not self._is_silent
 
     @property
-    def guarding(self) -> StartGuarding:
+    def coverage(self) -> GuardCoverage:
         """How the start was guarded so far, as far as we know."""
         if not self._watched:
-            return StartGuarding.NONE
-        return StartGuarding.PARTLY if self._was_lost or self._is_silent else StartGuarding.WHOLE
+            return GuardCoverage.NONE
+        return GuardCoverage.PARTLY if self._was_lost or self._is_silent else GuardCoverage.FULL
 
     @property
     def watched_for(self) -> float | None:
@@ -134,7 +134,7 @@ class StartGuard:
             pass  # `attend` comes back to it
         except GuardSilent as trouble:  # `attend` asks it again
             self._is_unsure = True
-            self._tell_silent(trouble)
+            self._warn_guard_silent(trouble)
         except (GuardTrouble, NodeError) as trouble:
             self._is_unsure = not self._link.is_open
             if self._link.is_open:  # it said no; one that has ended, or is silent, `attend` comes back to
@@ -151,7 +151,7 @@ class StartGuard:
             except LinkLost:
                 pass
             except GuardSilent as trouble:
-                self._tell_silent(trouble)
+                self._warn_guard_silent(trouble)
             except GuardTrouble as trouble:
                 if self._link.is_open and not self._ended:
                     return await self._give_up(trouble)
@@ -165,7 +165,7 @@ class StartGuard:
             try:
                 await self._link.unwatch(self._container, why, _SILENT)
             except GuardSilent as trouble:
-                self._tell_silent(trouble)
+                self._warn_guard_silent(trouble)
             except (GuardTrouble, NodeError):
                 pass  # the watch of what has ended ends by itself
         await self.leave()
@@ -229,7 +229,7 @@ class StartGuard:
             except LinkLost:
                 continue
             except GuardSilent as trouble:
-                self._tell_silent(trouble)
+                self._warn_guard_silent(trouble)
                 await self._ctx.clock.sleep(_AGAIN)
             except (GuardTrouble, NodeError) as trouble:
                 await self._give_up(trouble)
@@ -243,7 +243,7 @@ class StartGuard:
             if event not in self._seen:
                 self._tell(event)
         if any(watch.container == self._container for watch in state.watches):
-            self._tell_back()
+            self._report_guard_answers()
             return True
         if self._watched and is_same:
             return False  # it ended the watch itself, and has said why
@@ -254,14 +254,14 @@ class StartGuard:
         await self.watch(self._container)
         return self._link is not None
 
-    def _tell_silent(self, trouble: GuardSilent) -> None:
+    def _warn_guard_silent(self, trouble: GuardSilent) -> None:
         """Say once that it hangs; it is asked again and again."""
         if not self._is_silent:
             what = f"{trouble.message}: {self._plan.instance} may load unguarded"
             self._warn(what, trouble.hint)
         self._is_silent = self._was_lost = True
 
-    def _tell_back(self) -> None:
+    def _report_guard_answers(self) -> None:
         if self._is_silent:
             self._warn(f"the guard on {self._plan.node} answers again, and watches {self._plan.instance}", None)
         self._is_silent = False

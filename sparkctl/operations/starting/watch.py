@@ -27,7 +27,7 @@ from sparkctl.operations.masking import LineMasker
 from sparkctl.operations.starting import judge, readiness
 from sparkctl.operations.starting.asking import Manners
 from sparkctl.operations.starting.start_guard import loads_weights
-from sparkctl.operations.stream import Emit, log_gap
+from sparkctl.operations.stream import Emit, missing_lines_warning
 from sparkctl.wire.logs import LogFollower
 
 _POLL = 1.0
@@ -90,12 +90,12 @@ class StartWatch:
         self._moved = asyncio.Event()
         self._stamps: dict[int, str] = {}  # when lines of failures were written, by their number
         self._reported: tuple[Phase, Step | None] | None = None
-        self._unreadable: LogUnreadable | None = None  # its log says nothing: it is watched by its answers alone
+        self._unreadable: LogUnreadable | None = None  # Docker cannot read its log: only its answers are watched
         self._is_paused = False
 
     async def run(self, timeout: float | None) -> Watched:
         """Watch until the end; ``timeout`` is for the whole verb, in seconds."""
-        works = [self._follow_to_end(), self._wait_for_fatal(), self._mind_pauses()]
+        works = [self._follow_to_end(), self._wait_for_fatal(), self._watch_for_pauses()]
         if self.plan.rank == 0:
             works[1:1] = [self._wait_until_ready()]
             works.append(self._keep_time(timeout))
@@ -139,7 +139,7 @@ class StartWatch:
 
     async def _follow_to_end(self) -> Watched:
         """Follow through reconnects and restarts of Docker until the container has really ended."""
-        follower = LogFollower(self.session.link, self.container_id, since=self.since, on_gap=self._tell_gap)
+        follower = LogFollower(self.session.link, self.container_id, since=self.since, on_gap=self._warn_missing_lines)
         self.report()
         failures = 0
         while True:
@@ -166,7 +166,7 @@ class StartWatch:
                 await self.ctx.clock.sleep(_DOCKER_PAUSE[min(failures, len(_DOCKER_PAUSE) - 1)])
                 failures += 1
             except LogUnreadable as silent:
-                self._tell_unreadable(silent)
+                self._warn_log_unreadable(silent)
             except DockerError:
                 # The log of a container that is being removed cannot be read: that is its end, not our failure.
                 if failures == len(_DOCKER_PAUSE):
@@ -174,10 +174,10 @@ class StartWatch:
                 await self.ctx.clock.sleep(_DOCKER_PAUSE[failures])
                 failures += 1
 
-    def _tell_gap(self) -> None:
-        self.emit(log_gap(self.ctx, self.plan.node, self.plan.instance))
+    def _warn_missing_lines(self) -> None:
+        self.emit(missing_lines_warning(self.ctx, self.plan.node, self.plan.instance))
 
-    def _tell_unreadable(self, silent: LogUnreadable) -> None:
+    def _warn_log_unreadable(self, silent: LogUnreadable) -> None:
         what = f"{silent.message}; {self.plan.instance} is watched by its answers and its exit code alone"
         self.emit(Warned(self.ctx.clock.now(), self.plan.node, what, silent.hint))
         self._unreadable = silent
@@ -222,7 +222,7 @@ class StartWatch:
             return None
         if container is not None and container.error:
             container = replace(container, error=redact(container.error, self._secrets))  # it quotes the command
-        requests = None if container is None else await end_requests(self.session, container)
+        requests = None if container is None else await find_stop_signals(self.session, container)
         verdict = judge.of_end(self.plan, self.log, container, self.again, requests)
         if self._unreadable is not None and self._unreadable.hint is not None:
             verdict = replace(verdict, remedy=f"Why is in no log: {self._unreadable.hint}.")
@@ -282,19 +282,19 @@ class StartWatch:
                 phase
             )
             name = f"start.timeouts.{phase}"
-            if self._unreadable is not None:  # no phase shows: it has the time of all
+            if self._unreadable is not None:  # without a log no phase is known: it has the time of all of them
                 limit, name = limits.starting + limits.loading + limits.warming, "start.timeouts.loading"
             if limit is not None and now - self._phase_began > limit:
                 return await self._out_of_time(phase, now - self._phase_began, name)
             await self.ctx.clock.sleep(0.2)
 
-    async def _mind_pauses(self) -> Watched:
+    async def _watch_for_pauses(self) -> Watched:
         """Say it as soon as somebody pauses the container, and when it goes on."""
         while True:
             await self.ctx.clock.sleep(_PAUSE_LOOK)
-            await self._look_for_pause()
+            await self._check_for_pause()
 
-    async def _look_for_pause(self) -> None:
+    async def _check_for_pause(self) -> None:
         with suppress(DockerError, NodeError):
             container = await self.session.docker.inspect(self.container_id)
             is_paused = container.state is ContainerState.PAUSED
@@ -308,16 +308,16 @@ class StartWatch:
 
     async def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> Watched:
         refuse_lost(self.session, self.plan.instance, self.again)
-        await self._look_for_pause()
+        await self._check_for_pause()
         if self._is_paused:
             return Watched(judge.of_pause(self.plan, self.log, phase, seconds, self.again), timed_out=True)
         return Watched(judge.of_time(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True)
 
 
-async def end_requests(session: Session, container: Container) -> tuple[int, ...] | None:
+async def find_stop_signals(session: Session, container: Container) -> tuple[int, ...] | None:
     """Return the signals with which Docker was asked to end a container, None where that is not known."""
     try:
-        return await session.docker.end_requests(container)
+        return await session.docker.find_stop_signals(container)
     except (DockerError, NodeError):
         return None
 

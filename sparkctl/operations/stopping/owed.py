@@ -28,7 +28,7 @@ def withdraw(ctx: Context, node: NodeName, instances: Collection[str], warn: Cal
     for one in kept.on(node, ctx.clock.now()):
         if one.instance in instances:
             kept.drop(one)
-            warn(f"{one.instance} was to be stopped on {node} (asked {_asked(one)}); that is dropped: {why}")
+            warn(f"the stop of {one.instance} on {node}, asked for {_asked(one)}, is dropped: {why}")
 
 
 async def settle(session: Session, ctx: Context, warn: Callable[[str], None]) -> None:

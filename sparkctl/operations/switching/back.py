@@ -240,7 +240,9 @@ async def _prove(crew: Crew, model: Sequence[WatchedRank], running: Collection[s
     its log need not tell any more how it started. Raises `NotBack` with the verdict on it."""
     is_running = all(rank.container_id in running for rank in model)
     end = (
-        None if is_running and await _serves(model[0]) else await watch(crew.inner, model, await measure_clocks(model))
+        None
+        if is_running and await _check_serving(model[0])
+        else await watch(crew.inner, model, await measure_clocks(model))
     )
     if end is None or end.verdict is None:
         for rank in model:
@@ -249,7 +251,7 @@ async def _prove(crew: Crew, model: Sequence[WatchedRank], running: Collection[s
     raise _not_back(end, end.verdict)
 
 
-async def _serves(head: WatchedRank) -> bool:
+async def _check_serving(head: WatchedRank) -> bool:
     """Ask a model for its health and a token, once; False where its profile leaves nothing to ask for."""
     link, service = head.session.link, head.plan.service
     if service.ready.health is None and service.ready.probe == "none":

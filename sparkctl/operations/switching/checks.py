@@ -80,9 +80,7 @@ def _mounts(crew: Crew, request: SwitchRequest, launch: LaunchPlan, scene: Scene
     """Refuse a source that is missing: the model in it would be missed only after the old one is gone."""
     for caution in judge_mounts(launch, scene):
         if caution.is_missing and not request.keep_going:
-            raise Refused(
-                caution.message, f"put there what belongs there, or start without: {request.again} --keep-going"
-            )
+            raise Refused(caution.message, f"put the files there, or start without them: {request.again} --keep-going")
         crew.warn(launch.node, caution.message)
 
 
@@ -131,7 +129,7 @@ async def _whole(crew: Crew, request: SwitchRequest, launch: LaunchPlan) -> int:
     if unread:
         crew.warn(
             launch.node,
-            f"whether the model's files are whole cannot be judged: this user may not read {_first(unread)}; "
+            f"cannot tell whether the model's files are complete: this user may not read {_first(unread)}; "
             "the container may",
         )
     faults = [f"{one.place}: {fault}" for one in found for fault in one.faults]

@@ -21,7 +21,7 @@ from sparkctl.operations.stream import Emit, told_once
 from sparkctl.operations.switching import journal as journals
 from sparkctl.probe.journal import NOTHING
 
-_LAST_LOOK = 5.0  # seconds for it to be back before the end is told without it
+_LAST_LOOK = 5.0  # seconds for a lost node to answer before the result is told without it
 _PATIENCE = 60.0  # seconds for a node to be back before the next step is given up
 
 
@@ -116,7 +116,7 @@ class Crew:
         before it changes anything. Raises `Fenced`."""
         await together(*(self._through_breaks(node, self._ensure) for node in nodes or self.journal.touched))
 
-    async def verify_ours(self) -> None:
+    async def verify_ownership(self) -> None:
         """Raise `Fenced` where the journal of a node that answers now tells that another has this switch, or ended it; a node
         that does not answer tells nothing."""
         for node in self._tried:

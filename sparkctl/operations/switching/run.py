@@ -10,7 +10,7 @@ from sparkctl.core.planning import container_name
 from sparkctl.errors import DockerDown, ExitCode, NodeError, Refused, SparkctlError
 from sparkctl.model.events import Ended, Outcome
 from sparkctl.model.fit import Fit
-from sparkctl.model.guard import StartGuarding
+from sparkctl.model.guard import GuardCoverage
 from sparkctl.model.switch import FORWARD, SwitchStep, apart
 from sparkctl.operations.switching import back, forward, giving_up
 from sparkctl.operations.switching.crew import Crew, Fenced
@@ -184,7 +184,7 @@ class SwitchRun:
 
     async def _wreck(self, worse: SparkctlError, story: str, ended: Ended | None, *, asked: bool) -> Ended:
         """Return the end of a way back that did not get there: it can be tried again. Raises `Fenced` as `_left`."""
-        await self.crew.verify_ours()
+        await self.crew.verify_ownership()
         said = worse.message if asked else f"{story}; and {worse.message}"
         hint = "\n".join(filter(None, (worse.hint, self.crew.ways)))
         return self._open(Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, said, hint)
@@ -200,7 +200,7 @@ class SwitchRun:
     async def _left(self, message: str, code: ExitCode, node: str | None, ended: Ended | None = None) -> Ended:
         """Return the end of a switch that is left where it is. Raises `Fenced` where another has it, or ended it, meanwhile:
         then nothing of it can be finished from here."""
-        await self.crew.verify_ours()
+        await self.crew.verify_ownership()
         outcome = Outcome.INTERRUPTED if code is ExitCode.INTERRUPTED else Outcome.UNREACHABLE
         step = self.crew.journal.step
         where = f"at {step_number(step)}" if step in FORWARD else step_number(step)
@@ -224,7 +224,7 @@ class SwitchRun:
         message: str,
         hint: str | None = None,
         endpoint: str | None = None,
-        guard: StartGuarding | None = None,
+        guard: GuardCoverage | None = None,
     ) -> Ended:
         clock = self.crew.ctx.clock
         return Ended(

@@ -29,7 +29,7 @@ def rotation(trial: Trial) -> None:
     up = command.start("up", profile, "--node", "spark1", "--json")
     up.await_text(LOADING)
     follow = command.start("logs", profile, "--node", "spark1", "-f")
-    trial.ends(up.end(), 0)
+    trial.check_end(up.end(), 0)
     follow.await_text(f"numbered {LINES:07d}", 20)
     followed = numbers(follow.kill().out)
     everything = list(range(1, LINES + 1))
@@ -37,14 +37,14 @@ def rotation(trial: Trial) -> None:
         first = everything.index(found[0]) if found else LINES
         if found != everything[first:]:
             Path(f"/tmp/fx/{what}.log").write_text(saved_log(command))
-        trial.whole(found == everything[first:], f"{what}: {lost_and_doubled(found, everything[first:])}")
-        trial.see(f"{what}: {len(found)} lines once, from number {found[0]}")
-        trial.whole(first < LINES // 4, f"{what} begins at {first + 1}")
-    kept = numbers(trial.ends(command("logs", profile, "--node", "spark1"), 0).out)
-    trial.whole(
+        trial.check_intact(found == everything[first:], f"{what}: {lost_and_doubled(found, everything[first:])}")
+        trial.note(f"{what}: {len(found)} lines once, from number {found[0]}")
+        trial.check_intact(first < LINES // 4, f"{what} begins at {first + 1}")
+    kept = numbers(trial.check_end(command("logs", profile, "--node", "spark1"), 0).out)
+    trial.check_intact(
         kept == list(range(kept[0], LINES + 1)), f"read anew: {lost_and_doubled(kept, list(range(kept[0], LINES + 1)))}"
     )
-    trial.see(f"read anew: {len(kept)} lines that Docker had kept")
+    trial.note(f"read anew: {len(kept)} lines that Docker had kept")
 
 
 @row(
@@ -62,7 +62,7 @@ def rotation_and_cut(trial: Trial) -> None:
     trial.faults.unplug(trial.spark1)
     time.sleep(12)
     trial.faults.plug(trial.spark1)
-    ran = trial.ends(up.end(90), 0)
+    ran = trial.check_end(up.end(90), 0)
     follow.await_text("numbered 0008000", 40)
     ended = follow.kill()
     saved = saved_log(command)
@@ -71,11 +71,11 @@ def rotation_and_cut(trial: Trial) -> None:
         ("followed", ended.out, ended.out + ended.err),
     ):
         found = numbers(text)
-        trial.whole(found == sorted(set(found)), f"{what}: lines twice or out of order")
+        trial.check_intact(found == sorted(set(found)), f"{what}: lines twice or out of order")
         missing = found[-1] - found[0] + 1 - len(found)
         is_said = "missing" in told or "rotated" in told
-        trial.true(not missing or is_said, f"{what}: {missing} lines are missing and nothing says so")
-        trial.see(f"{what}: {len(found)} lines once, {missing} missing" + (" and that is said" if missing else ""))
+        trial.check_truth(not missing or is_said, f"{what}: {missing} lines are missing and nothing says so")
+        trial.note(f"{what}: {len(found)} lines once, {missing} missing" + (" and that is said" if missing else ""))
 
 
 def lost_and_doubled(found: list[int], wanted: list[int]) -> str:
@@ -92,7 +92,7 @@ def lost_and_doubled(found: list[int], wanted: list[int]) -> str:
 )  # fmt: skip
 def replay(trial: Trial) -> None:
     command = trial.operator()
-    trial.ends(command("up", command.profile(), "--node", "spark1", "--json"), 0)
+    trial.check_end(command("up", command.profile(), "--node", "spark1", "--json"), 0)
     short = trial.home / "short.jsonl"
     record = command.start("top", "--record", str(short), "--json")
     await_true("ten seconds of events", lambda: span(short) > 10, 40.0, 0.5)
@@ -101,11 +101,11 @@ def replay(trial: Trial) -> None:
     hour = trial.home / "hour.jsonl"
     count = repeat(short, hour, 3600)
     began = time.monotonic()
-    once = trial.ends(command("top", "--replay", str(hour), "--once"), 0, words="tiny")
+    once = trial.check_end(command("top", "--replay", str(hour), "--once"), 0, words="tiny")
     took = time.monotonic() - began
-    trial.true("ready" in once.out, "its last state is not shown", once)
-    fast = trial.ends(command("top", "--replay", str(hour), "--speed", "100000", "--plain", timeout=120), 0)
-    trial.true("tiny" in fast.out, "the replay shows nothing", fast)
+    trial.check_truth("ready" in once.out, "its last state is not shown", once)
+    fast = trial.check_end(command("top", "--replay", str(hour), "--speed", "100000", "--plain", timeout=120), 0)
+    trial.check_truth("tiny" in fast.out, "the replay shows nothing", fast)
     screen = Screen(trial.home, command.argv("--replay", str(hour)), command.env)
     try:
         screen.until("spark1", "tiny")
@@ -117,11 +117,11 @@ def replay(trial: Trial) -> None:
     finally:
         screen.close()
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    trial.true(took < 60 and peak < 400, f"{took:.0f} s and {peak:.0f} MB")
-    trial.see(
+    trial.check_truth(took < 60 and peak < 400, f"{took:.0f} s and {peak:.0f} MB")
+    trial.note(
         f"{count} events, {hour.stat().st_size >> 20} MB: its end shown after {took:.1f} s, {peak:.0f} MB at most; panel 0"
     )
-    trial.whole(ours(trial.spark1) == ["sglang-tiny"], "the replay touched a node")
+    trial.check_intact(ours(trial.spark1) == ["sglang-tiny"], "the replay touched a node")
 
 
 def span(path: Path) -> float:

@@ -39,29 +39,34 @@ def play_clock(trial: Trial, before: float, during: float) -> None:
     up.await_text(LOADING)
     ahead = float(trial.spark1.sh("su", "-l", "milo", "-c", "date +%s")) - time.time() if before else 0.0
     trial.faults.shift_clock(trial.spark1, during)
-    ran = trial.ends(up.end(), 0)
+    ran = trial.check_end(up.end(), 0)
     took = time.monotonic() - began
-    trial.true(
+    trial.check_truth(
         not [e for e in ran.events if e["event"] == "guard" and e["what"] == "killed"], "the guard ended it", ran
     )
-    guard = trial.ends(command("guard", "status", "--node", "spark1", "--json"), 0)
+    guard = trial.check_end(command("guard", "status", "--node", "spark1", "--json"), 0)
     told = (json.loads(guard.out)["nodes"][0]["guard"] or {"events": []})["events"]
     ends = [event["why"] for event in told]
     apart = [event["at"] - time.time() for event in told]
-    trial.whole(all(abs(one - during) < 60 for one in apart), f"the guard did not see its clock set: {apart}", guard)
-    trial.true(ends in ([], ["ready"]), f"the guard's watch ended as {ends}", guard)
-    status = trial.ends(command("status", "--json"), 0)
-    trial.true(phases(status) == {"tiny": "ready"}, f"status has {phases(status)}", status)
-    trial.ends(command("top", "--once", "--node", "spark1"), 0, words="tiny")
-    trial.whole(
-        "numbered 0000100" in trial.ends(command("logs", profile, "--since", "5m"), 0).out, "logs --since shows nothing"
+    trial.check_intact(
+        all(abs(one - during) < 60 for one in apart), f"the guard did not see its clock set: {apart}", guard
     )
-    trial.ends(command("down", profile, "--node", "spark1", "--json"), 0)
-    trial.whole(ours(trial.spark1) == [], "a container is left")
-    shown = trial.ends(command("history", "--json"), 0)
+    trial.check_truth(ends in ([], ["ready"]), f"the guard's watch ended as {ends}", guard)
+    status = trial.check_end(command("status", "--json"), 0)
+    trial.check_truth(phases(status) == {"tiny": "ready"}, f"status has {phases(status)}", status)
+    trial.check_end(command("top", "--once", "--node", "spark1"), 0, words="tiny")
+    trial.check_intact(
+        "numbered 0000100" in trial.check_end(command("logs", profile, "--since", "5m"), 0).out,
+        "logs --since shows nothing",
+    )
+    trial.check_end(command("down", profile, "--node", "spark1", "--json"), 0)
+    trial.check_intact(ours(trial.spark1) == [], "a container is left")
+    shown = trial.check_end(command("history", "--json"), 0)
     lasted = [float(one) for one in re.findall(r'"seconds": ?(-?[0-9.e+]+)', shown.out)]
-    trial.true(bool(lasted) and all(0 <= one < 120 for one in lasted), f"the history has durations {lasted}", shown)
-    trial.see(
+    trial.check_truth(
+        bool(lasted) and all(0 <= one < 120 for one in lasted), f"the history has durations {lasted}", shown
+    )
+    trial.note(
         f"node {ahead:+.0f} s, then {during:+.0f} s: ready after {took:.0f} s, guard (its clock "
         f"{apart[-1] if apart else 0.0:+.0f} s) and history true, down 0"
     )
@@ -109,33 +114,35 @@ def play_python(trial: Trial, version: str) -> None:
         trial.faults.use_python(node, program)
     command = trial.operator()
     shown = trial.spark1.sh("su", "-l", "milo", "-c", "/usr/local/bin/python3 -V").strip()
-    trial.whole(f"Python {version}." in shown, f"the node has {shown}")
+    trial.check_intact(f"Python {version}." in shown, f"the node has {shown}")
     up = command.start("up", command.profile(env={"LAB_LOAD_S": "3"}), "--node", "spark1", "--json")
     up.await_text(LOADING)
     guards = trial.spark1.pids(GUARD)
     programs = {Path(f"/proc/{pid}/exe").readlink().name for pid in guards}
-    trial.true(programs == {f"python{version}"}, f"the guard runs on {programs or 'nothing'}")
-    ran = trial.ends(up.end(), 0)
+    trial.check_truth(programs == {f"python{version}"}, f"the guard runs on {programs or 'nothing'}")
+    ran = trial.check_end(up.end(), 0)
     warnings = [event["message"] for event in ran.events if event["event"] == "warning"]
-    trial.true(not [text for text in warnings if "guard" in text or "ython" in text], f"warnings: {warnings}", ran)
-    trial.ends(command("guard", "status", "--node", "spark1"), 0)
-    top = trial.ends(command("top", "--once", "--node", "spark1", "--json"), 0)
-    trial.true('"ready"' in top.out, "top does not know it as ready", top)
+    trial.check_truth(
+        not [text for text in warnings if "guard" in text or "ython" in text], f"warnings: {warnings}", ran
+    )
+    trial.check_end(command("guard", "status", "--node", "spark1"), 0)
+    top = trial.check_end(command("top", "--once", "--node", "spark1", "--json"), 0)
+    trial.check_truth('"ready"' in top.out, "top does not know it as ready", top)
     bundle = trial.home / "bundle.tar.gz"
     collected = command("doctor", "--collect", str(bundle))
-    trial.true(bundle.exists() and bundle.stat().st_size > 2000, "doctor --collect brought nothing", collected)
+    trial.check_truth(bundle.exists() and bundle.stat().st_size > 2000, "doctor --collect brought nothing", collected)
     trial.spark1.sh(
         "su", "-l", "milo", "-c", "mkdir -p models/tiny; head -c 3000000 /dev/urandom >models/tiny/model.safetensors"
     )
     command.configure(fabric=FABRIC)
     command.profile(mounts=["~/models:/models"])
-    trial.ends(command("sync", "tiny", "--from", "spark1", "--to", "spark2", "--model-only", "--json"), 0)
+    trial.check_end(command("sync", "tiny", "--from", "spark1", "--to", "spark2", "--model-only", "--json"), 0)
     sums = {node.sh("sha256sum", "/home/milo/models/tiny/model.safetensors") for node in (trial.spark1, trial.spark2)}
     for node in (trial.spark1, trial.spark2):
         node.sh("rm", "-rf", "/home/milo/models/tiny")
-    trial.whole(len(sums) == 1, "the file that was sent differs")
-    trial.ends(command("down", "tiny", "--node", "spark1", "--json"), 0)
-    trial.see(f"{shown}: guard, probe, collect, sync, up and down as with any other")
+    trial.check_intact(len(sums) == 1, "the file that was sent differs")
+    trial.check_end(command("down", "tiny", "--node", "spark1", "--json"), 0)
+    trial.note(f"{shown}: guard, probe, collect, sync, up and down as with any other")
 
 
 @row(
@@ -161,13 +168,15 @@ def oom_loading(trial: Trial) -> None:
     profile = command.profile(
         container={**LIMITED, "options": {"memory": "96m"}}, env={"LAB_ALLOC_MB": "400", "LAB_LOAD_S": "2"}
     )
-    ran = trial.ends(command("up", profile, "--node", "spark1", "--json"), 1)
+    ran = trial.check_end(command("up", profile, "--node", "spark1", "--json"), 1)
     found = verdict(ran)
-    trial.true(found["cause"] == "host-oom-kill" and "96m" in found["summary"], f"the cause is {found['cause']}", ran)
-    trial.whole(inspect(trial.spark1, "sglang-tiny")["State"]["OOMKilled"] is True, "the container was not kept")
-    trial.see(found["summary"][:110])
+    trial.check_truth(
+        found["cause"] == "host-oom-kill" and "96m" in found["summary"], f"the cause is {found['cause']}", ran
+    )
+    trial.check_intact(inspect(trial.spark1, "sglang-tiny")["State"]["OOMKilled"] is True, "the container was not kept")
+    trial.note(found["summary"][:110])
     command.profile(container={**LIMITED, "options": {"memory": "2g"}}, env={"LAB_ALLOC_MB": "100"})
-    trial.ends(command("up", profile, "--node", "spark1", "--json"), 0)
+    trial.check_end(command("up", profile, "--node", "spark1", "--json"), 0)
 
 
 @row(
@@ -177,7 +186,7 @@ def oom_loading(trial: Trial) -> None:
 def oom_serving(trial: Trial) -> None:
     command = trial.operator()
     profile = command.profile(container={**LIMITED, "options": {"memory": "160m"}}, env={"LAB_ALLOC_MB": "16"})
-    trial.ends(command("up", profile, "--node", "spark1", "--json"), 0)
+    trial.check_end(command("up", profile, "--node", "spark1", "--json"), 0)
     follow = command.start("logs", profile, "--node", "spark1", "-f")
     follow.await_text("fired up")
     with suppress(OSError):
@@ -185,17 +194,17 @@ def oom_serving(trial: Trial) -> None:
     await_true("the kernel's kill", lambda: status_of(trial.spark1, "sglang-tiny") == "exited", 20.0)
     followed = follow.end(20)
     said = (followed.err or followed.out).strip().splitlines()[-1]
-    trial.see(f"logs -f {followed.code}: {said[:80]}")
+    trial.note(f"logs -f {followed.code}: {said[:80]}")
     status = command("status", "--node", "spark1")
     shown = next((line.strip() for line in (status.out + status.err).splitlines() if "tiny" in line), "")
-    trial.true("ready" not in shown, "status calls it ready", status)
-    trial.true(
+    trial.check_truth("ready" not in shown, "status calls it ready", status)
+    trial.check_truth(
         "memory" in status.out or "OOM" in status.out or "137" in status.out, "status does not name the kill", status
     )
-    trial.see(f"status {status.code}: {' '.join(shown.split())[:90]}")
-    again = trial.ends(command("up", profile, "--node", "spark1", "--json"), 0)
-    trial.whole(ours(trial.spark1) == ["sglang-tiny"], f"there are {ours(trial.spark1)}", again)
-    trial.see("up again 0")
+    trial.note(f"status {status.code}: {' '.join(shown.split())[:90]}")
+    again = trial.check_end(command("up", profile, "--node", "spark1", "--json"), 0)
+    trial.check_intact(ours(trial.spark1) == ["sglang-tiny"], f"there are {ours(trial.spark1)}", again)
+    trial.note("up again 0")
 
 
 @row(
@@ -211,15 +220,17 @@ def swap(trial: Trial) -> None:
     profile = command.profile(
         container={**LIMITED, "options": options}, env={"LAB_ALLOC_MB": "1400", "LAB_LOAD_S": "2"}
     )
-    trial.ends(command("up", profile, "--node", "spark1", "--json"), 0)
+    trial.check_end(command("up", profile, "--node", "spark1", "--json"), 0)
     used = int(Path("/proc/swaps").read_text().split()[-2]) / (1 << 20)
-    trial.whole(used > 1, f"only {used:.1f} GiB are in swap")
-    status = trial.ends(command("status", "--node", "spark1"), 0, words="swap")
-    top = trial.ends(command("top", "--once", "--node", "spark1"), 0, words=f"swap {used:.1f}")
+    trial.check_intact(used > 1, f"only {used:.1f} GiB are in swap")
+    status = trial.check_end(command("status", "--node", "spark1"), 0, words="swap")
+    top = trial.check_end(command("top", "--once", "--node", "spark1"), 0, words=f"swap {used:.1f}")
     doctor = command("doctor", "--node", "spark1")
-    trial.true("of swap in use" in doctor.out and "swapoff" in doctor.out, "doctor does not name the swap", doctor)
-    trial.see(f"{used:.1f} GiB in swap: up 0, status, top and doctor name it")
-    trial.ends(command("down", profile, "--node", "spark1", "--json"), 0)
+    trial.check_truth(
+        "of swap in use" in doctor.out and "swapoff" in doctor.out, "doctor does not name the swap", doctor
+    )
+    trial.note(f"{used:.1f} GiB in swap: up 0, status, top and doctor name it")
+    trial.check_end(command("down", profile, "--node", "spark1", "--json"), 0)
     del status, top
 
 
@@ -239,19 +250,21 @@ def two_guards(trial: Trial) -> None:
     anna.profile("other", port=8102, env={"LAB_LOAD_S": "12"})
     milo.profile("tiny", env={"LAB_LOAD_S": "5", **TAKES})
     low = floor()
-    trial.ends(anna("up", "other", "--node", "spark1", "--detach", "--json", *low), 0)
+    trial.check_end(anna("up", "other", "--node", "spark1", "--detach", "--json", *low), 0)
     await_true("anna's guard", lambda: bool(node.pids(GUARD)), 15.0)
     ran = milo("up", "tiny", "--node", "spark1", "--json", *low)
-    trial.true("another user's guard runs on spark1" in ran.out, "the other guard is not named", ran)
-    trial.ends(ran, 1)
-    trial.true(verdict(ran)["cause"] in ("guard-stopped", "stopped-by-others"), f"cause {verdict(ran)['cause']}", ran)
-    trial.see(f"the one that grew: {verdict(ran)['cause']}; the other one: {status_of(node, 'sglang-other')}")
+    trial.check_truth("another user's guard runs on spark1" in ran.out, "the other guard is not named", ran)
+    trial.check_end(ran, 1)
+    trial.check_truth(
+        verdict(ran)["cause"] in ("guard-stopped", "stopped-by-others"), f"cause {verdict(ran)['cause']}", ran
+    )
+    trial.note(f"the one that grew: {verdict(ran)['cause']}; the other one: {status_of(node, 'sglang-other')}")
     for command, name in ((milo, "tiny"), (anna, "other")):
-        shown = trial.ends(command("guard", "status", "--node", "spark1", "--json"), 0)
+        shown = trial.check_end(command("guard", "status", "--node", "spark1", "--json"), 0)
         receipts = [each["instance"] for each in json.loads(shown.out)["nodes"][0]["receipts"]]
-        trial.true(set(receipts) <= {name}, f"{command.env['USER']} has receipts of {receipts}", shown)
-        trial.see(f"{command.env['USER']} has receipts of {receipts or 'nothing'}")
-        trial.ends(command("free", "spark1", "--json"), 0)
+        trial.check_truth(set(receipts) <= {name}, f"{command.env['USER']} has receipts of {receipts}", shown)
+        trial.note(f"{command.env['USER']} has receipts of {receipts or 'nothing'}")
+        trial.check_end(command("free", "spark1", "--json"), 0)
 
 
 ROWS = (clock_ahead, clock_back, python_38, python_313, oom_loading, oom_serving, swap, two_guards)

@@ -29,10 +29,12 @@ def phases(ran: Ran, node: str = "spark1") -> dict[str, str]:
 def assert_normal(trial: Trial, command: Sparkctl, instance: str = "tiny") -> None:
     """Once all is mended: `status` knows it as ready, and `down` leaves nothing of it."""
     await_true("the node", trial.spark1.ssh_answers, 30.0)
-    status = trial.ends(command("status", "--json"), 0)
-    trial.true(phases(status).get(instance) == "ready", f"status has {phases(status)} of a model that serves", status)
-    trial.ends(command("down", instance, "--node", "spark1", "--json"), 0)
-    trial.whole(ours(trial.spark1) == [], f"down left {ours(trial.spark1)}")
+    status = trial.check_end(command("status", "--json"), 0)
+    trial.check_truth(
+        phases(status).get(instance) == "ready", f"status has {phases(status)} of a model that serves", status
+    )
+    trial.check_end(command("down", instance, "--node", "spark1", "--json"), 0)
+    trial.check_intact(ours(trial.spark1) == [], f"down left {ours(trial.spark1)}")
 
 
 @row(
@@ -48,16 +50,16 @@ def loss_and_delay(trial: Trial) -> None:
                   ("logs", profile, "--node", "spark1"), ("down", profile, "--node", "spark1", "--json")):  # fmt: skip
         began = time.monotonic()
         ran = command(*words, timeout=150)
-        trial.ends(ran, 0, 3)
-        trial.true(ran.code == 0 or "spark1" in ran.out + ran.err, f"{words[0]} does not name the node", ran)
-        trial.see(f"{words[0]} {ran.code} after {time.monotonic() - began:.0f} s")
+        trial.check_end(ran, 0, 3)
+        trial.check_truth(ran.code == 0 or "spark1" in ran.out + ran.err, f"{words[0]} does not name the node", ran)
+        trial.note(f"{words[0]} {ran.code} after {time.monotonic() - began:.0f} s")
         if words[0] == "up" and ran.code == 0:
-            trial.whole(numbers(saved_log(command)) == list(range(1, 201)), "lines were lost or doubled", ran)
+            trial.check_intact(numbers(saved_log(command)) == list(range(1, 201)), "lines were lost or doubled", ran)
         if words[0] == "status" and ran.code == 0:
-            trial.true(phases(ran) == {"tiny": "ready"}, f"status has {phases(ran)}", ran)
+            trial.check_truth(phases(ran) == {"tiny": "ready"}, f"status has {phases(ran)}", ran)
     trial.faults.undo()
-    trial.ends(command("free", "spark1", "--json"), 0)
-    trial.whole(ours(trial.spark1) == [], "a container is left")
+    trial.check_end(command("free", "spark1", "--json"), 0)
+    trial.check_intact(ours(trial.spark1) == [], "a container is left")
 
 
 @row(
@@ -71,12 +73,12 @@ def black_hole(trial: Trial) -> None:
     trial.faults.drop_large_packets(trial.spark1)
     for words in (("status", "--node", "spark1"), ("up", profile, "--node", "spark1")):
         began = time.monotonic()
-        ran = trial.ends(command(*words), 3, words="large packets")
+        ran = trial.check_end(command(*words), 3, words="large packets")
         said = [line for line in (ran.err + ran.out).splitlines() if "spark1" in line]
-        trial.see(f"{words[0]} 3 after {time.monotonic() - began:.0f} s: {said[-1].strip()[:90]}")
-    trial.whole(ours(trial.spark1) == [], "a container was made all the same")
+        trial.note(f"{words[0]} 3 after {time.monotonic() - began:.0f} s: {said[-1].strip()[:90]}")
+    trial.check_intact(ours(trial.spark1) == [], "a container was made all the same")
     trial.faults.undo()
-    trial.ends(command("up", profile, "--node", "spark1", "--json"), 0)
+    trial.check_end(command("up", profile, "--node", "spark1", "--json"), 0)
     assert_normal(trial, command)
 
 
@@ -92,12 +94,12 @@ def black_hole_in_up(trial: Trial) -> None:
     trial.faults.drop_large_packets(trial.spark1)
     began = time.monotonic()
     up.await_text(AWAY, 25)
-    trial.see(f"noticed after {time.monotonic() - began:.0f} s")
+    trial.note(f"noticed after {time.monotonic() - began:.0f} s")
     time.sleep(max(0.0, 15 - (time.monotonic() - began)))
     trial.faults.undo()
-    trial.ends(up.end(90), 0)
-    trial.whole(numbers(saved_log(command)) == list(range(1, 501)), "lines were lost or doubled")
-    trial.see("ready, 500 of 500 lines once")
+    trial.check_end(up.end(90), 0)
+    trial.check_intact(numbers(saved_log(command)) == list(range(1, 501)), "lines were lost or doubled")
+    trial.note("ready, 500 of 500 lines once")
     assert_normal(trial, command)
 
 
@@ -146,14 +148,14 @@ def names_gone(trial: Trial) -> None:
     command.hosts.write_text("127.0.0.1 localhost\n")
     trial.faults.kill_sessions(trial.spark1)
     up.await_text(AWAY, 25)
-    status = trial.ends(command("status", "--node", "spark1"), 3, words="spark1.lab.invalid")
+    status = trial.check_end(command("status", "--node", "spark1"), 3, words="spark1.lab.invalid")
     said = next(line for line in (status.out + status.err).splitlines() if "lab.invalid" in line)
-    trial.see(f"status 3: {said.strip()[:100]}")
+    trial.note(f"status 3: {said.strip()[:100]}")
     time.sleep(3)
     command.hosts.write_text(text)
-    trial.ends(up.end(90), 0)
-    trial.whole(numbers(saved_log(command)) == list(range(1, 501)), "lines were lost or doubled")
-    trial.see("up 0, 500 of 500 lines once")
+    trial.check_end(up.end(90), 0)
+    trial.check_intact(numbers(saved_log(command)) == list(range(1, 501)), "lines were lost or doubled")
+    trial.note("up 0, 500 of 500 lines once")
     assert_normal(trial, command)
 
 
@@ -161,7 +163,7 @@ def until_over(trial: Trial, running: Running, what: str, within: float) -> Ran:
     """Return a command that ended by itself though the link is gone, with its time noted."""
     began = time.monotonic()
     ran = running.end(within)
-    trial.see(f"{what} {ran.code} after {time.monotonic() - began:.0f} s")
+    trial.note(f"{what} {ran.code} after {time.monotonic() - began:.0f} s")
     return ran
 
 
@@ -177,10 +179,12 @@ def link_gone_in_up(trial: Trial) -> None:
     up = command.start("up", profile, "--node", "spark1", "--json", "--timeout", "30s")
     up.await_text(LOADING)
     trial.faults.unplug(trial.spark1)
-    ran = trial.ends(until_over(trial, up, "up", 60), 3, 4, words="spark1")
+    ran = trial.check_end(until_over(trial, up, "up", 60), 3, 4, words="spark1")
     said = ran.result["message"] or ""
-    trial.true("unreachable" in ran.out or "not answer" in said or "lost" in said, "the silence is not said", ran)
-    trial.see(said.splitlines()[0][:120])
+    trial.check_truth(
+        "unreachable" in ran.out or "not answer" in said or "lost" in said, "the silence is not said", ran
+    )
+    trial.note(said.splitlines()[0][:120])
     trial.faults.undo()
     assert_normal(trial, command)
 
@@ -195,19 +199,19 @@ def link_gone_in_switch(trial: Trial) -> None:
     command = trial.operator()
     command.profile("old", env={"LAB_LOAD_S": "0.3"})
     command.profile("tiny", env={"LAB_LOAD_S": "4"})
-    trial.ends(command("up", "old", "--node", "spark1", "--json"), 0)
+    trial.check_end(command("up", "old", "--node", "spark1", "--json"), 0)
     switch = command.start("switch", "tiny", "--node", "spark1", "--json", "--timeout", "30s")
     switch.await_text(STEP.format("starting"))
     switch.await_text(LOADING)
     trial.faults.unplug(trial.spark1)
-    ran = trial.ends(until_over(trial, switch, "switch", 150), 3, 4, words="sparkctl resume")
-    trial.see((ran.result["message"] or "").splitlines()[0][:120])
+    ran = trial.check_end(until_over(trial, switch, "switch", 150), 3, 4, words="sparkctl resume")
+    trial.note((ran.result["message"] or "").splitlines()[0][:120])
     trial.faults.undo()
     await_true("the node", trial.spark1.ssh_answers, 30.0)
-    trial.ends(command("status", "--node", "spark1"), 0, words="was left")
-    trial.ends(command("resume", "--node", "spark1", "--json"), 0)
-    trial.whole(ours(trial.spark1) == ["sglang-tiny"], f"after resume there are {ours(trial.spark1)}")
-    trial.see("resume 0, the new one alone serves")
+    trial.check_end(command("status", "--node", "spark1"), 0, words="was left")
+    trial.check_end(command("resume", "--node", "spark1", "--json"), 0)
+    trial.check_intact(ours(trial.spark1) == ["sglang-tiny"], f"after resume there are {ours(trial.spark1)}")
+    trial.note("resume 0, the new one alone serves")
     assert_normal(trial, command)
 
 
@@ -219,14 +223,14 @@ def link_gone_in_switch(trial: Trial) -> None:
 )  # fmt: skip
 def link_gone_in_down(trial: Trial) -> None:
     command = trial.operator()
-    trial.ends(command("up", command.profile(), "--node", "spark1", "--json"), 0)
+    trial.check_end(command("up", command.profile(), "--node", "spark1", "--json"), 0)
     trial.spark1.sh("sh", "-c", "kill -STOP $(docker inspect -f '{{.State.Pid}}' sglang-tiny)")
     down = command.start("down", "tiny", "--node", "spark1", "--json")
     down.await_text(r'"phase": ?"stopping"')
     time.sleep(1)
     trial.faults.unplug(trial.spark1)
-    ran = trial.ends(until_over(trial, down, "down", 90), 3, words="spark1")
-    trial.see((ran.result["message"] or "").splitlines()[0][:120])
+    ran = trial.check_end(until_over(trial, down, "down", 90), 3, words="spark1")
+    trial.note((ran.result["message"] or "").splitlines()[0][:120])
     trial.faults.undo()
     await_true("the node", trial.spark1.ssh_answers, 30.0)
     command.profile("other", port=8102)
@@ -236,10 +240,10 @@ def link_gone_in_down(trial: Trial) -> None:
         refused = time.monotonic() - began
         time.sleep(1)
         up = command("up", "other", "--node", "spark1", "--json")
-    trial.ends(up, 0)
-    trial.see(f"`up` refused for {refused:.0f} s, while the lost connection's lock lives")
-    trial.whole(ours(trial.spark1) == ["sglang-other"], f"the owed stop was not done: {ours(trial.spark1)}")
-    trial.see("the next `up` finished it")
+    trial.check_end(up, 0)
+    trial.note(f"`up` refused for {refused:.0f} s, while the lost connection's lock lives")
+    trial.check_intact(ours(trial.spark1) == ["sglang-other"], f"the owed stop was not done: {ours(trial.spark1)}")
+    trial.note("the next `up` finished it")
 
 
 @row(
@@ -252,16 +256,16 @@ def link_gone_over_two(trial: Trial) -> None:
     up = command.start("up", over_two(command, env={"LAB_LOAD_S": 6}), "--json", "--timeout", "30s")
     up.await_text(LOADING)
     trial.faults.unplug(trial.spark2)
-    ran = trial.ends(until_over(trial, up, "up", 90), 0, 3, 4, words="spark2")
-    trial.true(bool(re.search(AWAY, ran.out)), "that the second node does not answer is not said", ran)
-    trial.see((ran.result["message"] or "ready, as its head says").splitlines()[0][:120])
+    ran = trial.check_end(until_over(trial, up, "up", 90), 0, 3, 4, words="spark2")
+    trial.check_truth(bool(re.search(AWAY, ran.out)), "that the second node does not answer is not said", ran)
+    trial.note((ran.result["message"] or "ready, as its head says").splitlines()[0][:120])
     down = command.start("down", "pair", "--json")
-    trial.ends(until_over(trial, down, "down", 90), 3, words="spark2")
-    trial.whole(ours(trial.spark1) == [], "the rank that could be stopped was not")
+    trial.check_end(until_over(trial, down, "down", 90), 3, words="spark2")
+    trial.check_intact(ours(trial.spark1) == [], "the rank that could be stopped was not")
     trial.faults.undo()
     await_true("the node", trial.spark2.ssh_answers, 30.0)
-    trial.ends(command("free", "spark2", "--json"), 0)
-    trial.whole(ours(trial.spark2) == [], "a rank is left")
+    trial.check_end(command("free", "spark2", "--json"), 0)
+    trial.check_intact(ours(trial.spark2) == [], "a rank is left")
 
 
 ROWS = (

@@ -32,8 +32,8 @@ def serving(trial: Trial) -> list[str]:
     """Return the containers of ours; fails where one does not run, or a journal lies."""
     here = ours(trial.spark1)
     running = trial.spark1.docker("ps", "--format", "{{.Names}}").split()
-    trial.whole(sorted(running) == here, f"of {here} only {running} run")
-    trial.whole(not trial.spark1.sh("ls", JOURNAL, check=False), "a journal is left")
+    trial.check_intact(sorted(running) == here, f"of {here} only {running} run")
+    trial.check_intact(not trial.spark1.sh("ls", JOURNAL, check=False), "a journal is left")
     return here
 
 
@@ -48,7 +48,7 @@ def at_once(trial: Trial, ways: tuple[tuple[Sparkctl, tuple[str, ...]], ...], pa
 
 def tally(trial: Trial, seen: Counter[str]) -> None:
     """Note how the rounds ended."""
-    trial.see(f"{sum(seen.values())} rounds: " + ", ".join(f"{count} x {what}" for what, count in seen.most_common(6)))
+    trial.note(f"{sum(seen.values())} rounds: " + ", ".join(f"{count} x {what}" for what, count in seen.most_common(6)))
 
 
 @row(
@@ -62,14 +62,14 @@ def two_ups(trial: Trial) -> None:
         up = ("up", "tiny", "--node", "spark1")
         both = at_once(trial, ((milo, up), (rosa, up)), random.choice((0.0, 0.0, 0.1, 0.5)))
         for ran in both:
-            trial.ends(ran, 0, 6)
-            trial.true(
+            trial.check_end(ran, 0, 6)
+            trial.check_truth(
                 ran.code == 0 or "@" in ran.result["message"] + (ran.result["hint"] or ""), "nobody is named", ran
             )
-        trial.whole(any(ran.code == 0 for ran in both), "nobody started it")
-        trial.whole(serving(trial) == ["sglang-tiny"], f"there are {ours(trial.spark1)}")
+        trial.check_intact(any(ran.code == 0 for ran in both), "nobody started it")
+        trial.check_intact(serving(trial) == ["sglang-tiny"], f"there are {ours(trial.spark1)}")
         seen["/".join(str(ran.code) for ran in both)] += 1
-        trial.ends(milo("down", "tiny", "--node", "spark1", "--json"), 0)
+        trial.check_end(milo("down", "tiny", "--node", "spark1", "--json"), 0)
     tally(trial, seen)
 
 
@@ -82,25 +82,27 @@ def up_and_down(trial: Trial) -> None:
     seen: Counter[str] = Counter()
     for turn in range(trial.rounds):
         if turn % 2:
-            trial.ends(milo("up", "tiny", "--node", "spark1", "--json"), 0)
+            trial.check_end(milo("up", "tiny", "--node", "spark1", "--json"), 0)
         up, down = ("up", "tiny", "--node", "spark1"), ("down", "tiny", "--node", "spark1")
         ways = ((milo, up), (rosa, down)) if random.random() < 0.5 else ((rosa, down), (milo, up))
         both = at_once(trial, ways, random.choice((0.0, 0.2, 0.8, 1.5)))
         started, stopped = (both[[words[0] for _, words in ways].index(verb)] for verb in ("up", "down"))
-        trial.ends(started, 0, 1, 6)
-        trial.ends(stopped, 0, 2, 6)
+        trial.check_end(started, 0, 1, 6)
+        trial.check_end(stopped, 0, 2, 6)
         here = ours(trial.spark1)
-        status = trial.ends(milo("status", "--json"), 0)
+        status = trial.check_end(milo("status", "--json"), 0)
         phase = phases(status).get("tiny", "gone")
         if started.code == 0 and stopped.code == 6:
-            trial.whole(here == ["sglang-tiny"], f"ready, the stop refused, and there is {here}", started)
+            trial.check_intact(here == ["sglang-tiny"], f"ready, the stop refused, and there is {here}", started)
         if started.code == 1:
             cause = (started.result["verdict"] or {}).get("cause", "none")
-            trial.true(cause in ("stopped-by-others", "killed", "exited"), f"a stop is told as {cause}", started)
-        trial.true(phase in ("gone", "ready", "stopped", "exited", "failed"), f"it is {phase} afterwards", status)
+            trial.check_truth(cause in ("stopped-by-others", "killed", "exited"), f"a stop is told as {cause}", started)
+        trial.check_truth(
+            phase in ("gone", "ready", "stopped", "exited", "failed"), f"it is {phase} afterwards", status
+        )
         seen[f"up {started.code}, down {stopped.code}, {phase}"] += 1
         milo("free", "spark1", "--json")
-        trial.whole(ours(trial.spark1) == [], "a wreck that `free` does not take away")
+        trial.check_intact(ours(trial.spark1) == [], "a wreck that `free` does not take away")
     tally(trial, seen)
 
 
@@ -111,17 +113,17 @@ def up_and_down(trial: Trial) -> None:
 def two_switches(trial: Trial) -> None:
     milo, rosa = two_operators(trial)
     seen: Counter[str] = Counter()
-    trial.ends(milo("up", "third", "--node", "spark1", "--json"), 0)
+    trial.check_end(milo("up", "third", "--node", "spark1", "--json"), 0)
     for turn in range(trial.rounds):
         names = ("tiny", "other") if turn % 2 else ("third", "other") if turn % 3 else ("third", "tiny")
         ways = tuple((one, ("switch", name, "--node", "spark1")) for one, name in zip((milo, rosa), names, strict=True))
         both = at_once(trial, ways, random.choice((0.0, 0.0, 0.3, 1.0)))
         for ran in both:
-            trial.ends(ran, 0, 6)
+            trial.check_end(ran, 0, 6)
         here = serving(trial)
-        trial.whole(len(here) == 1, f"there are {here}", both[0])
+        trial.check_intact(len(here) == 1, f"there are {here}", both[0])
         winners = [name for name, ran in zip(names, both, strict=True) if ran.code == 0]
-        trial.whole(
+        trial.check_intact(
             not winners or here[0].removeprefix("sglang-") in winners, f"{winners} were told ready, {here} serves"
         )
         seen["/".join(str(ran.code) for ran in both)] += 1
@@ -135,18 +137,18 @@ def two_switches(trial: Trial) -> None:
 def switch_and_abort(trial: Trial) -> None:
     milo, rosa = two_operators(trial)
     seen: Counter[str] = Counter()
-    trial.ends(milo("up", "other", "--node", "spark1", "--json"), 0)
+    trial.check_end(milo("up", "other", "--node", "spark1", "--json"), 0)
     serves, wanted = "other", "tiny"
     for _ in range(trial.rounds):
         switching = milo.start("switch", wanted, "--node", "spark1", "--json")
         time.sleep(random.uniform(0.0, 3.0))
         abort = rosa("abort", "--node", "spark1", "--json")
         ran = switching.end(90)
-        trial.ends(abort, 0, 6)
-        trial.ends(ran, 0, 6)
+        trial.check_end(abort, 0, 6)
+        trial.check_end(ran, 0, 6)
         here = serving(trial)
         now = wanted if ran.code == 0 else serves
-        trial.whole(here == [f"sglang-{now}"], f"the switch ended with {ran.code}, and there is {here}", ran)
+        trial.check_intact(here == [f"sglang-{now}"], f"the switch ended with {ran.code}, and there is {here}", ran)
         seen[f"switch {ran.code}, abort {abort.code}"] += 1
         if ran.code == 0:
             serves, wanted = wanted, serves
@@ -162,7 +164,7 @@ def panel_closed(trial: Trial) -> None:
     command = trial.operator()
     command.profile("old", env=QUICK)
     command.profile("tiny", env={"LAB_LOAD_S": "6"})
-    trial.ends(command("up", "old", "--node", "spark1", "--json"), 0)
+    trial.check_end(command("up", "old", "--node", "spark1", "--json"), 0)
     pid = trial.home / "panel.pid"
     inner = command.argv()
     screen = Screen(trial.home, ["sh", "-c", f'echo $$ >{pid}; exec "$@"', "sh", *inner], command.env)
@@ -182,12 +184,12 @@ def panel_closed(trial: Trial) -> None:
     panel = int(pid.read_text())
     began = time.monotonic()
     await_true("the panel's end", lambda: not alive(panel), 30.0, 0.1)
-    trial.see(f"the panel ended after {time.monotonic() - began:.1f} s")
-    status = trial.ends(command("status", "--node", "spark1"), 0, words="was left")
-    trial.true("sparkctl resume" in status.out + status.err, "how to go on is not said", status)
-    trial.ends(command("resume", "--node", "spark1", "--json"), 0)
-    trial.whole(serving(trial) == ["sglang-tiny"], f"there are {ours(trial.spark1)}")
-    trial.see("resume 0, one model serves")
+    trial.note(f"the panel ended after {time.monotonic() - began:.1f} s")
+    status = trial.check_end(command("status", "--node", "spark1"), 0, words="was left")
+    trial.check_truth("sparkctl resume" in status.out + status.err, "how to go on is not said", status)
+    trial.check_end(command("resume", "--node", "spark1", "--json"), 0)
+    trial.check_intact(serving(trial) == ["sglang-tiny"], f"there are {ours(trial.spark1)}")
+    trial.note("resume 0, one model serves")
 
 
 def alive(pid: int) -> bool:
@@ -209,7 +211,7 @@ def journal_damaged(trial: Trial) -> None:
     command = trial.operator()
     command.profile("old", env=QUICK)
     command.profile("tiny", env={"LAB_LOAD_S": "20"})
-    trial.ends(command("up", "old", "--node", "spark1", "--json"), 0)
+    trial.check_end(command("up", "old", "--node", "spark1", "--json"), 0)
     switch = command.start("switch", "tiny", "--node", "spark1", "--json")
     switch.await_text(STEP.format("starting"))
     switch.kill()
@@ -222,19 +224,19 @@ def journal_damaged(trial: Trial) -> None:
     for what, text in tried.items():
         trial.spark1.put(JOURNAL, text)
         status = command("status", "--node", "spark1")
-        trial.ends(status, 0)
-        trial.true("journal" in status.out + status.err, f"{what}: status does not tell of it", status)
+        trial.check_end(status, 0)
+        trial.check_truth("journal" in status.out + status.err, f"{what}: status does not tell of it", status)
         for words in (("up", "tiny", "--node", "spark1"), ("switch", "tiny", "--node", "spark1"),
                       ("resume", "--node", "spark1"), ("abort", "--node", "spark1")):  # fmt: skip
-            ran = trial.ends(command(*words, "--json"), 6)
+            ran = trial.check_end(command(*words, "--json"), 6)
             said = ran.result["message"] + (ran.result["hint"] or "")
-            trial.true("switch.json" in said, f"{what}: {words[0]} does not name its place", ran)
-        trial.whole(trial.spark1.sh("cat", JOURNAL) == text, f"{what}: the journal was written over")
-        trial.whole(containers(trial.spark1) == before, f"{what}: a container went")
-    trial.see(f"{len(tried)} kinds of damage, 5 verbs each: all refused with its place, nothing stopped")
+            trial.check_truth("switch.json" in said, f"{what}: {words[0]} does not name its place", ran)
+        trial.check_intact(trial.spark1.sh("cat", JOURNAL) == text, f"{what}: the journal was written over")
+        trial.check_intact(containers(trial.spark1) == before, f"{what}: a container went")
+    trial.note(f"{len(tried)} kinds of damage, 5 verbs each: all refused with its place, nothing stopped")
     trial.spark1.put(JOURNAL, whole)
-    trial.ends(command("abort", "--node", "spark1", "--json"), 0)
-    trial.whole(serving(trial) == ["sglang-old"], "the old one does not serve again")
+    trial.check_end(command("abort", "--node", "spark1", "--json"), 0)
+    trial.check_intact(serving(trial) == ["sglang-old"], "the old one does not serve again")
 
 
 @row(
@@ -244,7 +246,7 @@ def journal_damaged(trial: Trial) -> None:
 )  # fmt: skip
 def receipts_damaged(trial: Trial) -> None:
     command = trial.operator()
-    trial.ends(command("up", command.profile(env=QUICK), "--node", "spark1", "--json"), 0)
+    trial.check_end(command("up", command.profile(env=QUICK), "--node", "spark1", "--json"), 0)
     place = trial.spark1.sh("sh", "-c", "ls -d /tmp/sparkctl-guard-1000").strip()
     whole = json.dumps({
         "container": "ab" * 32, "at": time.time() - 60, "did": "killed", "why": "MemAvailable fell from 2.0 to 0.4 GiB in 3 s",
@@ -258,11 +260,11 @@ def receipts_damaged(trial: Trial) -> None:
     trial.spark1.sh("mkdir", f"{place}/receipt-{'9' * 12}.json")
     trial.spark1.sh("chown", "-R", "milo:", place)
     for words in (("guard", "status", "--node", "spark1"), ("status", "--node", "spark1")):
-        trial.ends(command(*words), 0)
-    shown = trial.ends(command("guard", "status", "--node", "spark1"), 0, words="lost")
+        trial.check_end(command(*words), 0)
+    shown = trial.check_end(command("guard", "status", "--node", "spark1"), 0, words="lost")
     command.profile("other", port=8102, env=QUICK)
-    trial.ends(command("up", "other", "--node", "spark1", "--json"), 0)
-    trial.see(
+    trial.check_end(command("up", "other", "--node", "spark1", "--json"), 0)
+    trial.note(
         f"guard status, status, up 0; told: {next(line for line in shown.out.splitlines() if 'lost' in line).strip()[:80]}"
     )
 

@@ -68,7 +68,7 @@ class Trial:
         """The second node."""
         return self.lab.nodes["spark2"]
 
-    def see(self, what: str) -> None:
+    def note(self, what: str) -> None:
         """Note something for the table."""
         self.seen.append(what)
 
@@ -77,18 +77,18 @@ class Trial:
         if not holds:
             raise Failure(verdict, f"{what}\n{ran!r}" if ran is not None else what)
 
-    def true(self, holds: bool, what: str, ran: Ran | None = None) -> None:
+    def check_truth(self, holds: bool, what: str, ran: Ran | None = None) -> None:
         """Raise `Failure` unless sparkctl said what was so."""
         self.check(Verdict.LIED, holds, what, ran)
 
-    def whole(self, holds: bool, what: str, ran: Ran | None = None) -> None:
+    def check_intact(self, holds: bool, what: str, ran: Ran | None = None) -> None:
         """Raise `Failure` unless everything is there, once."""
         self.check(Verdict.LOST, holds, what, ran)
 
-    def ends(self, ran: Ran, *codes: int, words: str = "") -> Ran:
+    def check_end(self, ran: Ran, *codes: int, words: str = "") -> Ran:
         """Check an exit code, and that a sentence is in what was said."""
-        self.true(ran.code in codes, f"exit {ran.code} in place of {' or '.join(map(str, codes))}", ran)
-        self.true(words in ran.out + ran.err, f"{words!r} was not said", ran)
+        self.check_truth(ran.code in codes, f"exit {ran.code} in place of {' or '.join(map(str, codes))}", ran)
+        self.check_truth(words in ran.out + ran.err, f"{words!r} was not said", ran)
         return ran
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from sparkctl.cli.tellers import WordTeller
 from sparkctl.model.events import Ended, Event, NodeStateChanged, Outcome, PhaseChanged, Warned
-from sparkctl.model.guard import StartGuarding
+from sparkctl.model.guard import GuardCoverage
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
@@ -122,9 +122,9 @@ def test_a_second_press_promises_nothing_and_after_the_end_nothing_is_said(capsy
 
 
 def test_a_start_that_was_not_guarded_is_said_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, ended(Outcome.READY, guard=StartGuarding.NONE)) == [
+    assert told(capsys, ended(Outcome.READY, guard=GuardCoverage.NONE)) == [
         "▲ spark1: qwen36: no guard watched its start",
         "  try: sparkctl guard status --node spark1",
     ]
-    for whole in (StartGuarding.WHOLE, StartGuarding.OFF, None):
+    for whole in (GuardCoverage.FULL, GuardCoverage.OFF, None):
         assert told(capsys, ended(Outcome.READY, guard=whole)) == []

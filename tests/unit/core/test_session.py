@@ -8,7 +8,7 @@ import pytest
 
 from sparkctl.core.clock import SystemClock
 from sparkctl.core.session import Session
-from sparkctl.errors import Starved, StoodStill
+from sparkctl.errors import LocalStall, Starved
 from sparkctl.model.node import Node, NodeName
 
 NODE = Node(NodeName("here"), "local")
@@ -33,5 +33,5 @@ async def test_a_node_that_is_too_slow_is_called_so() -> None:
 
 async def test_a_process_that_stood_still_does_not_blame_the_node() -> None:
     async with Session(NODE, clock=Sleepy()) as session:
-        with pytest.raises(StoodStill, match="sparkctl itself stood still"):
+        with pytest.raises(LocalStall, match="sparkctl itself stood still"):
             await session.run(["sleep", "30"], timeout=0.2)

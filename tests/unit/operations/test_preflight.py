@@ -113,7 +113,7 @@ def test_a_missing_mount_is_warned_of(plan: LaunchPlan) -> None:
 def test_a_mount_that_cannot_be_seen_is_not_called_missing(plan: LaunchPlan) -> None:
     mounted = replace(plan, mounts=(Mount("/root/models", "/models"), Mount("/root/models", "/again")))
     (warning,) = decide(mounted, scene(paths=(("/root/models", None),)), replace=False, again=AGAIN).warnings
-    assert warning[0].startswith("whether /root/models is there on")
+    assert warning[0].startswith("cannot tell whether /root/models exists on")
     assert "does not exist" not in warning[0]
 
 

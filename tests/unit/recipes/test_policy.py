@@ -76,7 +76,7 @@ def test_what_stands_beside_a_form_brings_nothing_in(kind: str) -> None:
     ("beside", "field", "words"),
     [
         ({"engine": "container", "mounts": ["/:/host"]}, "", ""),
-        ({"engine": 5}, "", "engine has to be a text"),
+        ({"engine": 5}, "", "engine must be a text"),
         ({"engine": "vllm", "stop_grace": "x"}, "stop_grace", "must be a number of seconds"),
         ({"engine": "vllm", "nodes": {"a": 1}}, "nodes", "must be 1 to 8"),
         ({"engine": "vllm", "title": ["a"]}, "title", "must be text"),
@@ -361,9 +361,33 @@ def test_what_is_allowed_by_one_name_is_no_more_than_that() -> None:
 def test_the_report_says_how_each_is_taken_and_masks_no_reason() -> None:
     written = imported("docker run -e OPENAI_API_KEY -v /etc:/e a/x:1")
     lines = report_lines(written.imported)
-    assert any(row.endswith("of your own environment into the container (--allow env)") for row in lines)
-    assert any(row.endswith("no directory of models or caches (--allow mount)") for row in lines)
+    assert any(row.endswith("of your own environment would go into the container (--allow env)") for row in lines)
+    assert any(
+        row.endswith("/etc on the node is not a directory for models or caches (--allow mount)") for row in lines
+    )
     assert [one["allow"] for one in report_document(written.imported, "", None)["withheld"]] == ["env", "mount"]  # type: ignore[attr-defined]
+
+
+def test_of_several_under_one_name_the_report_says_how_one_alone_is_taken() -> None:
+    text = "docker run -v /srv:/s -v /var/run/docker.sock:/d -v '/a b:/ab' --device /dev/sda a/x:1"
+    written = imported(text)
+    lines = report_lines(written.imported)
+    assert [row.rpartition("(")[2] for row in lines if "withheld  " in row] == [
+        "--allow mount=/srv:/s)", "--allow mount=/var/run/docker.sock:/d)", "--allow 'mount=/a b:/ab')", "--allow device)",
+    ]  # fmt: skip
+    withheld = report_document(written.imported, "", None)["withheld"]
+    for one, mount in zip(withheld, ("/srv:/s", "/var/run/docker.sock:/d", "/a b:/ab"), strict=False):  # type: ignore[call-overload]
+        assert imported(text, allow={one["allow"]}).profile.mounts == (mount,)
+
+
+def test_an_allowed_value_that_the_source_does_not_have_is_named() -> None:
+    text = "docker run -v /srv:/s --privileged a/x:1"
+    notes = [one.text for one in imported(text, allow={"mount=/sr", "privileged"}).imported.ledger.remarks]
+    assert [one for one in notes if "--allow" in one] == [
+        "--allow mount=/sr took nothing: the source has nothing of that name with exactly this value."
+    ]
+    notes = [one.text for one in imported(text, allow={"mount=/srv", "privileged"}).imported.ledger.remarks]
+    assert not [one for one in notes if "--allow" in one]
 
 
 # --- files of the operator's ---
