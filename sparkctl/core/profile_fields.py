@@ -33,7 +33,7 @@ _ULIMITS = (
 _ULIMIT = re.compile(r"(-1|[0-9]+)(:(-1|[0-9]+))?")
 _CDI = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
 # ${NAME} or ${NAME:-default}; $${ is a dollar sign before a brace.
-VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]{0,4096}))?\}")
+VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
 
 
 def name(text: str) -> str:
