@@ -82,7 +82,7 @@ def _never_takes(body: Any, char: int) -> bool:
         return False
     value = body[0][1]
     if operation != "IN":
-        return bool((value == char) == (operation == "NOT_LITERAL"))
+        return bool(value == char) is (operation == "NOT_LITERAL")
     is_negated, fits = False, False
     for kind, item in value:
         match str(kind):
@@ -95,7 +95,7 @@ def _never_takes(body: Any, char: int) -> bool:
             case _:
                 known = _CLASSES.get(str(item).removeprefix("CATEGORY_"))
                 fits = fits or known is None or re.fullmatch(known, chr(char)) is not None
-    return bool(fits == is_negated)
+    return bool(fits) is is_negated
 
 
 def _ways_of(operation: str, value: Any, length: float) -> tuple[float, int]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 MASK = "••••••"
 _NAMED_SECRET = re.compile(
     r"SECRET|PASSW|PASS_?PHRASE|PASS_?CODE|CREDENTIAL|CREDEN$|(?:API|ACCESS|PRIVATE|ACCOUNT|MASTER|ENCRYPTION)_?KEY"
-    r"|(?:^|_)(?:KEY|PAT|PASS|PW|TOK|JWT|BEARER|CREDS?|COOKIES?|DSN|SAS|SIG|SIGNATURE|T?OTP)_?\d*$"
+    r"|(?:^|_)(?:KEY|PAT|PASS|PW|TOK|JWT|BEARER|CREDS?|COOKIES?|DSN|SAS|SIG|SIGNATURE|T?OTP(?:_SEED)?|PSK|MNEMONIC)_?\d*$"
     r"|_PWD_?\d*$|(?:DB|USER|ROOT|ADMIN|MY|SQL|PG|HTTP|HTTPS|FTP|SMTP|IMAP|MAIL)PW_?\d*$"
     r"|AUTHZ?_?\d*$|AUTHORIZATION$|(?:^|_)AUTH_(?:CONFIG|HEADERS?|DATA|STRING|VALUE|LINE|INFO|JSON|B64|BASE64|COOKIE)(?:_|$)"
     r"|CONN(?:ECTION)?_?STR(?:ING)?S?(?:_|$)|WEB_?HOOKS?(?:_UR[LI]S?)?_?\d*$|DOCKER_?CONFIG_?JSON|_CREDS?_"
@@ -52,7 +52,7 @@ _TOKEN_WORD = re.compile(r"TOKEN_|[A-Z0-9]_?TOKENS$")  # HF_TOKEN_WRITE, HF_TOKE
 _NUMBER_OF = re.compile(r"(?:^|_)(?:MAX|MIN|NUM|N|PER)(?:_|$)")
 # Tokens of a text by their own name: eos_token, image_tokens, new-token.
 _OF_VOCABULARY = (
-    r"ADDED|AUDIO|BOI|BOS|BREAK|CACHED|CLS|DRAFT|EOI|EOM|EOS|EOT|FIM|FIRST|GENERATED|IMAGE|LAST|MASK|MTP|NEW|NEWLINE|NEXT"
+    r"ADDED|AUDIO|BOI|BOS|BREAK|CACHED|CLS|DRAFT|EOI|EOM|EOS|EOT|FIM|FIRST|FROM|GENERATED|IMAGE|LAST|MASK|MTP|NEW|NEWLINE|NEXT"
     r"|OUTPUT|PAD|PADDING|PENDING|PREFIX|PROMPT|REASONING|SEP|SPECIAL|STOP|THINK|TEXT|TIMESTAMP|UNK|VIDEO|VISION|VISUAL"
 )
 _TOKEN_OF_TEXT = re.compile(rf"(?:^|_)(?:{_OF_VOCABULARY})(?:_(?:START|END|BEGIN))?_?TOKEN$")
@@ -143,12 +143,14 @@ _NAMED = re.compile(
 # --name value; setenv NAME value, ENV NAME value
 _FLAGGED = re.compile(r"-(?<![\w.-]-)-?(?P<name>[A-Za-z][\w.-]*+)[ \t]++(?=[^\s-])")
 _SET = re.compile(r"(?:set(?:env| -[gU]?x)|ENV)[ \t]++(?P<name>\w++)[ \t]++(?=[^\s-])")
-_OPENED = re.compile(r"""[bBrRuUfF]{0,2}(?P<escape>\\*+)(?P<quote>["'])""")
+_OPENED = re.compile(r"""(?:[bBrRuUfF]{0,2}|\$)(?P<escape>\\*+)(?P<quote>["'])""")
 _BARE = re.compile(
     r"""(?:[^\s&;|"',)\]}<>`\\\x1b$]++|\$(?:\{[^}\s]{0,400}+\})?+|[)\]}<>`](?![\s,;)\]}<>`"'.\\]|$)|\\(?![\\"'nrt])"""
     r"""|,(?![\s"'\[({\\]|$|[\w.-]{1,80}+["']?[:=]))++"""
 )
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)[ \t]++(?=[^\s\"',;])", re.IGNORECASE)
+_ANY_SCHEME = re.compile(r"[A-Za-z][\w-]{0,40}+[ \t]++(?=[^\s\"',;])")  # in the one header that always has one
+_NEXT_COOKIE = re.compile(r";[ \t]*+(?=[^\s;=\"']{1,200}+=)")
 _BRACKET = re.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
 _REFERENCE = re.compile(rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL)
 _NOTHING = frozenset(["...", "none", "null", "nil", "true", "false", "undefined", "unset", MASK])
@@ -196,12 +198,15 @@ _FLAG = re.compile(r"-[A-Za-z]")
 # `_named` finds in a text of others. Most lines of an engine tell of tokens, by their number.
 _SUSPECT = re.compile(
     r"(?:secre|passw|pass_?[pc]|cred|authori|auth[_-]?[ckhdsvlijb]|cookie|dsn|jwt|bearer|web_?hook|conn(?:ection)?_?str|dockerc|token_"
-    r"|api[_-]?k|(?<=[\w?&-])(?:tok|auth|pwd?(?![a-z])|pass(?![a-z])|key(?![a-rt-z])|pat(?![a-z])|s(?:as|ig)(?![a-mo-z])|otp))"
+    r"|api[_-]?k|(?<=[\w?&-])(?:tok|auth|pwd?(?![a-z])|pass(?![a-z])|key(?![a-rt-z])|pat(?![a-z])|s(?:as|ig)(?![a-mo-z])|otp|psk|mnemonic))"
     rf"[\w.-]{{0,100}}+{_COLOUR}\\*+[\"']?\]?{_COLOUR}[ \t]*+(?:=|%3d|>|:(?![:/])(?![ \t]*+[\d.]{{1,12}}+(?:[,\s%]|$))"
     rf"|:=|,[ \t]*+\\*+[\"'])"
 )
 _HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
 _LONGEST_NAME = 200
+_LONGEST_UNMASKED = (
+    1024  # of what stands behind a flag of a secret and does not look like one: more would be read again and again
+)
 _SHORTEST = 6  # a shorter value cannot be masked by value: it would take innocent text with it
 
 
@@ -408,11 +413,15 @@ def _flagged(text: str, form: re.Pattern[str], *, own: bool) -> Iterator[Span]:
         if not is_secret_name(name):
             continue
         spans, end = values.word(found.end(), own=own)
+        looked_through = found.end()
         for start, stop in spans:
             value = text[start:stop].strip("[]<>{}()`.,:")
             if own or (value.lower() not in _PROSE and value != _plain(name) and not _REFERENCE.fullmatch(value)):
                 yield start, stop
-                at = end
+                at = looked_through = stop
+        if end - looked_through > _LONGEST_UNMASKED:
+            yield looked_through, end
+            at = end
 
 
 def _named(text: str, *, own: bool) -> Iterator[Span]:
@@ -424,7 +433,8 @@ def _named(text: str, *, own: bool) -> Iterator[Span]:
         name, sign = found["name"], found["sign"][0]
         before = text[found.start() - 1 : found.start()]
         is_header = sign == ":" and _HEADERS.fullmatch(_plain(name)) is not None
-        if not (is_header or (is_secret_name(name) if own else _is_secret_in_log(name, sign, before))):
+        is_own_word = own or (name.startswith("--") and sign == "=")  # a flag says the same as --name value
+        if not (is_header or (is_secret_name(name) if is_own_word else _is_secret_in_log(name, sign, before))):
             continue
         if sign == "," and not (name.startswith("-") or text[found.start() - 2 : found.start() - 1] in ("(", "[")):
             continue  # names in a row, not a pair
@@ -441,7 +451,7 @@ def _named(text: str, *, own: bool) -> Iterator[Span]:
         elif own and not is_json and found["gap"]:
             spans, end = values.line(at)
         elif is_header:
-            spans, end = values.header(at)
+            spans, end = values.header(at, _plain(name))
         elif found["gap"] or not own:
             spans, end = values.word(at, own=own)
             if not own:
@@ -501,11 +511,19 @@ class _Values:
         text = self._text[at:end]
         return [(at, at + len(text.rstrip()))], end
 
-    def header(self, at: int) -> tuple[list[Span], int]:
-        """Return the value of an HTTP header: a word, with the scheme before it."""
-        scheme = _SCHEME.match(self._text, at)
+    def header(self, at: int, name: str) -> tuple[list[Span], int]:
+        """Return the value of an HTTP header: a word, with the scheme before it; of cookies all."""
+        scheme = (_ANY_SCHEME if name.endswith("AUTHORIZATION") else _SCHEME).match(self._text, at)
         found = _BARE.match(self._text, at if scheme is None else scheme.end())
-        return ([], at) if found is None else ([(at, found.end())], found.end())
+        if found is None:
+            return [], at
+        end = found.end()
+        while name == "COOKIE" and (further := _NEXT_COOKIE.match(self._text, end)) is not None:
+            found = _BARE.match(self._text, further.end())
+            if found is None:
+                break
+            end = found.end()
+        return [(at, end)], end
 
     def stands_alone(self, start: int, end: int) -> bool:
         """Tell whether what follows a name and a colon is a value and not a sentence."""

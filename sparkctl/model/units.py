@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*+(\d++(?:\.\d++)?)\s*+([kmgt]?)(i?b)?\s*+", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_DURATION = re.compile(r"(\d++(?:\.\d++)?)\s*+(ms|s|m|h|d)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
 
 

@@ -16,6 +16,7 @@ _RANK = re.compile(r"([0-9]{1,2})/([0-9]{1,2})")
 _NODES = re.compile(r"[A-Za-z0-9._-]{1,64}(,[A-Za-z0-9._-]{1,64}){0,63}")
 _RUN = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PLAIN_LINE = re.compile(r"\^?(?:[^\\^$*+?{}\[\]|()\x00-\x1f]|\\[^A-Za-z0-9]){1,1000}+")  # no repetition, no choice
+_HEALTH = re.compile(r"/[!-~]{0,1000}")  # what HTTP can ask for
 _PROBES = ("completions", "chat", "none")
 
 
@@ -73,7 +74,9 @@ def rule_of(container: Container) -> ReadyRule | None:
         line, health, probe = fields["line"], fields["health"], fields.get("probe", "none")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    if not (health is None or (isinstance(health, str) and health.startswith("/"))) or probe not in _PROBES:
+    if not (health is None or (isinstance(health, str) and _HEALTH.fullmatch(health))):
+        return None
+    if not isinstance(probe, str) or probe not in _PROBES:
         return None
     if line is None:
         return ReadyRule(None, health, probe)

@@ -69,7 +69,7 @@ class LogsRequest:
     follow: bool = False
     since: float | None = None
     tail: int | None = None
-    grep: re.Pattern[str] | BoundedPattern | None = None
+    grep: BoundedPattern | re.Pattern[str] | None = None
     pace: Callable[[], Awaitable[None]] | None = None
     session: Callable[[Node], Session] | None = None  # how a node's session is had; None: one of its own for each
     everything: bool = False

@@ -197,7 +197,7 @@ async def _by_tcp(source: Session, target: Session, lanes: list[tuple[Lane, Lane
     async with asyncio.timeout(_WITHIN), meet(source, target, (jobs, jobs), road, count, alone=False) as pair:
         await pair.tell(end=True)
         async for side, said in pair.words():
-            if side == "take" and "bytes" in said:
+            if side == "take" and "bytes" in said and "took" in said:
                 got, took = got + int(said["bytes"]), max(took, float(said["took"]))
     return Measured(got / took if got and took else None, latency)
 

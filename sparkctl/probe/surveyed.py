@@ -74,27 +74,40 @@ def decode(answer: bytes) -> tuple[tuple[Surveyed, ...], tuple[Room, ...]]:
     try:
         said = json.loads(line[len(_HEADER) :].decode("utf-8", "surrogateescape"))
         return tuple(_place(one) for one in said["places"]), tuple(_room(one) for one in said["rooms"])
-    except (KeyError, TypeError, RecursionError, IndexError) as error:
+    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"the answer is not what was asked for ({error})") from error
 
 
 def _place(said: dict[str, Any]) -> Surveyed:
     found = {
-        str(name): Entry(str(name), int(size), int(mtime), int(mode) & 0o777, None if kind == "f" else str(link))
+        str(name): Entry(
+            str(name), _whole(size), _whole(mtime), _whole(mode) & 0o777, None if kind == "f" else str(link)
+        )
         for name, kind, size, mtime, mode, link in said["entries"]
     }
     entries = tuple(entry for entry in found.values() if _is_safe(entry))
     unsafe = tuple(entry.name for entry in found.values() if not _is_safe(entry))
-    parts = {str(name): int(size) for name, size in said["parts"].items()}
+    parts = {str(name): _whole(size) for name, size in said["parts"].items()}
     denied = tuple(map(str, said["denied"]))
-    return Surveyed(said["place"], str(said["kind"]), str(said["base"]), entries, denied, parts, _room(said), unsafe)
+    return Surveyed(
+        str(said["place"]), str(said["kind"]), str(said["base"]), entries, denied, parts, _room(said), unsafe
+    )
 
 
 def _is_safe(entry: Entry) -> bool:
     """Tell whether an entry leads nowhere but below its place: it is made on another machine under this very name."""
-    if entry.name.endswith(PART) or entry.size < 0:
+    if entry.name.endswith(PART) or entry.size < 0 or not _is_encodable(entry.name + (entry.link or "")):
         return False
     return is_safe_name(entry.name) if entry.link is None else is_safe_link(entry.name, entry.link)
+
+
+def _is_encodable(name: str) -> bool:
+    """Tell whether a file can have this name: JSON can write halves of characters that no filesystem has."""
+    try:
+        name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _room(said: dict[str, Any]) -> Room:
@@ -102,7 +115,16 @@ def _room(said: dict[str, Any]) -> Room:
     return Room(
         str(said["room"]),
         str(said["there"]),
-        None if free is None else int(free),
-        None if device is None else int(device),
-        said["writable"],
+        None if free is None else _whole(free),
+        None if device is None else _whole(device),
+        None if said["writable"] is None else bool(said["writable"]),
     )
+
+
+def _whole(value: Any) -> int:
+    """Return a number that a filesystem can have. Raises ValueError or TypeError."""
+    if type(value) is not int:
+        raise TypeError("no whole number")
+    if abs(value) >= 1 << 64:
+        raise ValueError("a number that is too large")
+    return value

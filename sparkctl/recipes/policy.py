@@ -19,7 +19,7 @@ from sparkctl.model.secrets import is_secret_name
 from sparkctl.model.suggest import did_you_mean
 from sparkctl.recipes.draft import Imported
 from sparkctl.recipes.ledger import Ledger
-from sparkctl.recipes.references import REFERENCE, has_references, names_in
+from sparkctl.recipes.references import REFERENCE, has_references, literal, names_in
 
 ALL = "all"  # what `--allow` without a name takes
 ALLOW_NAMES = (
@@ -242,6 +242,10 @@ def _reaches(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Reach]:
             "",
             "without the usual guard nothing stops a start that takes all of the node's memory",
         )
+    if one.floor_memory is not None and one.floor_memory < GuardRule().floor:
+        yield Reach(
+            "guard", "memory.floor", str(one.floor_memory), "less than usual would be left for the node's own programs"
+        )
     if one.nodes > 1 and one.engine in _LOGS_IN:
         why = "its ranks log in to each other by your ~/.ssh, which each container would get; without it, it is for one Spark"
         yield Reach("ssh", "nodes", str(one.nodes), why)
@@ -265,6 +269,7 @@ def _without(one: Profile, withheld: frozenset[tuple[str, str]]) -> Profile:
         ),
         env_file=kept("env_file", one.env_file),
         nodes=1 if ("nodes", str(one.nodes)) in withheld else one.nodes,
+        floor_memory=None if ("memory.floor", str(one.floor_memory)) in withheld else one.floor_memory,
         start=replace(one.start, guard=GuardRule() if ("start.guard", "") in withheld else guard),
         container=replace(
             box,
@@ -433,18 +438,22 @@ def _variable_fault(variable: str, text: str) -> str:
 
 
 def _with_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) -> str | None:
-    """Return a text with the defaults of the variables that are withheld, None where one has none."""
-    missing = False
+    """Return a text with the defaults of the variables that are withheld, None where one has none.
 
-    def value(match: re.Match[str]) -> str:
-        nonlocal missing
-        if match["name"] is None or (field, match["name"]) not in withheld:
-            return match[0]
-        missing = missing or match["default"] is None
-        return (match["default"] or "").replace("${", "$${")
-
-    found = REFERENCE.sub(value, text)
-    return None if missing else found
+    A default is text: nothing that stands beside it makes a reference of it (``${A:-$}{B}``).
+    """
+    found, plain, end = "", "", 0
+    for match in REFERENCE.finditer(text):
+        plain, end = plain + text[end : match.start()], match.end()
+        if match["name"] is None:
+            plain += "${"
+        elif (field, match["name"]) not in withheld:
+            found, plain = found + literal(plain) + match[0], ""
+        elif match["default"] is None:
+            return None
+        else:
+            plain += match["default"]
+    return found + literal(plain + text[end:])
 
 
 def _arg(value: ArgValue, field: str, withheld: frozenset[tuple[str, str]]) -> ArgValue | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]{0,4096}+))?\}")
+REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # In a shell's or compose's text: $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?words}, ${NAME?words}.
 _SHELL = re.compile(

@@ -33,6 +33,8 @@ async def exchange(
         writer.write(_question(connection, method, path, host, body, headers))
         await writer.drain()
         return await _answer(connection, reader, LARGEST_BODY if largest is None else largest)
+    except (h11.LocalProtocolError, UnicodeEncodeError) as error:
+        raise BadAnswer(f"{host}{path[:80]}: HTTP has no way to ask this: {error}") from error
     except h11.ProtocolError as error:
         raise BadAnswer(f"{host}{path}: no proper HTTP answer: {error}") from error
     except ConnectionError as error:
@@ -45,7 +47,8 @@ def _question(
     connection: h11.Connection, method: str, path: str, host: str, body: bytes | None, headers: Headers
 ) -> bytes:
     length = [("Content-Length", str(len(body)))] if body is not None else []
-    whole = [("Host", host), ("Connection", "close"), ("Accept", "*/*"), *length, *headers]
+    named = [("Host", host), ("Connection", "close"), ("Accept", "*/*"), *length, *headers]
+    whole = [(name.encode(), value.encode("utf-8")) for name, value in named]
     message = connection.send(h11.Request(method=method, target=path, headers=whole)) or b""
     if body:
         message += connection.send(h11.Data(data=body)) or b""

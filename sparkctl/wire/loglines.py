@@ -12,6 +12,7 @@ them once: left in, they would be counted, and after a break as many lines would
 from __future__ import annotations
 
 import calendar
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ _HALF = LONGEST_LINE // 2
 _SETTLED = 1_000_000_000  # ns; stamps cross by far less
 _REPEATED = 256  # pieces among which a repeated line is looked for: one or two were seen
 _STREAMS = {1: "stdout", 2: "stderr"}
+_WORD_ENDS = re.compile(r"[\s\"',;&]")
+_LONGEST_WORD = 4096  # characters at each end of a cut
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -48,10 +51,15 @@ class Pending:
 
     def line(self, number: int) -> LogLine:
         """Return it as a line."""
-        text = self.head.decode("utf-8", "replace")
+        text, missing = self.head.decode("utf-8", "replace"), self.missing
         if self.tail:
-            text += _ELLIPSIS + self.tail.decode("utf-8", "replace")
-        return LogLine(_stamp(self.stamp), text, number, _STREAMS.get(self.stream, "stdout"), self.missing)
+            head, tail = text, self.tail.decode("utf-8", "replace")
+            # What is left of a word at the cut goes too: half a secret would not be known for one.
+            before = len(_WORD_ENDS.split(head[-_LONGEST_WORD:])[-1])
+            after = len(_WORD_ENDS.split(tail[:_LONGEST_WORD], maxsplit=1)[0])
+            text = head[: len(head) - before] + _ELLIPSIS + tail[after:]
+            missing += before + after
+        return LogLine(_stamp(self.stamp), text, number, _STREAMS.get(self.stream, "stdout"), missing)
 
 
 @dataclass(frozen=True, slots=True)

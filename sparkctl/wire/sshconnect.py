@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -35,6 +36,7 @@ KEEPALIVE_COUNT = 3  # a dead peer is seen after interval * (count + 1) = 8 s
 # In front of what asyncssh likes best, which it computes piecewise in Python: a quarter less processor time a log line.
 FAST_CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
 _MOST_HOPS = 8
+_AGENT_LIMIT = 1.0  # seconds for the agent of this machine to tell its keys
 
 OnLost = Callable[[Exception | None], None]
 
@@ -198,6 +200,8 @@ class _Hop:
         except asyncssh.KeyExchangeFailed as error:
             raise self._no_common_ground(error) from error
         except (asyncssh.DisconnectError, TimeoutError, OSError) as error:
+            if greeter.heard_banner and isinstance(error, TimeoutError) and await _is_agent_silent():
+                raise ssherrors.silent_agent(self.node.name, self.where) from error
             raise self._fell_silent(greeter, error) from error
         except asyncssh.KeyImportError as error:
             raise LoginRefused(self.node.name, f"{self.where}a key cannot be read: {error}") from error
@@ -324,6 +328,20 @@ def _credentials(route: Route) -> dict[str, object]:
         public = [str(path) + ".pub" for path in route.identities if path.with_name(path.name + ".pub").is_file()]
         options |= {"agent_identities": public} if public else {"agent_path": None}
     return options
+
+
+async def _is_agent_silent() -> bool:
+    """Tell whether there is an ssh-agent on this machine that does not answer: a login waits for it."""
+    if not os.environ.get("SSH_AUTH_SOCK"):
+        return False
+    try:
+        async with asyncio.timeout(_AGENT_LIMIT), asyncssh.connect_agent() as agent:
+            await agent.get_keys()
+    except TimeoutError:
+        return True
+    except (OSError, ValueError, asyncssh.Error):
+        return False
+    return False
 
 
 def _refuse_irregular_keys(route: Route) -> None:

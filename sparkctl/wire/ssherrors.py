@@ -65,6 +65,15 @@ def sluggish(node: str, route: Route, where: str, limit: float) -> Starved:
     )
 
 
+def silent_agent(node: str, where: str) -> Unreachable:
+    """Return the error for a login that waited for the ssh-agent of this machine."""
+    return Unreachable(
+        node,
+        f"{where}the ssh-agent of this machine does not answer, and the login waited for it",
+        "see whether it does: ssh-add -l (it may wait for a touch or a PIN); without it: env -u SSH_AUTH_SOCK sparkctl status",
+    )
+
+
 def unknown_key(node: str, route: Route, where: str, key: asyncssh.SSHKey) -> UnknownHostKey:
     """Return the error for a host of which no key is known."""
     seen = hostkeys.fingerprint(key)

@@ -11,22 +11,29 @@ from typing import Any
 
 import pytest
 
+from sparkctl import engines
 from sparkctl.core.context import Context
 from sparkctl.core.history import History
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.errors import DockerError, InvalidInput, NodeError
+from sparkctl.errors import DockerError, InvalidInput, NodeError, SparkctlError
 from sparkctl.model.events import Ended, Event
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.operations import guard, top
 from sparkctl.operations.collect import collect
 from sparkctl.operations.diagnose import of_instance
 from sparkctl.operations.doctor import doctor
+from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.drop_caches import drop_caches
 from sparkctl.operations.endpoints import endpoints
 from sparkctl.operations.following.follow import Follower
 from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.operations.measure_fabric import measure
 from sparkctl.operations.plan import PlanRequest, plan
+from sparkctl.operations.starting.request import UpRequest
 from sparkctl.operations.status import status
-from sparkctl.sim import SimulatedSparks
+from sparkctl.operations.sync import SyncRequest, sync
+from sparkctl.operations.up import up
+from sparkctl.sim import NodeOptions, SimulatedSparks
 from tests.sim import clients, garbage
 
 BAD, GOOD = NodeName("spark1"), NodeName("spark2")
@@ -144,3 +151,48 @@ async def _ask_everything(part: str, kind: str, seed: int, place: Path) -> None:
     assert found["guard"][1].state is NodeState.OK
     for name in ("doctor", "plan", "collect", "logs"):
         assert isinstance(found[name][-1], Ended), name
+
+
+def changes(ctx: Context, sparks: SimulatedSparks) -> dict[str, Callable[[], AsyncGenerator[Event, None]]]:
+    """Return what changes something, or moves it, in which the bad node has a part."""
+    bad, good = nodes_of(sparks)
+    profile, shared = ProfileLibrary().load("qwen36"), ProfileLibrary().load("minimax-m27")
+    return {
+        "sync from it": lambda: sync(ctx, SyncRequest(shared, bad, (good,))),
+        "sync to it": lambda: sync(ctx, SyncRequest(shared, good, (bad,))),
+        "measure": lambda: measure(ctx, [bad, good]),
+        "up": lambda: up(ctx, UpRequest(profile, engines.load(profile.engine), (bad,), words=("qwen36",))),
+        "down": lambda: down(ctx, DownRequest("qwen36-ngram", (bad,))),
+        "drop caches": lambda: drop_caches(ctx, (bad,)),
+    }
+
+
+WRONG_TYPES = ("retyped", "nested", "numbers", "objects")
+_LIMIT = 10.0  # seconds; who waits that long for a better answer has not stumbled over this one
+
+
+@pytest.mark.parametrize("part", tuple(USUAL))
+@pytest.mark.parametrize("seed", range(SEEDS or 1))
+async def test_garbage_ends_what_changes_a_node_with_a_sentence(part: str, seed: int, tmp_path: Path) -> None:
+    await asyncio.gather(
+        *(_change_everything(part, kind, seed, tmp_path / kind) for kind in (WRONG_TYPES if SEEDS else WRONG_TYPES[:2]))
+    )
+
+
+async def _change_everything(part: str, kind: str, seed: int, place: Path) -> None:
+    await asyncio.to_thread(place.mkdir)
+    options = {"spark2": NodeOptions(missing=("/home/milo/models/MiniMax-M2.7-MXFP4",))}
+    async with SimulatedSparks("two-stacks", options=options, **clients.FAST) as sparks:
+        spoilt = await garbage.spoil_node(sparks, BAD, part, kind, seed)
+        ctx = Context(history=History(place / "state"), operator="milo@laptop")
+        for name, begin in changes(ctx, sparks).items():
+            try:
+                async with asyncio.timeout(_LIMIT):
+                    events = await events_of(begin())
+            except (TimeoutError, SparkctlError):
+                continue
+            except Exception as error:
+                raise AssertionError(f"{name}: a node whose {part} is spoilt ({kind})") from error
+            assert isinstance(events[-1], Ended), name
+            assert events[-1].exit_code != 70, (name, part, kind, events[-1])
+        await spoilt.close()

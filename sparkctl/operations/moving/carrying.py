@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from sparkctl.core.session import Session
-from sparkctl.errors import DiskFull, NodeError, Refused, SparkctlError, TransferTampered, Unreachable
+from sparkctl.errors import DiskFull, NodeError, Refused, SparkctlError, TransferTampered, Unreachable, UnreadableAnswer
 from sparkctl.model.fabric import Lane
 from sparkctl.model.text import clean
 from sparkctl.operations.moving.certificates import make_pair
@@ -106,15 +106,56 @@ class Pair:
         """Pass on what one end says; lines that are no JSON are a login shell's."""
         try:
             while line := await held.readline():
-                try:
-                    said = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(said, dict):
-                    self._said.put_nowait((side, said))
+                self._said.put_nowait((side, read_words(self.names[side], line)))
         except NodeError as lost:
             self._said.put_nowait((side, {"error": lost.message}))
         self._said.put_nowait((side, None))
+
+
+def read_words(node: str, line: bytes) -> dict[str, Any]:
+    """Return what an end says in a line, nothing where it is no JSON but a login shell's.
+
+    Raises `UnreadableAnswer` where a field of it is not what an end says.
+    """
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    for name, is_right in _FIELDS.items():
+        if name in said and not is_right(said[name]):
+            raise _unreadable(node)
+    return said
+
+
+def _unreadable(node: str) -> UnreadableAnswer:
+    return UnreadableAnswer(
+        node,
+        f"what {node} says of the transfer cannot be read",
+        f"on {node}, see what python3 is, and who can change it",
+    )
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and -_LARGEST < value < _LARGEST  # type: ignore[operator]
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and -_LARGEST < value < _LARGEST
+
+
+def _are_ports(value: object) -> bool:
+    return isinstance(value, list) and all(type(port) is int and 0 < port < 65536 for port in value)
+
+
+_LARGEST = 1 << 62
+_FIELDS: dict[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("sent", "got", "kept", "dropped", "summed", "status"), _is_whole),
+    **dict.fromkeys(("at", "bytes", "took", "median"), _is_number),
+    "ports": _are_ports,
+    "refused": lambda value: isinstance(value, list),
+}
 
 
 def _is_lost(said: dict[str, Any]) -> bool:
@@ -169,7 +210,7 @@ async def meet(
     receiver = await start(target, take)
     sender: Held | None = None
     try:
-        ports = await _ports(target, receiver)
+        ports = await _ports(target, receiver, streams)
         if ways:
             pairs = zip(ways, ports, strict=True)
             send["dial"] = [[near.address, far.address, port, near.interface] for (near, far), port in pairs]
@@ -178,7 +219,7 @@ async def meet(
         sender = await start(source, send)
         pair = Pair(sender, receiver, {"send": source.node.name, "take": target.node.name})
         if not ways:
-            joined = zip(await _ports(source, sender), ports, strict=True)
+            joined = zip(await _ports(source, sender, streams), ports, strict=True)
             tasks += [asyncio.create_task(_through_us(source, target, *each, pair)) for each in joined]
         tasks += [asyncio.create_task(pair.listen("take", receiver)), asyncio.create_task(pair.listen("send", sender))]
         yield pair
@@ -197,22 +238,21 @@ async def start(session: Session, request: dict[str, Any]) -> Held:
     return held
 
 
-async def _ports(session: Session, held: Held) -> list[int]:
-    """Return where an end listens."""
+async def _ports(session: Session, held: Held, streams: int) -> list[int]:
+    """Return where an end listens, a port a stream."""
     node = session.node.name
     try:
         async with asyncio.timeout(_STARTING):
             while line := await held.readline():
-                try:
-                    said = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(said, dict) and "ports" in said:
-                    return [int(port) for port in said["ports"]]
-                if isinstance(said, dict) and "taken" in said:
+                said = read_words(node, line)
+                if "ports" in said and len(said["ports"]) == streams:
+                    return list(said["ports"])
+                if "taken" in said:
                     raise Refused(f"another sync to {node} is under way", "wait for it, or end it with Ctrl-C")
-                if isinstance(said, dict) and "error" in said:
+                if "error" in said:
                     raise _error(node, said)
+                if "ports" in said:
+                    raise _unreadable(node)
     except TimeoutError:
         pass
     raise Refused(f"python3 does not run on {node}, and a transfer needs it", f"on {node}: sudo apt install python3")

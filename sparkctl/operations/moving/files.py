@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from sparkctl.core.together import together
 from sparkctl.errors import Unreachable
 from sparkctl.model.events import Moved, Warned
 from sparkctl.model.node import NodeName
-from sparkctl.operations.moving.carrying import NoRoad, Pair, Road, meet, start
+from sparkctl.operations.moving.carrying import NoRoad, Pair, Road, meet, read_words, start
 from sparkctl.operations.stream import Emit
 
 _STREAMS = 8  # one alone is as fast as one core decrypts and makes sums, about 0.6 GB/s
@@ -79,12 +78,12 @@ async def _sums(session: Session, files: Sequence[dict[str, Any]], sizes: Sequen
     done = 0
     try:
         while line := await asyncio.wait_for(held.readline(), _SUMMING):
-            said = _json(line)
+            said = read_words(session.node.name, line)
             if "done" in said:
                 return found
-            if "summed" in said:
-                found[said["summed"]] = said["sum"]
-                done += sizes[said["summed"]]
+            if "summed" in said and 0 <= (number := said["summed"]) < len(found):
+                found[number] = None if said.get("sum") is None else str(said["sum"])
+                done += sizes[number]
                 seen(done)
     except TimeoutError:
         pass
@@ -156,12 +155,3 @@ async def _settle(pair: Pair, files: dict[int, Carried], course: Course, progres
             progress.target, f"what arrived of {', '.join(broken[:3])} is not what was sent; it was thrown away",
             "the same command sends it again; if it happens again, look at the cable and the memory of both",
         )  # fmt: skip
-
-
-def _json(line: bytes) -> dict[str, Any]:
-    """Return what a line says; a login shell's says nothing."""
-    try:
-        said = json.loads(line)
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}

@@ -86,7 +86,7 @@ async def served_model(link: Link, port: int, manners: Manners | None = None) ->
     try:
         answer = await ask(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT, manners=manners)
         name = json.loads(answer.body)["data"][0]["id"] if answer.ok else None
-    except (OSError, http.BadAnswer, ValueError, LookupError, TypeError, DockerError):
+    except (OSError, http.BadAnswer, ValueError, LookupError, TypeError, RecursionError, DockerError):
         return None
     return name if isinstance(name, str) else None
 

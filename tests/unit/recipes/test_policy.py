@@ -247,15 +247,24 @@ def test_a_variable_with_a_default_leaves_the_default() -> None:
     assert "its default stands" in str(fates(written, Fate.WITHHELD)["-e X"])
 
 
-def test_a_default_cannot_make_a_variable_again() -> None:
-    written = imported(
-        "services: {a: {image: 'a/x:1', environment: {X: '${FOO:-$${}AWS_SECRET_ACCESS_KEY}'}}}\n", "x.yaml"
-    )
+@pytest.mark.parametrize(
+    "text",
+    [
+        "${FOO:-$${}AWS_SECRET_ACCESS_KEY}",
+        "${FOO:-$}{AWS_SECRET_ACCESS_KEY}",
+        "${FOO:-$}${BAR:-}{AWS_SECRET_ACCESS_KEY}",
+        "${HF_HOME:-}${FOO:-$}{AWS_SECRET_ACCESS_KEY:-x}",
+    ],
+)
+def test_a_default_cannot_make_a_variable_again(text: str) -> None:
+    compose = {"services": {"a": {"image": "a/x:1", "command": ["prog", "--xx", text], "environment": {"X": text}}}}
+    written = imported(json.dumps(compose), "x.yaml")
     made = plan(
         written.profile, Node(NodeName("s"), "h"), home="/home/me", operator="o",
         environ={"AWS_SECRET_ACCESS_KEY": "canary"}, engine=engines.load("container"),
     )  # fmt: skip
-    assert "canary" not in repr(made.env)
+    assert "canary" not in repr((made.env, made.command))
+    assert "AWS_SECRET_ACCESS_KEY" in repr((made.env, made.command))  # as text
 
 
 @pytest.mark.parametrize("variable", ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "NGC_API_KEY", "VLLM_API_KEY"])
@@ -298,6 +307,9 @@ def test_the_guard_stays_on() -> None:
         text, origin = form("docker", {"engine": "container", "start": {"guard": guard}})
         assert imported(text, origin).profile.start.guard == GuardRule()
         assert imported(text, origin, allow={"guard"}).profile.start.guard != GuardRule()
+    text, origin = form("docker", {"engine": "container", "floor_memory": 1 << 20})
+    assert imported(text, origin).profile.floor_memory is None
+    assert imported(text, origin, allow={"guard"}).profile.floor_memory == 1 << 20
 
 
 def test_a_running_container_is_held_to_the_same() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkctl.model.log import LogLine
+from sparkctl.operations.masking import masked
 from sparkctl.wire.logframes import Piece
 from sparkctl.wire.loglines import LONGEST_LINE, LineJoiner, nanoseconds
 from tests.unit.wire.daemon import Log, stamp
@@ -136,8 +138,28 @@ def test_a_line_of_a_megabyte_keeps_head_and_tail() -> None:
     got = joiner.take([Piece(1, stamp(5), part, i == len(parts) - 1) for i, part in enumerate(parts)])
     (line,) = got
     half = LONGEST_LINE // 2
-    assert line.text == text[:half] + "…" + text[-half:]
-    assert line.cut == len(text) - LONGEST_LINE
+    assert line.text == text[:half] + "…" + text[-half + 7 :]  # what begins at a cut may be half a word
+    assert line.cut == len(text) - LONGEST_LINE + 7
+
+
+@pytest.mark.parametrize("secret", ["hf_" + "aB3d" * 8, "correct horse staple".replace(" ", "-")])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_secret_at_the_cut_of_a_long_line_does_not_show_by_half(secret: str, side: int) -> None:
+    half = LONGEST_LINE // 2
+    for shown in (1, len(secret) // 2, len(secret) - 1):
+        filler = "word " * 80_000
+        text = (
+            filler[: half - shown - 1] + " " + secret + " " + filler
+            if side == 0
+            else filler + " " + secret + " " + filler[: half - shown - 1]
+        )
+        raw = text.encode()
+        parts = [raw[at : at + 16384] for at in range(0, len(raw), 16384)]
+        (line,) = LineJoiner().take([Piece(1, stamp(5), part, at == len(parts) - 1) for at, part in enumerate(parts)])
+        (line,) = masked([line], [secret])
+        assert line.cut > 0
+        assert secret[:2] not in line.text
+        assert secret[-3:] not in line.text
 
 
 def test_the_last_words_without_newline_are_a_line() -> None:

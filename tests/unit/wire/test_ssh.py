@@ -280,6 +280,20 @@ async def test_a_key_with_a_passphrase_and_no_agent_is_explained(home: Path, ser
     assert "ssh-add ~/key" in (caught.value.hint or "")
 
 
+async def test_an_agent_of_ours_that_does_not_answer_is_named(
+    home: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = node_at(home, server.port)
+    identity(home, OTHER)
+    agent = socket.socket(socket.AF_UNIX)
+    agent.bind(str(home / "agent"))
+    agent.listen(5)
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(home / "agent"))
+    with agent, pytest.raises(Unreachable, match="the ssh-agent of this machine does not answer") as caught:
+        await SshLink(node, limits=QUICK).connect()
+    assert "ssh-add -l" in (caught.value.hint or "")
+
+
 async def test_a_missing_identity_is_our_own_mistake(home: Path, server: Server) -> None:
     with pytest.raises(InvalidInput, match="identity"):
         await SshLink(node_at(home, server.port, identity="~/none"), limits=QUICK).connect()
@@ -310,7 +324,7 @@ async def test_an_unknown_name_is_unreachable(home: Path) -> None:
         (b"", False, "says nothing"),
         (b"", True, "before saying a word"),
         (b"Exceeded MaxStartups\r\n", True, "before saying a word"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", False, "did not finish"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", False, "did not finish .* large packets are lost"),
     ],
 )
 async def test_a_server_that_does_not_speak_is_starved(home: Path, banner: bytes, close: bool, words: str) -> None:

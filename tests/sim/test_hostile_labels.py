@@ -1,0 +1,78 @@
+"""Whoever may start a container writes its labels: none of them costs more than that container."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sparkctl.core.context import Context
+from sparkctl.core.history import History
+from sparkctl.model.node import NodeState
+from sparkctl.model.plan import Label
+from sparkctl.sim import SimulatedSparks
+from tests.sim import clients
+from tests.sim.test_garbage import BAD, answers_of, nodes_of
+from tests.sim.test_garbage import impatient as impatient
+
+NAMES = [value for name, value in vars(Label).items() if name.isupper() and name != "PREFIX"]
+VALUES = {
+    "empty": "",
+    "letters": "ä\ud7ff\U0001f600",
+    "path": "/ä b\r\nX: 1",
+    "minus": "-1",
+    "large": "9" * 5000,
+    "float": "1e999",
+    "infinite": "Infinity",
+    "not a number": "NaN",
+    "null": "null",
+    "list": "[1]",
+    "nested": "[" * 16_000,
+    "digits": "\u0661\u0662",
+    "commas": ",".join(["spark1"] * 500),
+}
+
+
+@pytest.fixture
+async def sparks() -> AsyncIterator[SimulatedSparks]:
+    async with SimulatedSparks("two-stacks", **clients.FAST) as opened:
+        yield opened
+
+
+def _ready(health: str, line: object = None, probe: object = "none") -> str:
+    return json.dumps({"line": line, "health": health, "probe": probe})
+
+
+READY = {
+    "letters": _ready("/ä"),
+    "lines": _ready("/a\r\nX: 1"),
+    "blank": _ready("/ "),
+    "halves": _ready("/\ud800"),
+    "long": _ready("/" + "a" * 15_000),
+    "kinds": _ready("/a", {"a": 1}, ["x"]),
+    "probe": _ready("/a", "(", {}),
+}
+
+
+@pytest.mark.parametrize("kind", [*VALUES, *(f"ready {name}" for name in READY), "key"])
+async def test_a_label_costs_its_container_alone(sparks: SimulatedSparks, kind: str, tmp_path: Path) -> None:
+    for container in sparks.docker[BAD].containers.values():
+        labels = container.body["Labels"]
+        if kind == "key":
+            container.body["Env"] = [
+                *container.body.get("Env", []),
+                "VLLM_API_KEY=schl\u00fcssel-\u2014",
+                "API_KEY=a\nb",
+            ]
+        elif kind in VALUES:
+            labels |= {name: VALUES[kind] for name in NAMES if name not in (Label.INSTANCE, Label.OPERATOR)}
+        else:
+            labels[Label.READY] = READY[kind.removeprefix("ready ")]
+    found = await answers_of(Context(History(tmp_path / "state"), "milo@laptop"), nodes_of(sparks), tmp_path)
+    raised = {name: answer for name, answer in found.items() if isinstance(answer, BaseException)}
+    assert not {name: one for name, one in raised.items() if not name.startswith("diagnose")}
+    for view in found["status"]:
+        assert (view.state, view.docker_known) == (NodeState.OK, True), view.detail
+    assert [one.instance for one in found["endpoints"][0] if one.node != BAD] == ["qwen36-vllm"]
