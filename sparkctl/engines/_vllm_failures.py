@@ -115,8 +115,8 @@ MEMORY = (
 )
 _SETTINGS = (
     rule(  # the same words as of the model itself
-        r"validation errors? for SpeculativeConfig: .*?(?:Invalid repository ID or local directory specified|Repo id must"
-        r" (?:be in the form|use alphanumeric)[^']*(?:'[^']*' or '[^']*')?)[^']*'(?P<path>[^']*)'",
+        r"validation errors? for SpeculativeConfig: .{0,200}?(?:Invalid repository ID or local directory specified|Repo id must"
+        r" (?:be in the form|use alphanumeric)[^']{0,200}(?:'[^']{0,200}' or '[^']{0,200}')?)[^']{0,200}'(?P<path>[^']{0,4096}+)'",
         Cause.MODEL_FILES,
         "The draft model {path} is no model: it has no config.json that the engine can read.",
         f"Correct the model in {_SPECULATION}, or finish its download.",

@@ -426,7 +426,8 @@ def is_listed_variable(name: str) -> bool:
     upper = name.upper()
     if is_secret_name(upper):
         return False
-    last = re.sub(r"_?[0-9]+$", "", upper).rpartition("_")[2]
+    stem = upper.rstrip("0123456789")
+    last = (stem if stem == upper else stem.removesuffix("_")).rpartition("_")[2]
     is_address = re.search(r"(^|_)(API_URL|BASE_URL|ENDPOINT)$", upper) is not None
     return is_address or _ENGINE_SETTINGS.fullmatch(upper) is not None or last in _SETTINGS
 

@@ -71,6 +71,11 @@ def _jobs(cache: Path, install: Install, recipes: tuple[str, ...]) -> Iterator[J
         (*pytest, "--timeout=1800", "--hypothesis-profile=hunt", "tests/unit"), passed, 2 * _HOUR,
     )  # fmt: skip
     yield Job(
+        "patterns", "every regular expression held against hostile texts of 64 KiB and 1 MiB",
+        (*pytest, "--timeout=1800", "-n", "2", "tests/unit/test_patterns_are_linear.py"), passed, _HOUR,
+        env=(("SPARKCTL_LAB_ALL", "1"),),
+    )  # fmt: skip
+    yield Job(
         "garbage", "a node that answers with garbage, every way with every part of it",
         (*pytest, "--timeout=1800", "-n", "2", "tests/sim/test_garbage.py"), passed, _HOUR,
         env=(("SPARKCTL_GARBAGE_SEEDS", "3"),),
