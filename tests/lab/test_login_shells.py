@@ -48,7 +48,7 @@ def shell(request: pytest.FixtureRequest, spark1: LabNode, faults: Faults) -> st
 
 @pytest.mark.usefixtures("no_guard_left")
 def test_every_verb_and_the_lock_and_the_guard(shell: str, spark1: LabNode, sparkctl: Sparkctl, tmp_path: Path) -> None:
-    tiny = sparkctl.profile(env={"LAB_LOAD_S": "8"})
+    tiny = sparkctl.profile(env={"LAB_END": "hang"})
     up = sparkctl.start("up", tiny, "--node", "spark1", "--json")
     up.await_text(LOADING)
     rosa = Sparkctl(tmp_path, operator="rosa")
@@ -58,13 +58,16 @@ def test_every_verb_and_the_lock_and_the_guard(shell: str, spark1: LabNode, spar
     assert "milo@" in refused.result["message"]
     (guard,) = json.loads(rosa("guard", "status", "--node", "spark1", "--json").out)["nodes"]
     assert [watch["instance"] for watch in guard["guard"]["watches"]] == ["tiny"], guard
+    up.interrupt()
     ran = up.end()
-    assert_ended(ran, 0, "ready")
+    assert_ended(ran, 130, "interrupted")
     told = [event["message"] for event in ran.events if event["event"] == "warning"]
     assert not [words for words in told if re.search(r"guard|\block\b|probe|python|busy", words, re.IGNORECASE)], told
     top = sparkctl("top", "--once", "--json", "--node", "spark1")
     assert top.code == 0, top
     assert '"uptime"' in top.out
+    assert_ended(sparkctl("down", tiny, "--node", "spark1", "--json"), 0, "done")
+    assert_ended(sparkctl("up", sparkctl.profile(), "--node", "spark1", "--json"), 0, "ready")
     sparkctl.profile("next")
     assert_ended(sparkctl("switch", "next", "--node", "spark1", "--json"), 0, "ready")
     assert_ended(sparkctl("drop-caches", "--node", "spark1", "--json"), 0, "done")
@@ -108,15 +111,16 @@ def test_what_another_user_puts_in_the_way_of_the_lock(
     spark1.sh("rm", "-rf", "/tmp/sparkctl.lock")
     spark1.sh("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *kind.split(), "/tmp/sparkctl.lock")
     try:
-        up = sparkctl.start("up", sparkctl.profile(env={"LAB_LOAD_S": "3"}), "--node", "spark1", "--json")
+        up = sparkctl.start("up", sparkctl.profile(env={"LAB_END": "hang"}), "--node", "spark1", "--json")
         up.await_text(LOADING)
         rosa = Sparkctl(tmp_path, operator="rosa")
         rosa.profile("other", port=8102)
         refused = rosa("up", "other", "--node", "spark1", "--json")
         assert_ended(refused, 6, "refused")
         assert "milo@" in refused.result["message"]
+        up.interrupt()
         ran = up.end()
-        assert_ended(ran, 0, "ready")
+        assert_ended(ran, 130, "interrupted")
         told = [event["message"] for event in ran.events if event["event"] == "warning"]
         assert any("/tmp/sparkctl.lock" in words and "nobody" in words for words in told) is (kind != "touch"), told
         assert spark1.sh("cat", f"/home/{USER}/.ssh/authorized_keys") == keys
