@@ -33,13 +33,14 @@ from sparkctl.wire.link import Held
 PLACE = "/run"
 OLD_PLACE = "/tmp/sparkctl.lock"  # noqa: S108  see above
 _BEAT = 10.0
-_SILENT = 25.0  # seconds without a heartbeat after which it may be another's: the node gives it up after 30
+_HELD_AFTER_LOSS = 30  # seconds: the node gives the lock of a silent connection up after them
+_SILENT = 25.0  # seconds without a heartbeat after which the lock may be another's
 _RETRY = 0.5
 _AGAIN = 5.0  # seconds until a lock that was lost to another is tried again
 _PATIENCE = 45.0  # longer than a lock of our own that the break left behind can live
 _ANSWER = 40.0  # seconds for the script's answer, beyond those that a login shell may take
-_HOLD = """echo "@@ held"
-while [ -n "$(exec 8<&- 9<&-; timeout 30 dd bs=1 count=1 2>/dev/null)" ]; do :; done
+_HOLD = f"""echo "@@ held"
+while [ -n "$(exec 8<&- 9<&-; timeout {_HELD_AFTER_LOSS} dd bs=1 count=1 2>/dev/null)" ]; do :; done
 """
 # A `status` that looks whether the lock is held has it for an instant, so it is tried more than once.
 _SCRIPT = r"""place=$1 old=$2 token=$3 about=$4 hold=$5
@@ -318,7 +319,11 @@ def _taken(node: str, holder: Holder, ctx: Context, place: str) -> Taken:
         hint = "wait for that, or stop it first (in the panel: x)"
         return Taken(f"{node}: you are {holder.doing} from here already", hint, holder)
     if holder.operator == ctx.operator:
-        hint = "end that one with Ctrl-C (the engine goes on), or stop the engine: sparkctl down"
-        return Taken(f"{node}: you ({holder.operator}) are {holder.doing} in another terminal{since}", hint, holder)
+        hint = (
+            "end that one with Ctrl-C (the engine goes on), or stop the engine: sparkctl down. If its connection was lost, "
+            f"the lock is free within {_HELD_AFTER_LOSS} s: try again"
+        )
+        what = f"{node}: another sparkctl of yours ({holder.operator}) is {holder.doing}{since}"
+        return Taken(what, hint, holder)
     hint = f"wait for it, or watch: sparkctl status --node {node} --watch"
     return Taken(f"{node}: {holder.operator} is {holder.doing}{since}", hint, holder)

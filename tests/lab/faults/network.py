@@ -238,6 +238,7 @@ def link_gone_in_down(trial: Trial) -> None:
     up = command("up", "other", "--node", "spark1", "--json")
     while up.code == 6 and refused < 40:  # the node frees the lock of a lost connection after 30 s
         refused = time.monotonic() - began
+        trial.check_truth("connection was lost" in up.out, "that a lost connection may hold the lock is not said", up)
         time.sleep(1)
         up = command("up", "other", "--node", "spark1", "--json")
     trial.check_end(up, 0)

@@ -299,9 +299,10 @@ async def test_what_lies_where_an_older_one_looks_is_told_once(
     [words] = told
     assert "is a directory of " in words
     assert "sudo rm -r" in words
-    with pytest.raises(lock.Taken, match=r"milo@laptop. are testing") as caught:
+    with pytest.raises(lock.Taken, match=r"another sparkctl of yours .milo@laptop. is testing") as caught:
         await lock.StartLock(session, context(place), "testing", told.append).take()
     assert caught.value.holder.operator == "milo@laptop"
+    assert "If its connection was lost, the lock is free within 30 s" in (caught.value.hint or "")
     await one.release()
 
 
