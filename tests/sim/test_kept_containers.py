@@ -49,7 +49,7 @@ async def test_down_and_free_end_with_5(sparks: SimulatedSparks, ctx: Context, f
     (container,) = sparks.docker["spark1"].containers.values()
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
     assert f"{container.name} on spark1 was kept" in (ended.message or "")
-    assert "stop it again" in (ended.hint or "")
+    assert "repeat the command" in (ended.hint or "")
     assert "nothing of it is left" not in said(seen)
     assert f"its container {container.name} was kept" in said(seen)
     line, _ = result_line("free" if frees else "down", ended, [NodeName("spark1")])

@@ -33,14 +33,14 @@ USUAL = [
 
 @pytest.mark.parametrize("pattern", ENDLESS)
 def test_what_may_take_for_ever_is_refused(pattern: str) -> None:
-    with pytest.raises(ValueError, match="take for ever"):
+    with pytest.raises(ValueError, match="can take extremely long"):
         compile_bounded(pattern)
-    with pytest.raises(ValueError, match="take for ever"):
+    with pytest.raises(ValueError, match="can take extremely long"):
         regex(pattern)
     typed = parse(f"/{pattern}/")
     assert typed is not None
     assert typed.fault
-    assert "take for ever" in typed.fault
+    assert "can take extremely long" in typed.fault
 
 
 @pytest.mark.parametrize("pattern", USUAL)
