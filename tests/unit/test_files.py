@@ -224,7 +224,7 @@ def test_a_directory_of_profiles_that_is_none_is_said(tmp_path: Path) -> None:
     place = tmp_path / "profiles"
     os.mkfifo(place)
     library = ProfileLibrary(place)
-    assert "it is a FIFO" in (library.find_directory_fault() or "")
+    assert "not a directory, but a FIFO" in (library.find_directory_fault() or "")
     with pytest.raises(InvalidInput, match="it is a FIFO"):
         library.find("mine")
     assert ProfileLibrary(tmp_path / "missing").find_directory_fault() is None
