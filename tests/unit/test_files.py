@@ -225,6 +225,6 @@ def test_a_directory_of_profiles_that_is_none_is_said(tmp_path: Path) -> None:
     os.mkfifo(place)
     library = ProfileLibrary(place)
     assert "not a directory, but a FIFO" in (library.find_directory_fault() or "")
-    with pytest.raises(InvalidInput, match="it is a FIFO"):
+    with pytest.raises(InvalidInput, match="not a directory, but a FIFO"):
         library.find("mine")
     assert ProfileLibrary(tmp_path / "missing").find_directory_fault() is None
