@@ -157,7 +157,7 @@ class Lent(Session):
 
     def __init__(self, owner: Session) -> None:
         self.node, self.clock, self.link, self.docker = owner.node, owner.clock, owner.link, owner.docker
-        self.is_over, self.home = False, owner.home
+        self.is_over, self.home, self.seen_ready = False, owner.home, owner.seen_ready
         self._reporting = []
         self._owner = owner
 
