@@ -6,8 +6,10 @@ control character of it reaches a terminal: no colour, no title, no clipboard wr
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from typing import Any
 
 # CSI; OSC, DCS, SOS, PM and APC strings (ended by BEL, ST or the end of the line); other escapes. 7 and 8 bit forms.
 ESCAPES = re.compile(
@@ -42,3 +44,19 @@ def clean_lines(text: str) -> list[str]:
 def shorten(text: str, width: int) -> str:
     """Return ``text`` cut to ``width`` characters, the cut marked by an ellipsis."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def load_json(text: str | bytes) -> Any:
+    """Return JSON that a node wrote. A lone surrogate, which no terminal, file or URL can hold, becomes a question mark.
+
+    Raises ValueError for what is no JSON, RecursionError for what is nested too deeply.
+    """
+    if isinstance(text, bytes):
+        text = text.decode()
+    data = json.loads(text)
+    if _SURROGATE.search(text):
+        data = json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
+    return data

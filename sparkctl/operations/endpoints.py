@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.endpoint import Served, ServedModel
 from sparkctl.model.node import Node
 from sparkctl.model.plan import DockerRun, Label
-from sparkctl.model.text import clean
+from sparkctl.model.text import clean, load_json
 from sparkctl.operations.endpoint import endpoint
 from sparkctl.operations.labels import port_of
 from sparkctl.operations.starting.asking import ask
@@ -123,7 +122,7 @@ async def _models(session: Session, port: int, key: str | None) -> http.Response
 
 def _names(answer: http.Response) -> tuple[ServedModel, ...]:
     try:
-        entries = json.loads(answer.body)["data"]
+        entries = load_json(answer.body)["data"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return ()
     found = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []

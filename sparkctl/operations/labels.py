@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 
 from sparkctl.model.container import Container
 from sparkctl.model.node import NodeName
 from sparkctl.model.plan import Label, ReadyRule
+from sparkctl.model.text import load_json
 
 _LONGEST_GRACE = 3600.0
 _MOST_RANKS = 64
@@ -70,7 +70,7 @@ def rule_of(container: Container) -> ReadyRule | None:
     be written so that it never ends.
     """
     try:
-        fields = json.loads(container.label(Label.READY) or "")
+        fields = load_json(container.label(Label.READY) or "")
         line, health, probe = fields["line"], fields["health"], fields.get("probe", "none")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

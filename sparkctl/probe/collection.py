@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sparkctl.model.text import load_json
 from sparkctl.probe.travel import BOOT, WORD, Start, part_of
 
 END = "end"
@@ -55,7 +55,7 @@ class Collection:
     def hear(self, line: bytes) -> None:
         """Take in a line; what is none of ours (a login shell's greeting) is left out."""
         try:
-            said = json.loads(line)
+            said = load_json(line)
         except (ValueError, RecursionError):
             return
         name = said.get("name") if isinstance(said, dict) else None

@@ -5,10 +5,10 @@ A field that is missing or of another type than ours is None: not known. What a 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from sparkctl.model.sample import Sample
+from sparkctl.model.text import load_json
 from sparkctl.probe.agent import PROTOCOL
 from sparkctl.probe.typed import build
 
@@ -69,7 +69,7 @@ class Hello:
 def decode(line: bytes) -> Hello | Sample:
     """Return what a line says. Raises ValueError for what is no line of this protocol."""
     try:
-        data = json.loads(line)
+        data = load_json(line)
     except (ValueError, RecursionError) as wrong:
         raise ValueError(f"not a line of the probe: {line[:80]!r}") from wrong
     if not isinstance(data, dict) or data.get("probe") != PROTOCOL:

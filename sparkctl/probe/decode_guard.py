@@ -6,11 +6,11 @@ container's id becomes a file's name with us, so what does not look like one is 
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import fields, replace
 
 from sparkctl.model.guard import GuardEvent, GuardReading, GuardRefused, GuardStarted, GuardState, Receipt
+from sparkctl.model.text import load_json
 from sparkctl.probe.agent import PROTOCOL
 from sparkctl.probe.typed import build
 
@@ -61,7 +61,7 @@ def _object(line: bytes, name: str, protocol: int) -> dict[str, object]:
     if len(line) > LINE_LIMIT:
         raise ValueError(f"a line of {len(line)} bytes: the guard says nothing that long")
     try:
-        data = json.loads(line)
+        data = load_json(line)
     except (ValueError, RecursionError) as wrong:
         raise ValueError(f"not a line of the guard: {line[:80]!r}") from wrong
     if not isinstance(data, dict) or type(data.get(name)) is not int or data[name] != protocol:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.model.text import clean
+from sparkctl.model.text import clean, load_json
 
 TIMEOUT = 60.0  # seconds: a hundred headers of a disk at work
 _MARK = b"@@ "
@@ -41,7 +40,7 @@ def decode(answer: bytes) -> tuple[Wholeness, ...]:
     for line in answer.splitlines():
         if not line.startswith(_MARK):
             continue
-        said = json.loads(line.removeprefix(_MARK))
+        said = load_json(line.removeprefix(_MARK))
         if said == "end":
             is_whole = True
             continue

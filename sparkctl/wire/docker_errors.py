@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from sparkctl.errors import (
@@ -18,7 +17,7 @@ from sparkctl.errors import (
     PortBusy,
 )
 from sparkctl.model.secrets import redact
-from sparkctl.model.text import clean, shorten
+from sparkctl.model.text import clean, load_json, shorten
 
 _LONGEST = 4096  # characters of what Docker says
 _IMAGE = re.compile(r"no such image:? *(\S+)?", re.IGNORECASE)
@@ -79,7 +78,7 @@ def unkillable(node: str, words: str) -> ContainerUnkillable:
 def sentence(said: str) -> str:
     """Return Docker's own words as one printable line, taken out of their JSON."""
     try:
-        data = json.loads(said)
+        data = load_json(said)
     except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict) and isinstance(data.get("message"), str):

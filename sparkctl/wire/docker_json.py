@@ -12,7 +12,7 @@ from datetime import datetime
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.plan import Label
 from sparkctl.model.secrets import secret_arguments, secret_values
-from sparkctl.model.text import shorten
+from sparkctl.model.text import load_json, shorten
 
 Json = Mapping[str, object]
 _NEVER = "0001-01-01"  # Go's zero time
@@ -62,7 +62,7 @@ class ImageInfo:
 def parse(body: bytes) -> object:
     """Return the decoded JSON. Raises ValueError."""
     try:
-        return json.loads(body.decode("utf-8", "replace"))
+        return load_json(body.decode("utf-8", "replace"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

@@ -180,7 +180,7 @@ def test_under_a_forced_command_no_guard_is_called_absent(spark1: LabNode, spark
     ran = sparkctl("guard", "status", "--node", "spark1")
     assert ran.code == 3, ran
     assert "no guard runs" not in ran.out
-    assert "something else" in ran.out
+    assert "did not run our command" in ran.out
 
 
 def test_a_container_that_does_not_end_is_called_so(spark1: LabNode, sparkctl: Sparkctl, faults: Faults) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 
 import pytest
@@ -18,7 +19,7 @@ from sparkctl.model.secrets import (
     secret_arguments,
     secret_values,
 )
-from sparkctl.model.text import clean, clean_lines, shorten
+from sparkctl.model.text import clean, clean_lines, load_json, shorten
 
 HOSTILE = {
     "colour": "\x1b[31mred\x1b[0m",
@@ -65,6 +66,15 @@ def test_the_gate_holds_for_any_text_and_twice_is_once(text: str) -> None:
 @given(st.text())
 def test_lines_are_lines(text: str) -> None:
     assert all(shows_nothing_but_text(line) for line in clean_lines(text))
+
+
+def test_json_of_a_node_holds_no_half_of_a_character() -> None:
+    told = load_json(r'{"\udcfd": ["a\ud800b", "\ud83d\ude00", "\\ud800"], "n": 1}')
+    assert told == {"?": ["a?b", "\U0001f600", "\\ud800"], "n": 1}
+    assert json.dumps(told, ensure_ascii=False).encode()
+    assert load_json(b'{"a": null}') == {"a": None}
+    with pytest.raises(ValueError, match="utf-8"):
+        load_json(b'"\xff"')
 
 
 def test_shorten_marks_its_cut() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from sparkctl.core.session import Session
 from sparkctl.errors import DiskFull, NodeError, Refused, SparkctlError, TransferTampered, Unreachable, UnreadableAnswer
 from sparkctl.model.fabric import Lane
-from sparkctl.model.text import clean
+from sparkctl.model.text import clean, load_json
 from sparkctl.operations.moving.certificates import make_pair
 from sparkctl.probe import surveyed
 from sparkctl.wire.link import ByteReader, ByteWriter, Held
@@ -118,7 +118,7 @@ def read_words(node: str, line: bytes) -> dict[str, Any]:
     Raises `UnreadableAnswer` where a field of it is not what an end says.
     """
     try:
-        said = json.loads(line)
+        said = load_json(line)
     except (ValueError, RecursionError):
         return {}
     if not isinstance(said, dict):

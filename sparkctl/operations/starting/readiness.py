@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from sparkctl.errors import DockerError, LinkLost
 from sparkctl.model.plan import Service
 from sparkctl.model.secrets import redact
-from sparkctl.model.text import clean, shorten
+from sparkctl.model.text import clean, load_json, shorten
 from sparkctl.operations.starting.asking import Manners, ask
 from sparkctl.wire import http
 from sparkctl.wire.link import Link
@@ -85,7 +85,7 @@ async def served_model(link: Link, port: int, manners: Manners | None = None) ->
     """Return the first name that an engine serves under, None where it does not say."""
     try:
         answer = await ask(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT, manners=manners)
-        name = json.loads(answer.body)["data"][0]["id"] if answer.ok else None
+        name = load_json(answer.body)["data"][0]["id"] if answer.ok else None
     except (OSError, http.BadAnswer, ValueError, LookupError, TypeError, RecursionError, DockerError):
         return None
     return name if isinstance(name, str) else None
@@ -153,7 +153,7 @@ def holds_token(body: bytes) -> bool:
 
 def _choice_has_token(text: str) -> bool:
     try:
-        answer = json.loads(text)
+        answer = load_json(text)
         usage = answer.get("usage") or {}
         if (usage.get("completion_tokens") or 0) >= 1:
             return True
