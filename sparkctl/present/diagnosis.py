@@ -130,7 +130,7 @@ def _times(parts: tuple[PartTime, ...]) -> str:
 
 def _nothing(found: Diagnosis) -> str:
     if not found.lines:
-        return "The log is empty."
+        return "The log holds no text: it is empty, or nothing but zeros, as a full disk or a crash leaves one."
     if found.ready and found.is_stopped:
         return "No failure found. The log ends with an orderly shutdown."
     if found.ready:

@@ -103,6 +103,7 @@ def test_how_a_log_without_a_failure_ends_is_said(tmp_path: Path) -> None:
         (stopped, "No failure found. The log ends with an orderly shutdown."),
         ("\n".join(VLLM[:3]), "the log breaks off, or it was still starting"),
         ("Dear diary\n", "This does not look like an engine's log."),
+        ("\0" * 100_000, "The log holds no text: it is empty, or nothing but zeros"),
     ):
         assert says in run("-", stdin=log, cwd=tmp_path).stdout
     assert "it was looked for in" in run("nofile.log", cwd=tmp_path).stderr
